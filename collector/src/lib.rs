@@ -1,0 +1,1 @@
+//! Reads recordings and writes profiles.

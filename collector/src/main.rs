@@ -1,0 +1,2 @@
+//! The `rsunwind` command.
+fn main() {}

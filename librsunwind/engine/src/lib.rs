@@ -1,0 +1,2 @@
+//! Unwinding in a signal handler.
+#![cfg_attr(not(test), no_std)]

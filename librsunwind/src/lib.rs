@@ -1,0 +1,2 @@
+//! The self-unwinding runtime.
+#![no_std]

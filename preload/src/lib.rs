@@ -1,0 +1,2 @@
+//! The preload library.
+#![no_std]
