@@ -1,0 +1,124 @@
+//! The identity and the settings of one program run.
+
+use super::WireError;
+use super::codec::{Decoder, Encoder};
+
+/// How a program run came to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Origin {
+    /// The program was started (exec) with the preload library.
+    #[default]
+    Exec = 0,
+    /// fork of a profiled process: the same program, another pid.
+    Fork = 1,
+    /// The runtime was started from within the program.
+    Linked = 2,
+}
+
+/// First record of a process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Process<'a> {
+    /// How it came to be.
+    pub origin: Origin,
+    /// Parent, in the process's own PID namespace.
+    pub parent_pid: u32,
+    /// [`super::chunk::ChunkHeader::process_key`] of the profiled parent, for a fork; else 0.
+    pub parent_key: u64,
+    /// When profiling of it started (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC` at that moment, ns.
+    pub realtime_offset_ns: u64,
+    /// Start time of the process (field 22 of `/proc/PID/stat`, clock ticks since boot).
+    pub start_ticks: u64,
+    /// Sampling period asked for, ns.
+    pub asked_period_ns: u64,
+    /// Sampling period in force, ns: longer than asked where events cost too much.
+    pub period_ns: u64,
+    /// Depth limit in force, frames.
+    pub max_depth: u64,
+    /// What the process calls itself elsewhere: its pids from the outermost visible PID namespace to its own (`NSpid`), text.
+    pub ns_pids: &'a [u8],
+    /// The executable, as `/proc/self/exe` names it.
+    pub executable: &'a [u8],
+    /// `/proc/self/cmdline`: arguments, each ended by a zero byte.
+    pub command: &'a [u8],
+}
+
+impl<'a> Process<'a> {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.byte(self.origin as u8);
+        out.number(u64::from(self.parent_pid));
+        out.number(self.parent_key);
+        out.number(self.time_ns);
+        out.number(self.realtime_offset_ns);
+        out.number(self.start_ticks);
+        out.number(self.asked_period_ns);
+        out.number(self.period_ns);
+        out.number(self.max_depth);
+        out.bytes(self.ns_pids);
+        out.bytes(self.executable);
+        out.bytes(self.command);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        let origin = match from.byte()? {
+            0 => Origin::Exec,
+            1 => Origin::Fork,
+            2 => Origin::Linked,
+            other => return Err(WireError::BadValue("origin", u64::from(other))),
+        };
+        Ok(Self {
+            origin,
+            parent_pid: from.small("parent pid")?,
+            parent_key: from.number()?,
+            time_ns: from.number()?,
+            realtime_offset_ns: from.number()?,
+            start_ticks: from.number()?,
+            asked_period_ns: from.number()?,
+            period_ns: from.number()?,
+            max_depth: from.number()?,
+            ns_pids: from.bytes()?,
+            executable: from.bytes()?,
+            command: from.bytes()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_round_trip() {
+        let process = Process {
+            origin: Origin::Fork,
+            parent_pid: 1,
+            parent_key: u64::MAX,
+            time_ns: 3,
+            realtime_offset_ns: 4,
+            start_ticks: 5,
+            asked_period_ns: 1_000_000,
+            period_ns: 2_000_000,
+            max_depth: 1024,
+            ns_pids: b"4711\t1",
+            executable: b"/bin/sh",
+            command: b"sh\0-c\0:\0",
+        };
+        let mut buffer = [0; 128];
+        let mut out = Encoder::new(&mut buffer);
+        process.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(Process::decode(&buffer[..length]), Ok(process));
+        assert!(Process::decode(&buffer[..length - 1]).is_err());
+    }
+}

@@ -1,0 +1,477 @@
+//! One stack: who asked, when, with which weight, why the walk ended, and its frames.
+//!
+//! Samples of a chunk lean on each other: numbers are stored as differences to the sample before, and the outer frames that are
+//! the same as in the sample before are only counted. The first sample of a chunk leans on [`SampleHead::default`] and no frames.
+//!
+//! ```text
+//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | reused | elided [elided at] | new frames | frame … frame
+//! frame:  | c zzz mmmm | LEB128 …      m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
+//! ```
+
+use super::WireError;
+use super::codec::{Decoder, Encoder, unzigzag, zigzag};
+use crate::address::{CodeAddress, RuntimeAddress};
+
+/// What made the thread unwind itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Trigger {
+    /// Nothing known.
+    #[default]
+    None = 0,
+    /// A perf event that samples in user and kernel mode.
+    PerfKernel = 1,
+    /// A perf event that samples in user mode only.
+    PerfUser = 2,
+    /// A CPU timer of the thread.
+    Timer = 3,
+    /// A request by a client.
+    Request = 4,
+}
+
+impl Trigger {
+    /// The trigger of that number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::None,
+            1 => Self::PerfKernel,
+            2 => Self::PerfUser,
+            3 => Self::Timer,
+            4 => Self::Request,
+            _ => return None,
+        })
+    }
+}
+
+/// Why a walk ended. Only [`StopReason::Root`] claims a complete stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+#[non_exhaustive]
+pub enum StopReason {
+    /// The tables say that the frame has no caller (undefined return address, SFrame outermost).
+    Root = 0,
+    /// The frame-pointer chain ended in zero, in code without tables.
+    FramePointerZero = 1,
+    /// The return address is zero.
+    NullPc = 2,
+    /// The pc lies in no module and no frame pointer led on.
+    UnknownCode = 3,
+    /// The module has no table row for the pc and no frame pointer led on.
+    #[default]
+    NoRow = 4,
+    /// A table is damaged or uses what we do not understand.
+    BadTable = 5,
+    /// Stack memory that the rule needs is not readable.
+    UnreadableStack = 6,
+    /// The rule needs a register whose value was not recovered.
+    MissingRegister = 7,
+    /// The caller's stack pointer is not above the callee's: a loop or a torn stack.
+    NotAdvancing = 8,
+    /// The walk reached the bound on frames visited.
+    FrameBudget = 9,
+    /// The walk reached the bound on time or on slow steps.
+    TimeBudget = 10,
+    /// The sample was abandoned by the handler's safety net.
+    Abandoned = 11,
+}
+
+impl StopReason {
+    /// All reasons, by number.
+    pub const ALL: [Self; 12] = [
+        Self::Root,
+        Self::FramePointerZero,
+        Self::NullPc,
+        Self::UnknownCode,
+        Self::NoRow,
+        Self::BadTable,
+        Self::UnreadableStack,
+        Self::MissingRegister,
+        Self::NotAdvancing,
+        Self::FrameBudget,
+        Self::TimeBudget,
+        Self::Abandoned,
+    ];
+
+    /// The reason of that number.
+    #[must_use]
+    pub fn from_number(number: u8) -> Option<Self> {
+        Self::ALL.get(usize::from(number)).copied()
+    }
+
+    /// A few words for people.
+    #[must_use]
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Root => "reached the root",
+            Self::FramePointerZero => "frame pointer chain ended",
+            Self::NullPc => "null return address",
+            Self::UnknownCode => "code of no module",
+            Self::NoRow => "no unwind information",
+            Self::BadTable => "damaged unwind table",
+            Self::UnreadableStack => "unreadable stack",
+            Self::MissingRegister => "register not recovered",
+            Self::NotAdvancing => "stack does not advance",
+            Self::FrameBudget => "too many frames",
+            Self::TimeBudget => "too slow",
+            Self::Abandoned => "abandoned",
+        }
+    }
+}
+
+/// How a frame was found: what was applied to its callee. It also says what kind of address the frame has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Method {
+    /// The interrupted registers themselves: the leaf.
+    #[default]
+    Registers = 0,
+    /// An SFrame row.
+    Sframe = 1,
+    /// An `.eh_frame` row.
+    EhFrame = 2,
+    /// The frame-pointer chain.
+    FramePointer = 3,
+    /// The registers that the kernel saved when it delivered a signal.
+    SignalFrame = 4,
+    /// The return address at the top of the stack or in the link register, in code known to have no frame yet.
+    Leaf = 5,
+    /// A language unwinder: the address is the language's own.
+    Language = 6,
+    /// Offline, from a copy of the stack.
+    StackCopy = 7,
+}
+
+impl Method {
+    /// The method of that number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::Registers,
+            1 => Self::Sframe,
+            2 => Self::EhFrame,
+            3 => Self::FramePointer,
+            4 => Self::SignalFrame,
+            5 => Self::Leaf,
+            6 => Self::Language,
+            7 => Self::StackCopy,
+            _ => return None,
+        })
+    }
+}
+
+/// One step of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[repr(C)]
+pub struct Frame {
+    /// As found: for a caller the address that the call returns to.
+    pub pc: RuntimeAddress,
+    /// How it was found.
+    pub method: Method,
+}
+
+impl Frame {
+    /// The address with its meaning, for looking it up.
+    #[must_use]
+    pub const fn code_address(self) -> CodeAddress {
+        match self.method {
+            Method::Registers | Method::SignalFrame | Method::Language => {
+                CodeAddress::Instruction(self.pc)
+            }
+            _ => CodeAddress::Return(self.pc),
+        }
+    }
+}
+
+/// Bits of [`SampleHead::flags`].
+pub mod flags {
+    /// The perf ring was full: the nonce stands still.
+    pub const RING_FULL: u64 = 1;
+    /// The stack was redone with `.eh_frame` to recover a register.
+    pub const REDONE: u64 = 2;
+    /// The thread ran on a stack that is not its own (alternate stack, coroutine).
+    pub const FOREIGN_STACK: u64 = 4;
+}
+
+/// Everything of a sample but its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SampleHead {
+    /// Ties the stack to the kernel's samples of the same entry; never 0 in a sample written.
+    pub nonce: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time_ns: u64,
+    /// How many sampling periods it stands for.
+    pub weight: u64,
+    /// What made the thread unwind.
+    pub trigger: Trigger,
+    /// Why the walk ended.
+    pub stop: StopReason,
+    /// See [`flags`].
+    pub flags: u64,
+    /// The interrupted stack pointer.
+    pub sp: u64,
+    /// Frames left out between [`SampleHead::elided_at`] and the next, because the stack was deeper than the limit.
+    pub elided: u64,
+    /// How many leaf-side frames stand before the gap; 0 if none are elided.
+    pub elided_at: u64,
+}
+
+/// Writes a sample's payload. `previous` is the sample before it in the same chunk, if any. Frames run from leaf to root.
+///
+/// # Signal safety
+/// Writes into the caller's buffer only; linear in the number of frames.
+pub fn encode(
+    out: &mut Encoder<'_>,
+    previous: Option<(&SampleHead, &[Frame])>,
+    head: &SampleHead,
+    frames: &[Frame],
+) {
+    let (before, frames_before) = previous.unwrap_or((&BLANK, &[]));
+    let reused = common_root(frames_before, frames);
+    let (new, _) = frames
+        .split_at_checked(frames.len().wrapping_sub(reused))
+        .unwrap_or((frames, &[]));
+    out.difference(before.nonce, head.nonce);
+    out.difference(before.time_ns, head.time_ns);
+    out.number(head.weight);
+    out.byte(head.trigger as u8);
+    out.byte(head.stop as u8);
+    out.number(head.flags);
+    out.difference(before.sp, head.sp);
+    out.number(reused as u64);
+    out.number(head.elided);
+    if head.elided > 0 {
+        out.number(head.elided_at);
+    }
+    out.number(new.len() as u64);
+    let mut last = 0;
+    for frame in new {
+        encode_frame(out, last, *frame);
+        last = frame.pc.0;
+    }
+}
+
+const BLANK: SampleHead = SampleHead {
+    nonce: 0,
+    time_ns: 0,
+    weight: 0,
+    trigger: Trigger::None,
+    stop: StopReason::NoRow,
+    flags: 0,
+    sp: 0,
+    elided: 0,
+    elided_at: 0,
+};
+
+/// How many outermost frames two stacks have in common.
+fn common_root(a: &[Frame], b: &[Frame]) -> usize {
+    a.iter()
+        .rev()
+        .zip(b.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count()
+}
+
+fn encode_frame(out: &mut Encoder<'_>, last: u64, frame: Frame) {
+    let distance = zigzag(frame.pc.0.wrapping_sub(last));
+    let rest = distance >> 3;
+    let more = if rest > 0 { 0x80 } else { 0 };
+    out.byte(more | ((distance as u8 & 7) << 4) | frame.method as u8);
+    if rest > 0 {
+        out.number(rest);
+    }
+}
+
+/// A decoded payload. The whole stack is the `new` frames, then the outermost `reused` ones of the sample before.
+#[derive(Clone, Copy, Debug)]
+pub struct Sample<'a> {
+    /// Everything but the frames.
+    pub head: SampleHead,
+    /// How many outermost frames are those of the sample before.
+    pub reused: usize,
+    new: usize,
+    frames: Decoder<'a>,
+}
+
+impl<'a> Sample<'a> {
+    /// Reads a payload; `before` is the head of the sample before in the same chunk, or the default.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the numbers in it.
+    pub fn decode(payload: &'a [u8], before: &SampleHead) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        let nonce = from.difference(before.nonce)?;
+        let time_ns = from.difference(before.time_ns)?;
+        let weight = from.number()?;
+        let trigger = from.byte()?;
+        let trigger = Trigger::from_number(trigger)
+            .ok_or(WireError::BadValue("trigger", u64::from(trigger)))?;
+        let stop = from.byte()?;
+        let stop = StopReason::from_number(stop)
+            .ok_or(WireError::BadValue("stop reason", u64::from(stop)))?;
+        let flags = from.number()?;
+        let sp = from.difference(before.sp)?;
+        let reused = from.small("reused frames")? as usize;
+        let elided = from.number()?;
+        let elided_at = if elided > 0 { from.number()? } else { 0 };
+        let new = from.small("new frames")? as usize;
+        let head = SampleHead {
+            nonce,
+            time_ns,
+            weight,
+            trigger,
+            stop,
+            flags,
+            sp,
+            elided,
+            elided_at,
+        };
+        Ok(Self {
+            head,
+            reused,
+            new,
+            frames: from,
+        })
+    }
+
+    /// The frames that differ from the sample before, from the leaf.
+    pub fn new_frames(&self) -> impl Iterator<Item = Result<Frame, WireError>> + use<'a> {
+        let mut from = self.frames;
+        let mut last = 0;
+        let mut failed = false;
+        (0..self.new).map_while(move |_| {
+            if failed {
+                return None;
+            }
+            let frame = decode_frame(&mut from, last);
+            match frame {
+                Ok(frame) => last = frame.pc.0,
+                Err(_) => failed = true,
+            }
+            Some(frame)
+        })
+    }
+}
+
+fn decode_frame(from: &mut Decoder<'_>, last: u64) -> Result<Frame, WireError> {
+    let first = from.byte()?;
+    let number = first & 15;
+    let method =
+        Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))?;
+    let rest = if first & 0x80 == 0 { 0 } else { from.number()? };
+    let distance = rest << 3 | u64::from(first >> 4 & 7);
+    Ok(Frame {
+        pc: RuntimeAddress(last.wrapping_add(unzigzag(distance))),
+        method,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn frame(pc: u64, method: Method) -> Frame {
+        Frame {
+            pc: RuntimeAddress(pc),
+            method,
+        }
+    }
+
+    fn round_trip(
+        previous: Option<(&SampleHead, &[Frame])>,
+        head: &SampleHead,
+        frames: &[Frame],
+    ) -> usize {
+        let mut buffer = [0; 512];
+        let mut out = Encoder::new(&mut buffer);
+        encode(&mut out, previous, head, frames);
+        let length = out.finish().unwrap();
+        let before = previous.map_or(SampleHead::default(), |(head, _)| *head);
+        let sample = Sample::decode(&buffer[..length], &before).unwrap();
+        assert_eq!(sample.head, *head);
+        let mut all: Vec<Frame> = sample.new_frames().map(Result::unwrap).collect();
+        if let Some((_, old)) = previous {
+            all.extend(&old[old.len() - sample.reused..]);
+        }
+        assert_eq!(all, frames);
+        length
+    }
+
+    #[test]
+    fn samples_round_trip_alone_and_after_another() {
+        let first = [
+            frame(0x7fff_1234_5678, Method::Registers),
+            frame(0x5555_0000_1000, Method::EhFrame),
+            frame(u64::MAX, Method::SignalFrame),
+            frame(0, Method::FramePointer),
+            frame(0x5555_0000_2000, Method::Sframe),
+        ];
+        let head = SampleHead {
+            nonce: 64,
+            time_ns: 1 << 50,
+            weight: 1,
+            sp: 0x7ffd_0000,
+            ..SampleHead::default()
+        };
+        round_trip(None, &head, &first);
+        let mut second = first;
+        second[0].pc.0 += 40;
+        second[1].pc.0 -= 3;
+        let later = SampleHead {
+            nonce: 128,
+            time_ns: head.time_ns + 1_000_000,
+            elided: 70,
+            elided_at: 2,
+            ..head
+        };
+        let length = round_trip(Some((&head, &first)), &later, &second);
+        assert!(length < 40, "an almost unchanged stack took {length} bytes");
+        round_trip(Some((&later, &second)), &head, &[]);
+        assert_eq!(
+            round_trip(Some((&head, &first)), &later, &first),
+            length_of_unchanged(&head, &later, &first)
+        );
+    }
+
+    fn length_of_unchanged(before: &SampleHead, head: &SampleHead, frames: &[Frame]) -> usize {
+        let mut buffer = [0; 64];
+        let mut out = Encoder::new(&mut buffer);
+        encode(&mut out, Some((before, frames)), head, frames);
+        out.finish().unwrap()
+    }
+
+    #[test]
+    fn cut_payloads_are_errors() {
+        let head = SampleHead {
+            nonce: 9,
+            ..SampleHead::default()
+        };
+        let mut buffer = [0; 64];
+        let mut out = Encoder::new(&mut buffer);
+        encode(
+            &mut out,
+            None,
+            &head,
+            &[frame(0x1234_5678, Method::EhFrame)],
+        );
+        let length = out.finish().unwrap();
+        for cut in 0..length {
+            let whole = Sample::decode(&buffer[..cut], &SampleHead::default())
+                .is_ok_and(|s| s.new_frames().all(|f| f.is_ok()));
+            assert!(!whole, "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn every_stop_reason_and_method_keeps_its_number() {
+        for (number, reason) in StopReason::ALL.iter().enumerate() {
+            assert_eq!(*reason as usize, number);
+        }
+        for number in 0..8 {
+            assert_eq!(Method::from_number(number).unwrap() as u8, number);
+        }
+        for number in 0..5 {
+            assert_eq!(Trigger::from_number(number).unwrap() as u8, number);
+        }
+    }
+}

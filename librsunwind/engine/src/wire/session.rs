@@ -1,0 +1,147 @@
+//! What the collector adds to a recording, in chunks of its own (tid 0), and the page by which it and its targets know that the
+//! other lives.
+
+use super::WireError;
+use super::codec::{Decoder, Encoder};
+use core::sync::atomic::{AtomicU32, AtomicU64};
+
+/// Name of the control file in a session directory. Segments lie beside it, named `PID.PROCESSKEY.seg` (both hexadecimal).
+pub const CONTROL_FILE: &str = "control";
+/// First word of the control page.
+pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"RSCONTRL");
+/// Targets disarm when the heartbeat is older than this and the collector's process is gone.
+pub const HEARTBEAT_LIMIT_NS: u64 = 800_000_000;
+
+/// [`Control::state`] while the session runs.
+pub const RUNNING: u32 = 1;
+/// [`Control::state`] when it is over: targets disarm at their next sample.
+pub const OVER: u32 = 2;
+
+/// The page shared by the collector, which writes it, and all targets, which read it.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Control {
+    /// [`CONTROL_MAGIC`].
+    pub magic: AtomicU64,
+    /// [`super::file::VERSION`].
+    pub version: AtomicU32,
+    /// [`RUNNING`] or [`OVER`].
+    pub state: AtomicU32,
+    /// When the collector last looked around (`CLOCK_MONOTONIC`, ns).
+    pub heartbeat_ns: AtomicU64,
+    /// The collector, in its own PID namespace.
+    pub collector_pid: AtomicU32,
+    /// Not used.
+    pub reserved: AtomicU32,
+}
+
+/// The collector's account of a whole recording. Missing if it did not live to write it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Session<'a> {
+    /// When recording started (`CLOCK_MONOTONIC`, ns).
+    pub start_ns: u64,
+    /// When it ended.
+    pub end_ns: u64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
+    pub realtime_offset_ns: u64,
+    /// The command's wait status, as `waitpid` gives it.
+    pub wait_status: u32,
+    /// Processors online.
+    pub processors: u32,
+    /// Sampling rate asked for, thousandths of Hz.
+    pub asked_millihertz: u64,
+    /// Sampling period in force, ns.
+    pub period_ns: u64,
+    /// `uname -r`.
+    pub kernel: &'a [u8],
+    /// `uname -n`.
+    pub host: &'a [u8],
+    /// The command: arguments, each ended by a zero byte.
+    pub command: &'a [u8],
+}
+
+impl<'a> Session<'a> {
+    /// Writes the payload.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.start_ns);
+        out.number(self.end_ns);
+        out.number(self.realtime_offset_ns);
+        out.number(u64::from(self.wait_status));
+        out.number(u64::from(self.processors));
+        out.number(self.asked_millihertz);
+        out.number(self.period_ns);
+        out.bytes(self.kernel);
+        out.bytes(self.host);
+        out.bytes(self.command);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            start_ns: from.number()?,
+            end_ns: from.number()?,
+            realtime_offset_ns: from.number()?,
+            wait_status: from.small("wait status")?,
+            processors: from.small("processors")?,
+            asked_millihertz: from.number()?,
+            period_ns: from.number()?,
+            kernel: from.bytes()?,
+            host: from.bytes()?,
+            command: from.bytes()?,
+        })
+    }
+}
+
+/// A piece of `/tmp/perf-PID.map`, of the process named in the chunk's header. Pieces are whole lines, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PerfMap<'a> {
+    /// Lines `START SIZE symbol`, hexadecimal.
+    pub lines: &'a [u8],
+}
+
+impl<'a> PerfMap<'a> {
+    /// Writes the payload.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.bytes(self.lines);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// [`WireError::BadLength`].
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        Ok(Self {
+            lines: Decoder::new(payload).bytes()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_account_round_trips() {
+        let session = Session {
+            start_ns: 1,
+            end_ns: 2,
+            realtime_offset_ns: 3,
+            wait_status: 9,
+            processors: 2,
+            asked_millihertz: 999_000,
+            period_ns: 1_001_001,
+            kernel: b"6.18",
+            host: b"vm",
+            command: b"true\0",
+        };
+        let mut buffer = [0; 128];
+        let mut out = Encoder::new(&mut buffer);
+        session.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(Session::decode(&buffer[..length]), Ok(session));
+    }
+}
