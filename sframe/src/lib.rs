@@ -1,3 +1,34 @@
 //! SFrame stack-trace tables, versions 1 to 3.
 #![no_std]
 #![forbid(unsafe_code)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic
+    )
+)]
+
+mod abi;
+mod address;
+mod bytes;
+mod error;
+mod fre;
+mod function;
+mod header;
+mod index;
+mod recovery;
+mod row;
+mod section;
+mod verify;
+
+pub use abi::Abi;
+pub use address::Address;
+pub use bytes::ByteOrder;
+pub use error::Error;
+pub use function::{Function, Rows};
+pub use header::{Header, Version};
+pub use row::{Base, Cfa, PacKey, Register, Row, Rule};
+pub use section::{Functions, Section};

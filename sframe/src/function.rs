@@ -1,0 +1,206 @@
+//! [`Function`]: one function description entry, and its rows (specification 2.3).
+
+use core::num::NonZeroU8;
+
+use crate::bytes::Width;
+use crate::fre::RawRows;
+use crate::recovery::{Conventions, Kind};
+use crate::{Address, Error, PacKey, Row, Version};
+
+/// The range of one function, and the encoding of its rows.
+#[derive(Clone, Copy, Debug)]
+pub struct Function<'a> {
+    pub(crate) start: Address,
+    pub(crate) size: u32,
+    pub(crate) rep_size: Option<NonZeroU8>,
+    pub(crate) rows: RawRows<'a>,
+    pub(crate) conventions: Conventions,
+    pub(crate) entry_offset: u64,
+}
+
+impl<'a> Function<'a> {
+    /// The address of the first instruction.
+    #[inline]
+    #[must_use]
+    pub const fn start(&self) -> Address {
+        self.start
+    }
+
+    /// Bytes of code.
+    #[inline]
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The address behind the last instruction.
+    #[inline]
+    #[must_use]
+    pub const fn end(&self) -> Address {
+        self.start.wrapping_offset(self.size as i64)
+    }
+
+    /// The size in bytes of the block of code the function repeats, where its rows describe one block
+    /// (`SFRAME_FDE_PCTYPE_MASK`, specification 2.3.3.1): a procedure linkage table.
+    #[inline]
+    #[must_use]
+    pub const fn rep_size(&self) -> Option<NonZeroU8> {
+        self.rep_size
+    }
+
+    /// Whether the rows have the flexible encoding (`SFRAME_FDE_TYPE_FLEX`, specification 3.2).
+    #[inline]
+    #[must_use]
+    pub const fn is_flexible(&self) -> bool {
+        matches!(self.conventions.kind, Kind::Flex)
+    }
+
+    /// Whether the function is a signal trampoline (specification 2.3.3).
+    #[inline]
+    #[must_use]
+    pub const fn is_signal_frame(&self) -> bool {
+        self.conventions.signal_frame
+    }
+
+    /// aarch64: the key that signs the return addresses (specification 2.3.3).
+    #[inline]
+    #[must_use]
+    pub const fn pac_key(&self) -> PacKey {
+        self.conventions.pac_key
+    }
+
+    /// The number of rows.
+    #[inline]
+    #[must_use]
+    pub const fn row_count(&self) -> u32 {
+        self.rows.remaining
+    }
+
+    /// Where the function's entry begins in the section, in bytes.
+    #[inline]
+    #[must_use]
+    pub const fn entry_offset(&self) -> u64 {
+        self.entry_offset
+    }
+
+    /// Whether the function has no rows because it has no caller (a DEFAULT function of version 3, specification 1.2).
+    #[inline]
+    #[must_use]
+    pub const fn is_outermost(&self) -> bool {
+        self.rows.remaining == 0
+            && matches!(
+                (self.conventions.version, self.conventions.kind),
+                (Version::V3, Kind::Default)
+            )
+    }
+
+    /// The row for the instruction `offset` bytes into the function; none if no row begins at or before it.
+    ///
+    /// # Errors
+    /// What is wrong with the rows up to the one wanted and the one behind it.
+    ///
+    /// # Signal safety
+    /// Reads the section's bytes, nothing else.
+    #[inline]
+    pub fn row_at(&self, offset: u32) -> Result<Option<Row>, Error> {
+        if self.is_outermost() {
+            return Ok(Some(self.conventions.outermost()));
+        }
+        let offset = match self.rep_size {
+            None => offset,
+            Some(size) => offset.checked_rem(u32::from(size.get())).unwrap_or(0),
+        };
+        match self.rows.last_at_or_before(offset)? {
+            Some(raw) => self.conventions.interpret(&raw).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// All rows in order.
+    ///
+    /// # Signal safety
+    /// Reads the section's bytes, nothing else.
+    #[must_use]
+    pub const fn rows(&self) -> Rows<'a> {
+        Rows {
+            raw: self.rows,
+            conventions: self.conventions,
+        }
+    }
+}
+
+/// The rows of a function in order: each with the offset in bytes from the start of the function (or of the repeated
+/// block) at which it begins. It holds up to the next row's. Ends after the first error.
+#[derive(Clone, Debug)]
+pub struct Rows<'a> {
+    raw: RawRows<'a>,
+    conventions: Conventions,
+}
+
+impl Rows<'_> {
+    /// Where the next row begins in the section, in bytes.
+    pub(crate) const fn offset(&self) -> u64 {
+        self.raw.offset()
+    }
+}
+
+impl Iterator for Rows<'_> {
+    type Item = Result<(u32, Row), Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let next = self.raw.next().transpose()?;
+        let row = next.and_then(|raw| Ok((raw.start, self.conventions.interpret(&raw)?)));
+        if row.is_err() {
+            self.raw.remaining = 0;
+        }
+        Some(row)
+    }
+}
+
+/// The fields of an info byte and a second info byte (specification 2.3.3).
+#[derive(Clone, Copy)]
+pub(crate) struct Attribute {
+    pub(crate) rows: u32,
+    pub(crate) info: u8,
+    pub(crate) info2: u8,
+    pub(crate) rep_size: u8,
+    /// Where the info byte is, in bytes from the beginning of the section.
+    pub(crate) info_offset: u64,
+    /// Where the repeated block's size is, in bytes from the beginning of the section.
+    pub(crate) rep_size_offset: u64,
+}
+
+impl Attribute {
+    #[inline]
+    pub(crate) fn start_width(&self) -> Result<Width, Error> {
+        Width::from_field(self.info & 0xf).ok_or(Error::BadFreType {
+            offset: self.info_offset,
+            info: self.info,
+        })
+    }
+
+    #[inline]
+    pub(crate) fn kind(&self) -> Result<Kind, Error> {
+        match self.info2 {
+            0 => Ok(Kind::Default),
+            1 => Ok(Kind::Flex),
+            info2 => Err(Error::BadFdeType {
+                offset: self.info_offset.wrapping_add(1),
+                info2,
+            }),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn rep_size(&self) -> Result<Option<NonZeroU8>, Error> {
+        if self.info & 0x10 == 0 {
+            return Ok(None);
+        }
+        match NonZeroU8::new(self.rep_size) {
+            None => Err(Error::ZeroRepSize {
+                offset: self.rep_size_offset,
+            }),
+            size => Ok(size),
+        }
+    }
+}
