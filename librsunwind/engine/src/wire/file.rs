@@ -42,6 +42,9 @@ pub struct FileHeader {
     pub homeless_weight: AtomicU64,
     /// Threads that could not be armed.
     pub unarmed_threads: AtomicU64,
+    /// Start time of the process (field 22 of `/proc/PID/stat`, clock ticks since boot): a program that replaces itself by exec goes on
+    /// with the file of its pid, another process of the same pid does not.
+    pub start_ticks: u64,
 }
 
 /// A validated copy of the fields of a [`FileHeader`].
@@ -61,6 +64,8 @@ pub struct FileInfo {
     pub homeless_weight: u64,
     /// See [`FileHeader::unarmed_threads`].
     pub unarmed_threads: u64,
+    /// See [`FileHeader::start_ticks`].
+    pub start_ticks: u64,
 }
 
 impl FileInfo {
@@ -100,6 +105,7 @@ impl FileInfo {
             homeless_samples: word(32)?,
             homeless_weight: word(40)?,
             unarmed_threads: word(48)?,
+            start_ticks: word(56)?,
         })
     }
 
@@ -115,6 +121,7 @@ impl FileInfo {
             self.homeless_samples,
             self.homeless_weight,
             self.unarmed_threads,
+            self.start_ticks,
         ];
         for (slot, word) in page.chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
@@ -136,6 +143,7 @@ mod tests {
             homeless_samples: 3,
             homeless_weight: 5,
             unarmed_threads: 1,
+            start_ticks: 99,
         }
     }
 
@@ -145,6 +153,7 @@ mod tests {
         assert_eq!(FileInfo::parse(&page), Ok(example()));
         assert_eq!(core::mem::offset_of!(FileHeader, process_key), 24);
         assert_eq!(core::mem::offset_of!(FileHeader, unarmed_threads), 48);
+        assert_eq!(core::mem::offset_of!(FileHeader, start_ticks), 56);
     }
 
     #[test]
