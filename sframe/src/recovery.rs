@@ -115,7 +115,8 @@ impl Conventions {
         ))
     }
 
-    /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3).
+    /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3); in FLEX rows too, which the text leaves open but
+    /// binutils does.
     #[inline]
     fn unscale(&self, word: i32, raw: &RawRow<'_>) -> Result<i32, Error> {
         if !matches!(self.abi, Abi::S390x) {
@@ -158,20 +159,15 @@ impl Conventions {
         let mut words = raw.words;
         let cfa = match Pair::take(&mut words, raw)?.ok_or(bad_count)? {
             Pair {
-                control,
                 register: Some(register),
                 deref,
                 offset,
-            } => {
-                let base = self.base(register);
-                // The stack pointer cannot be both what is sought and where it is stored without a register.
-                let _ = control;
-                Cfa {
-                    base,
-                    offset,
-                    deref,
-                }
-            }
+                ..
+            } => Cfa {
+                base: self.base(register),
+                offset: self.unscale(offset, raw)?,
+                deref,
+            },
             Pair { control, .. } => {
                 return Err(Error::BadControl {
                     offset: raw.info_offset,
