@@ -2,10 +2,10 @@
 
 use crate::{Abi, ByteOrder, Error};
 
-const MAGIC: u16 = 0xdee2;
-const SORTED: u8 = 0x1;
+pub(crate) const MAGIC: u16 = 0xdee2;
+pub(crate) const SORTED: u8 = 0x1;
 const FRAME_POINTER: u8 = 0x2;
-const FUNC_START_PCREL: u8 = 0x4;
+pub(crate) const FUNC_START_PCREL: u8 = 0x4;
 
 /// The version of the format (specification 2.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -11,9 +11,14 @@
     )
 )]
 
+#[cfg(feature = "encode")]
+extern crate alloc;
+
 mod abi;
 mod address;
 mod bytes;
+#[cfg(feature = "encode")]
+mod encode;
 mod error;
 mod fre;
 mod function;
@@ -27,6 +32,8 @@ mod verify;
 pub use abi::Abi;
 pub use address::Address;
 pub use bytes::ByteOrder;
+#[cfg(feature = "encode")]
+pub use encode::{EncodeError, Encoder, FunctionRows};
 pub use error::Error;
 pub use function::{Function, Rows};
 pub use header::{Header, Version};
