@@ -1,9 +1,30 @@
 //! What may run inside a signal handler: the unwinder and the wire contract.
 //!
-//! Start at [`wire`] for what a recording looks like.
+//! Start at [`unwind`] for how a stack is walked, at [`wire`] for what a recording looks like.
 //!
 //! Nothing here allocates, locks, formats, or panics; memory comes from the caller.
 #![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
 
 pub mod address;
+pub mod cursor;
+pub mod elf_image;
+pub mod frame_buffer;
+pub mod memory;
+pub mod module_map;
+pub mod registers;
+pub mod rule;
+pub mod rule_cache;
+pub mod table;
+pub mod unwind;
+mod walk;
 pub mod wire;

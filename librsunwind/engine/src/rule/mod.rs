@@ -1,0 +1,377 @@
+//! One step up the stack, whatever table it came from: a word that fits a cache entry, and what it stands for.
+//!
+//! ```text
+//!        higher addresses
+//!   CFA -> +------------------+   the caller's stack pointer after the return
+//!          | return address   |   CFA - 8
+//!          | saved register   |   slot 1: CFA - 16 … slot 31: CFA - 256
+//!          | locals           |
+//!   sp  -> +------------------+
+//!
+//!   bits    0..4  kind       7     CFA from the frame pointer     38      drops unsaved registers    44..64  CFA offset in
+//!           4..7  method     8..38 six slots of five bits, 0 is   39..44  another CFA register               words, signed,
+//!                                  "not saved"                                                               or an index
+//! ```
+//!
+//! Rows that the word does not hold go to the [`wide`] table and leave their index here. Not here: reading tables
+//! ([`crate::table`]), keeping rules ([`crate::rule_cache`]), the fast loop over plain rules ([`crate::walk`]).
+
+pub mod wide;
+
+use crate::cursor::Cursor;
+use crate::memory::StackMemory;
+use crate::registers::{FP, RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, Register, SLOTS, SP, strip};
+use crate::wire::sample::{Method, StopReason};
+use wide::{Cfa, Row, Saved};
+
+/// What kind of step a rule is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// No rule: an empty cache entry.
+    Absent = 0,
+    /// CFA from sp or fp; saved registers near the CFA.
+    Plain = 1,
+    /// As plain, with the CFA from another register.
+    Based = 2,
+    /// Along the frame pointer, with doubts.
+    FramePointer = 3,
+    /// A signal trampoline: registers from the context that the kernel saved.
+    Signal = 4,
+    /// There is no caller.
+    Root = 5,
+    /// A row of the wide table.
+    Wide = 6,
+    /// Expressions that are evaluated anew at every step.
+    Evaluate = 7,
+}
+
+const KIND: u64 = 0xf;
+const METHOD_SHIFT: u32 = 4;
+const FROM_FP: u64 = 1 << 7;
+const SLOT_SHIFT: u32 = 8;
+const SLOT_BITS: u32 = 5;
+const SLOT_MASK: u64 = 0x1f;
+const DROPS: u64 = 1 << 38;
+const BASE_SHIFT: u32 = 39;
+const OFFSET_SHIFT: u32 = 44;
+/// How far below the CFA a plain rule's loads reach, bytes.
+pub const REACH: u64 = 256;
+
+/// One step up the stack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub struct UnwindRule(u64);
+
+impl UnwindRule {
+    const fn new(kind: Kind, method: Method) -> Self {
+        Self(kind as u64 | (method as u64) << METHOD_SHIFT)
+    }
+
+    /// There is no caller.
+    #[must_use]
+    pub const fn root(method: Method) -> Self {
+        Self::new(Kind::Root, method)
+    }
+
+    /// A signal trampoline.
+    #[must_use]
+    pub const fn signal() -> Self {
+        Self::new(Kind::Signal, Method::SignalFrame)
+    }
+
+    /// Along the frame pointer, for want of a table; `without` is why the walk ends if that leads nowhere.
+    #[must_use]
+    pub const fn frame_pointer(without: StopReason) -> Self {
+        let rule = Self::new(Kind::FramePointer, Method::FramePointer);
+        Self(rule.0 | (without as u64) << OFFSET_SHIFT)
+    }
+
+    /// Of a frame-pointer rule, why the walk ends if the frame pointer leads nowhere.
+    #[must_use]
+    pub fn reason(self) -> StopReason {
+        let number = u8::try_from(self.index()).ok();
+        let reason = number.and_then(StopReason::from_number);
+        reason.unwrap_or(StopReason::NoRow)
+    }
+
+    /// To be evaluated at every step.
+    #[must_use]
+    pub const fn evaluate(method: Method) -> Self {
+        Self::new(Kind::Evaluate, method)
+    }
+
+    /// A row in the wide table.
+    #[must_use]
+    pub const fn wide(method: Method, index: u32) -> Self {
+        Self(Self::new(Kind::Wide, method).0 | (index as u64) << OFFSET_SHIFT)
+    }
+
+    /// The rule for a row, if the word holds it.
+    #[must_use]
+    pub fn from_row(row: &Row, method: Method) -> Option<Self> {
+        let Cfa::Offset { register, offset } = row.cfa else {
+            return None;
+        };
+        let mut word = match register {
+            SP => Self::new(Kind::Plain, method).0,
+            FP => Self::new(Kind::Plain, method).0 | FROM_FP,
+            other if other.0 < 32 => {
+                Self::new(Kind::Based, method).0 | u64::from(other.0) << BASE_SHIFT
+            }
+            _ => return None,
+        };
+        if RETURN_ADDRESS_ON_STACK && row.return_address != Saved::At(-8) {
+            return None;
+        }
+        for (slot, saved) in (0u32..).zip(row.saved) {
+            let shift = SLOT_SHIFT.wrapping_add(slot.wrapping_mul(SLOT_BITS));
+            word |= slot_number(saved)? << shift;
+        }
+        word |= words_of(offset)? << OFFSET_SHIFT;
+        Some(Self(if row.drops { word | DROPS } else { word }))
+    }
+
+    /// The word.
+    #[inline]
+    #[must_use]
+    pub const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// The rule of a word that came from [`UnwindRule::bits`].
+    #[inline]
+    #[must_use]
+    pub const fn from_bits(bits: u64) -> Self {
+        Self(bits)
+    }
+
+    /// Its kind.
+    #[inline]
+    #[must_use]
+    pub const fn kind(self) -> Kind {
+        match self.0 & KIND {
+            1 => Kind::Plain,
+            2 => Kind::Based,
+            3 => Kind::FramePointer,
+            4 => Kind::Signal,
+            5 => Kind::Root,
+            6 => Kind::Wide,
+            7 => Kind::Evaluate,
+            _ => Kind::Absent,
+        }
+    }
+
+    /// Whether it is [`Kind::Plain`].
+    #[inline]
+    #[must_use]
+    pub const fn is_plain(self) -> bool {
+        self.0 & KIND == Kind::Plain as u64
+    }
+
+    /// What found it.
+    #[inline]
+    #[must_use]
+    pub const fn method(self) -> Method {
+        match (self.0 >> METHOD_SHIFT) & 7 {
+            0 => Method::Registers,
+            1 => Method::Sframe,
+            2 => Method::EhFrame,
+            3 => Method::FramePointer,
+            4 => Method::SignalFrame,
+            5 => Method::Leaf,
+            6 => Method::Language,
+            _ => Method::StackCopy,
+        }
+    }
+
+    /// Of a wide rule, its index.
+    #[inline]
+    #[must_use]
+    pub const fn index(self) -> u32 {
+        (self.0 >> OFFSET_SHIFT) as u32
+    }
+
+    /// Whether the CFA of a plain rule is counted from the frame pointer.
+    #[inline]
+    #[must_use]
+    pub const fn is_from_frame_pointer(self) -> bool {
+        self.0 & FROM_FP != 0
+    }
+
+    /// Whether registers that the row does not mention are lost.
+    #[inline]
+    #[must_use]
+    pub const fn drops(self) -> bool {
+        self.0 & DROPS != 0
+    }
+
+    /// From the register to the CFA, bytes.
+    #[inline]
+    #[must_use]
+    pub const fn offset(self) -> u64 {
+        (((self.0 as i64) >> OFFSET_SHIFT) << 3) as u64
+    }
+
+    /// How many words below the return address a slot's register is saved; 0 if it is not.
+    #[inline]
+    #[must_use]
+    pub const fn slot(self, slot: u32) -> u64 {
+        let shift = SLOT_SHIFT.wrapping_add(slot.wrapping_mul(SLOT_BITS));
+        self.0.wrapping_shr(shift) & SLOT_MASK
+    }
+
+    /// The register of a based rule's CFA.
+    const fn base(self) -> Register {
+        match self.kind() {
+            Kind::Based => Register((self.0 >> BASE_SHIFT) as u8 & 0x1f),
+            _ if self.is_from_frame_pointer() => FP,
+            _ => SP,
+        }
+    }
+
+    /// The row that a plain or based rule stands for.
+    #[must_use]
+    pub fn row(self) -> Row {
+        let mut row = Row::new(Cfa::Offset {
+            register: self.base(),
+            offset: self.offset() as i32,
+        });
+        for (slot, place) in (0u32..).zip(row.saved.iter_mut()) {
+            *place = match self.slot(slot) as i32 {
+                0 => Saved::Same,
+                words => Saved::At(words.wrapping_neg().wrapping_mul(8).wrapping_sub(8)),
+            };
+        }
+        row.drops = self.drops();
+        if !RETURN_ADDRESS_ON_STACK {
+            row.return_address = row.saved.get(1).copied().unwrap_or(Saved::Same);
+        }
+        row
+    }
+}
+
+/// The five bits of a saved register.
+fn slot_number(saved: Saved) -> Option<u64> {
+    match saved {
+        Saved::Same => Some(0),
+        Saved::At(offset) if offset & 7 == 0 && (-256..=-16).contains(&offset) => {
+            u64::try_from((offset.wrapping_neg() >> 3).wrapping_sub(1)).ok()
+        }
+        _ => None,
+    }
+}
+
+/// A byte offset as a 20-bit number of words.
+fn words_of(offset: i32) -> Option<u64> {
+    let words = offset >> 3;
+    let fits = offset & 7 == 0 && (-(1 << 19)..1 << 19).contains(&words);
+    fits.then_some(words as u64 & 0xf_ffff)
+}
+
+impl Row {
+    /// Takes the cursor to the caller. On an error the cursor is unchanged.
+    ///
+    /// # Errors
+    /// [`StopReason::MissingRegister`], [`StopReason::UnreadableStack`], [`StopReason::NotAdvancing`].
+    ///
+    /// # Signal safety
+    /// Loads through `memory` only.
+    #[inline]
+    pub fn apply(&self, cursor: &mut Cursor, memory: &mut StackMemory) -> Result<(), StopReason> {
+        let cfa = self.cfa(cursor, memory)?;
+        let mut slots = cursor.slots();
+        let mut valid = cursor.valid();
+        if self.drops {
+            valid = Cursor::forget_all_but_frame(valid);
+        }
+        let places = slots.iter_mut().zip(SLOTS);
+        for ((place, register), saved) in places.zip(self.saved) {
+            match saved.value(cfa, cursor, memory)? {
+                Recovered::Unchanged => {}
+                Recovered::Lost => valid &= !register.bit(),
+                Recovered::Value(value) => {
+                    *place = value;
+                    valid |= register.bit();
+                }
+            }
+        }
+        let return_address = match self.return_address.value(cfa, cursor, memory)? {
+            Recovered::Value(value) => value,
+            Recovered::Unchanged => cursor
+                .get(RETURN_ADDRESS)
+                .ok_or(StopReason::MissingRegister)?,
+            Recovered::Lost => return Err(StopReason::Root),
+        };
+        check_advance(cursor, cfa)?;
+        cursor.become_caller(strip(return_address), cfa, &slots, valid);
+        Ok(())
+    }
+
+    fn cfa(&self, cursor: &Cursor, memory: &mut StackMemory) -> Result<u64, StopReason> {
+        match self.cfa {
+            Cfa::Offset { register, offset } => {
+                let base = cursor.get(register).ok_or(StopReason::MissingRegister)?;
+                Ok(base.wrapping_add_signed(i64::from(offset)))
+            }
+            Cfa::Deref {
+                register,
+                offset,
+                add,
+            } => {
+                let base = cursor.get(register).ok_or(StopReason::MissingRegister)?;
+                let address = base.wrapping_add_signed(i64::from(offset));
+                let value = memory.load(address).ok_or(StopReason::UnreadableStack)?;
+                Ok(value.wrapping_add_signed(i64::from(add)))
+            }
+        }
+    }
+}
+
+/// What a row says about a register, in one frame.
+pub(crate) enum Recovered {
+    Unchanged,
+    Lost,
+    Value(u64),
+}
+
+impl Saved {
+    #[inline]
+    pub(crate) fn value(
+        self,
+        cfa: u64,
+        cursor: &Cursor,
+        memory: &mut StackMemory,
+    ) -> Result<Recovered, StopReason> {
+        let address = match self {
+            Self::Same => return Ok(Recovered::Unchanged),
+            Self::Undefined => return Ok(Recovered::Lost),
+            Self::ValueAt(offset) => {
+                return Ok(Recovered::Value(cfa.wrapping_add_signed(i64::from(offset))));
+            }
+            Self::InRegister(register) => {
+                return Ok(cursor
+                    .get(register)
+                    .map_or(Recovered::Lost, Recovered::Value));
+            }
+            Self::At(offset) => cfa.wrapping_add_signed(i64::from(offset)),
+            Self::AtRegister { register, offset } => cursor
+                .get(register)
+                .ok_or(StopReason::MissingRegister)?
+                .wrapping_add_signed(i64::from(offset)),
+        };
+        let value = memory.load(address).ok_or(StopReason::UnreadableStack)?;
+        Ok(Recovered::Value(value))
+    }
+}
+
+/// The caller's stack pointer must lie above the callee's; a leaf that has pushed nothing yet may share it where calls do not push.
+#[inline]
+pub(crate) fn check_advance(cursor: &Cursor, cfa: u64) -> Result<(), StopReason> {
+    let may_stay = cursor.is_exact() && !RETURN_ADDRESS_ON_STACK;
+    if cfa > cursor.sp() || (may_stay && cfa == cursor.sp()) {
+        Ok(())
+    } else {
+        Err(StopReason::NotAdvancing)
+    }
+}

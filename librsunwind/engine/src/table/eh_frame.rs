@@ -1,0 +1,365 @@
+//! `.eh_frame`: the table that compilers emit for exceptions, found through the sorted index in `.eh_frame_hdr`.
+//!
+//! Used when the rule cache has no answer. Formats: Linux Standard Base Core 5.0, chapter 10.6; DWARF 5, section 6.4. The bytes may
+//! be damaged: whatever they say ends in a rule or an error, after bounded work. A module without the index has no table for us:
+//! there is no linear scan in a handler.
+
+use super::expression::{Bytes, Machine, Value};
+use super::frame_program::{Base, Column, Place, Program, State};
+use crate::cursor::Cursor;
+use crate::memory::StackMemory;
+use crate::registers::{COUNT, FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, SP, strip};
+use crate::rule::UnwindRule;
+use crate::rule::wide::{Cfa, Row, Saved, WideRows};
+use crate::rule::{Recovered, check_advance};
+use crate::wire::sample::{Method, StopReason};
+use gimli::{
+    BaseAddresses, EhFrame, EhFrameHdr, EhFrameOffset, FrameDescriptionEntry, LittleEndian,
+    UnwindSection,
+};
+
+/// The encodings of an index as every linker writes it: pointer pc-relative, count plain, table relative to the index, all 4 bytes.
+const USUAL: &[u8] = &[1, 0x1b, 0x03, 0x3b];
+
+/// The unwind table of one module.
+#[derive(Clone, Copy, Debug)]
+pub struct EhFrameTable<'a> {
+    /// The readable bytes that hold both sections.
+    segment: &'a [u8],
+    /// Where they are mapped.
+    segment_address: u64,
+    /// Where the index is, in them.
+    hdr: usize,
+}
+
+/// Why there is no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// No row covers the pc.
+    NoRow,
+    /// The table is damaged, or uses what we do not know.
+    BadTable,
+}
+
+/// A row, not lowered yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    state: State,
+    /// Whether the row is that of a signal trampoline, whose caller's pc is exact.
+    pub is_signal_frame: bool,
+}
+
+impl<'a> EhFrameTable<'a> {
+    /// The table whose index is at `hdr_address`, both inside the bytes mapped at `segment_address`.
+    #[inline]
+    #[must_use]
+    pub fn new(segment: &'a [u8], segment_address: u64, hdr_address: u64) -> Option<Self> {
+        let hdr = usize::try_from(hdr_address.checked_sub(segment_address)?).ok()?;
+        (hdr < segment.len()).then_some(Self {
+            segment,
+            segment_address,
+            hdr,
+        })
+    }
+
+    /// The row of a pc.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    ///
+    /// # Signal safety
+    /// Reads the table; a few hundred nanoseconds.
+    pub fn find(&self, pc: u64) -> Result<Found, Missing> {
+        let address = self.search(pc)?;
+        let offset = address
+            .checked_sub(self.segment_address)
+            .and_then(|offset| usize::try_from(offset).ok())
+            .ok_or(Missing::BadTable)?;
+        let section = self.section();
+        let bases = self.bases();
+        let fde = section
+            .fde_from_offset(&bases, EhFrameOffset(offset), EhFrame::cie_from_offset)
+            .map_err(|_| Missing::BadTable)?;
+        if !fde.contains(pc) {
+            return Err(Missing::NoRow);
+        }
+        let state = execute(&section, &bases, &fde, pc)?;
+        Ok(Found {
+            state,
+            is_signal_frame: fde.is_signal_trampoline(),
+        })
+    }
+
+    fn section(&self) -> EhFrame<Bytes<'a>> {
+        let mut section = EhFrame::new(self.segment, LittleEndian);
+        section.set_address_size(8);
+        if cfg!(target_arch = "aarch64") {
+            section.set_vendor(gimli::Vendor::AArch64);
+        }
+        section
+    }
+
+    fn bases(&self) -> BaseAddresses {
+        let hdr = self.segment_address.wrapping_add(self.hdr as u64);
+        BaseAddresses::default()
+            .set_eh_frame(self.segment_address)
+            .set_eh_frame_hdr(hdr)
+    }
+
+    /// The address of the FDE that may cover a pc.
+    fn search(&self, pc: u64) -> Result<u64, Missing> {
+        let hdr = self.segment.get(self.hdr..).ok_or(Missing::BadTable)?;
+        if hdr.starts_with(USUAL) {
+            self.search_usual(hdr, pc)
+        } else {
+            self.search_any(hdr, pc)
+        }
+    }
+
+    /// Binary search in pairs of 32-bit numbers relative to the index.
+    fn search_usual(&self, hdr: &[u8], pc: u64) -> Result<u64, Missing> {
+        let count = hdr.get(8..12).and_then(<[u8]>::first_chunk);
+        let count = u32::from_le_bytes(*count.ok_or(Missing::BadTable)?) as usize;
+        let (pairs, _) = hdr.get(12..).ok_or(Missing::BadTable)?.as_chunks::<8>();
+        let pairs = pairs.get(..count).ok_or(Missing::BadTable)?;
+        let hdr_address = self.segment_address.wrapping_add(self.hdr as u64);
+        let wanted = pc.wrapping_sub(hdr_address) as i64;
+        let after = pairs.partition_point(|pair| i64::from(pair_of(pair).0) <= wanted);
+        let pair = after.checked_sub(1).and_then(|index| pairs.get(index));
+        let (_, entry) = pair_of(pair.ok_or(Missing::NoRow)?);
+        Ok(hdr_address.wrapping_add_signed(i64::from(entry)))
+    }
+
+    /// The same for any encoding, by gimli.
+    #[cold]
+    fn search_any(&self, hdr: &'a [u8], pc: u64) -> Result<u64, Missing> {
+        let bases = self.bases();
+        let parsed = EhFrameHdr::new(hdr, LittleEndian)
+            .parse(&bases, 8)
+            .map_err(|_| Missing::BadTable)?;
+        let table = parsed.table().ok_or(Missing::NoRow)?;
+        let found = table.lookup(pc, &bases);
+        found
+            .and_then(gimli::Pointer::direct)
+            .map_err(|_| Missing::BadTable)
+    }
+
+    /// The rule of a row that [`EhFrameTable::find`] gave for this pc; rows that a word does not hold go to `wide`.
+    ///
+    /// # Signal safety
+    /// Bounded.
+    #[must_use]
+    pub fn lower(&self, found: &Found, pc: u64, wide: &WideRows) -> UnwindRule {
+        let method = Method::EhFrame;
+        if found.state.return_address() == Column::Undefined {
+            return UnwindRule::root(method);
+        }
+        if found.is_signal_frame {
+            return UnwindRule::evaluate(method);
+        }
+        let Some(row) = self.row(found, pc) else {
+            return UnwindRule::evaluate(method);
+        };
+        UnwindRule::from_row(&row, method)
+            .or_else(|| Some(UnwindRule::wide(method, wide.insert(&row)?)))
+            .unwrap_or(UnwindRule::evaluate(method))
+    }
+
+    /// A row in our own words; none if it has expressions that these do not state.
+    #[must_use]
+    pub fn row(&self, found: &Found, pc: u64) -> Option<Row> {
+        let cfa = match found.state.cfa {
+            Base::Offset(register, offset) => Cfa::Offset {
+                register: register_of(register)?,
+                offset: i32::try_from(offset).ok()?,
+            },
+            Base::Expression(place) => match self.symbolic(place, pc, None)? {
+                Value::Register(register, offset) => Cfa::Offset {
+                    register: known(register)?,
+                    offset: i32::try_from(offset).ok()?,
+                },
+                Value::Word(register, offset, add) => Cfa::Deref {
+                    register: known(register)?,
+                    offset: i32::try_from(offset).ok()?,
+                    add: i32::try_from(add).ok()?,
+                },
+                Value::Number(_) | Value::Cfa => return None,
+            },
+        };
+        let mut row = Row::new(cfa);
+        let [slots @ .., return_address] = found.state.columns;
+        for (place, column) in row.saved.iter_mut().zip(slots) {
+            *place = self.saved(column, pc)?;
+        }
+        row.return_address = match return_address {
+            Column::Unspecified if RETURN_ADDRESS_ON_STACK => Saved::At(-8),
+            column => self.saved(column, pc)?,
+        };
+        Some(row)
+    }
+
+    fn saved(&self, column: Column, pc: u64) -> Option<Saved> {
+        Some(match column {
+            Column::Unspecified | Column::Same => Saved::Same,
+            Column::Undefined => Saved::Undefined,
+            Column::At(offset) => Saved::At(offset),
+            Column::ValueAt(offset) => Saved::ValueAt(offset),
+            Column::Register(register) => Saved::InRegister(register_of(register)?),
+            Column::Expression(place) => match self.symbolic(place, pc, Some(Value::Cfa))? {
+                Value::Register(register, offset) => Saved::AtRegister {
+                    register: known(register)?,
+                    offset: i32::try_from(offset).ok()?,
+                },
+                _ => return None,
+            },
+            Column::ValueExpression(_) => return None,
+        })
+    }
+
+    /// What an expression is, with registers as symbols.
+    fn symbolic(&self, place: Place, pc: u64, initial: Option<Value>) -> Option<Value> {
+        let bytes = place.bytes(Bytes::new(self.segment, LittleEndian))?;
+        let mut machine = Machine { pc, frame: None };
+        machine.evaluate(bytes, initial).ok()
+    }
+
+    /// Takes the cursor to the caller by a row with expressions that no rule states.
+    ///
+    /// # Errors
+    /// As [`Row::apply`], and [`StopReason::Root`] for an undefined return address.
+    ///
+    /// # Signal safety
+    /// Bounded; loads through `memory` only.
+    pub fn step(
+        &self,
+        found: &Found,
+        cursor: &mut Cursor,
+        memory: &mut StackMemory,
+    ) -> Result<(), StopReason> {
+        let cfa = match found.state.cfa {
+            Base::Offset(register, offset) => {
+                let register = register_of(register).ok_or(StopReason::BadTable)?;
+                let base = cursor.get(register).ok_or(StopReason::MissingRegister)?;
+                base.wrapping_add_signed(offset)
+            }
+            Base::Expression(place) => self.number(place, None, cursor, memory)?,
+        };
+        let mut slots = cursor.slots();
+        let mut valid = cursor.valid();
+        let [columns @ .., return_address] = found.state.columns;
+        for ((place, register), column) in slots.iter_mut().zip(SLOTS).zip(columns) {
+            match self.column(column, cfa, cursor, memory)? {
+                Recovered::Unchanged => {}
+                Recovered::Lost => valid &= !register.bit(),
+                Recovered::Value(value) => {
+                    *place = value;
+                    valid |= register.bit();
+                }
+            }
+        }
+        let return_address = match return_address {
+            Column::Unspecified if RETURN_ADDRESS_ON_STACK => Column::At(-8),
+            column => column,
+        };
+        match self.column(return_address, cfa, cursor, memory)? {
+            Recovered::Value(pc) => {
+                if !found.is_signal_frame {
+                    check_advance(cursor, cfa)?;
+                }
+                cursor.become_caller(strip(pc), cfa, &slots, valid);
+                cursor.set_exact(found.is_signal_frame);
+                Ok(())
+            }
+            Recovered::Lost => Err(StopReason::Root),
+            Recovered::Unchanged => Err(StopReason::BadTable),
+        }
+    }
+
+    fn column(
+        &self,
+        column: Column,
+        cfa: u64,
+        cursor: &Cursor,
+        memory: &mut StackMemory,
+    ) -> Result<Recovered, StopReason> {
+        match column {
+            Column::Expression(place) => {
+                let address = self.number(place, Some(cfa), cursor, memory)?;
+                let value = memory.load(address).ok_or(StopReason::UnreadableStack)?;
+                Ok(Recovered::Value(value))
+            }
+            Column::ValueExpression(place) => {
+                let value = self.number(place, Some(cfa), cursor, memory)?;
+                Ok(Recovered::Value(value))
+            }
+            simple => {
+                let saved = self.saved(simple, 0).ok_or(StopReason::BadTable)?;
+                saved.value(cfa, cursor, memory)
+            }
+        }
+    }
+
+    fn number(
+        &self,
+        place: Place,
+        initial: Option<u64>,
+        cursor: &Cursor,
+        memory: &mut StackMemory,
+    ) -> Result<u64, StopReason> {
+        let bytes = place
+            .bytes(Bytes::new(self.segment, LittleEndian))
+            .ok_or(StopReason::BadTable)?;
+        let mut machine = Machine {
+            pc: cursor.pc(),
+            frame: Some((cursor, memory)),
+        };
+        match machine.evaluate(bytes, initial.map(Value::Number))? {
+            Value::Number(number) => Ok(number),
+            _ => Err(StopReason::BadTable),
+        }
+    }
+}
+
+impl State {
+    pub(crate) const fn return_address(&self) -> Column {
+        let [.., column] = self.columns;
+        column
+    }
+}
+
+fn execute(
+    section: &EhFrame<Bytes<'_>>,
+    bases: &BaseAddresses,
+    fde: &FrameDescriptionEntry<Bytes<'_>>,
+    pc: u64,
+) -> Result<State, Missing> {
+    let cie = fde.cie();
+    let program = Program::new(
+        fde.initial_address(),
+        pc,
+        cie.code_alignment_factor(),
+        cie.data_alignment_factor(),
+    );
+    program
+        .run(
+            cie.instructions(section, bases),
+            fde.instructions(section, bases),
+        )
+        .map_err(|_| Missing::BadTable)
+}
+
+#[inline]
+fn pair_of(bytes: &[u8; 8]) -> (i32, i32) {
+    let word = u64::from_le_bytes(*bytes);
+    (word as i32, (word >> 32) as i32)
+}
+
+/// A register that a cursor has.
+fn register_of(number: u16) -> Option<Register> {
+    let register = Register(u8::try_from(number).ok()?);
+    known(register)
+}
+
+fn known(register: Register) -> Option<Register> {
+    (usize::from(register.0) < COUNT || register == SP || register == FP).then_some(register)
+}

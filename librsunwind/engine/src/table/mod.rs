@@ -1,0 +1,101 @@
+//! Unwind tables: from the pc of a frame to its rule, when the rule cache has none.
+//!
+//! For every frame the first that answers is taken: SFrame, `.eh_frame`, frame pointers.
+
+pub mod eh_frame;
+pub mod expression;
+pub mod frame_pointer;
+mod frame_program;
+pub mod signal_frame;
+
+use crate::cursor::Cursor;
+use crate::memory::{self, StackMemory};
+use crate::module_map::{Module, Modules};
+use crate::rule::UnwindRule;
+use crate::rule::wide::WideRows;
+use crate::wire::sample::StopReason;
+use eh_frame::{EhFrameTable, Missing};
+
+/// Which tables are asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Preference {
+    /// SFrame where a module has it, then `.eh_frame`, then frame pointers.
+    #[default]
+    Auto,
+    /// SFrame, then frame pointers.
+    Sframe,
+    /// `.eh_frame`, then frame pointers.
+    EhFrame,
+    /// Frame pointers only.
+    FramePointer,
+}
+
+/// A rule, and whether it may be kept for the pc.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Answer {
+    pub(crate) rule: UnwindRule,
+    pub(crate) keep: bool,
+}
+
+/// The rule of a cursor's frame.
+#[inline(never)]
+pub(crate) fn find_rule<M: Modules>(
+    modules: &M,
+    preference: Preference,
+    cursor: &Cursor,
+    memory: &mut StackMemory,
+    wide: &WideRows,
+) -> Answer {
+    let Some(module) = modules.find(cursor.code_address().lookup()) else {
+        return Answer {
+            rule: without_table(StopReason::UnknownCode, cursor, memory),
+            keep: false,
+        };
+    };
+    let rule = match by_table(&module, preference, cursor, memory, wide) {
+        Ok(rule) => rule,
+        Err(Missing::NoRow) => without_table(StopReason::NoRow, cursor, memory),
+        Err(Missing::BadTable) => without_table(StopReason::BadTable, cursor, memory),
+    };
+    Answer { rule, keep: true }
+}
+
+fn by_table(
+    module: &Module,
+    preference: Preference,
+    cursor: &Cursor,
+    memory: &mut StackMemory,
+    wide: &WideRows,
+) -> Result<UnwindRule, Missing> {
+    if matches!(preference, Preference::Sframe | Preference::FramePointer) {
+        return Err(Missing::NoRow);
+    }
+    let table = eh_frame_of(module).ok_or(Missing::NoRow)?;
+    let pc = cursor.code_address().lookup().0;
+    let found = table.find(pc)?;
+    if found.is_signal_frame && signal_frame::is_trampoline(cursor.pc(), memory) {
+        return Ok(UnwindRule::signal());
+    }
+    Ok(table.lower(&found, pc, wide))
+}
+
+/// The rule of code for which no table has one: a trampoline, or frame pointers.
+fn without_table(reason: StopReason, cursor: &Cursor, memory: &mut StackMemory) -> UnwindRule {
+    if signal_frame::is_trampoline(cursor.pc(), memory) {
+        UnwindRule::signal()
+    } else {
+        UnwindRule::frame_pointer(reason)
+    }
+}
+
+/// A module's `.eh_frame`, if it has an index for it.
+#[inline]
+#[must_use]
+pub fn eh_frame_of(module: &Module) -> Option<EhFrameTable<'static>> {
+    let hdr = &module.eh_frame_hdr;
+    if !hdr.is_present() {
+        return None;
+    }
+    let (start, end) = hdr.readable;
+    EhFrameTable::new(memory::table_bytes(start, end), start.0, hdr.start.0)
+}

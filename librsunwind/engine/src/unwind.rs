@@ -1,0 +1,184 @@
+//! **Start here.** One walk: pc → rule → apply → next pc, until a [`StopReason`].
+//!
+//! The rule comes from the cache, or from the tables of the module that the pc lies in. Not here: who asks and where the frames go
+//! (the runtime), and the fast loop over cached rules ([`crate::walk`]).
+
+use crate::cursor::Cursor;
+use crate::frame_buffer::FrameBuffer;
+use crate::memory::StackMemory;
+use crate::module_map::Modules;
+use crate::registers::Registers;
+use crate::rule::{Kind, UnwindRule};
+use crate::rule_cache::{Probe, RuleCache, key_of};
+use crate::table::{self, Preference, frame_pointer, signal_frame};
+use crate::walk::{self, Pause};
+use crate::wire::sample::{Method, StopReason, flags};
+
+/// Steps by expressions that one walk may take.
+const EVALUATIONS: u32 = 256;
+
+/// What all walks of a process share.
+#[derive(Debug)]
+pub struct Unwinder<'a, M> {
+    /// Where code is mapped.
+    pub modules: &'a M,
+    /// Rules found before.
+    pub cache: &'a RuleCache,
+    /// Which tables are asked.
+    pub preference: Preference,
+}
+
+/// How a walk ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Why it ended.
+    pub stop: StopReason,
+    /// Of [`flags`]: `REDONE`, `FOREIGN_STACK`.
+    pub flags: u64,
+}
+
+/// Walks the stack from `registers` to its root and puts the frames, the leaf first, into `frames`.
+///
+/// # Signal safety
+/// Allocates nothing, takes no locks, does not fault; bounded by the frame budget. Uses about 2 KiB of stack. In steady state it makes no
+/// system call.
+pub fn unwind<M: Modules>(
+    unwinder: &Unwinder<'_, M>,
+    registers: &Registers,
+    memory: &mut StackMemory,
+    frames: &mut FrameBuffer<'_>,
+) -> Outcome {
+    memory.begin(registers.sp());
+    let flags = if memory.is_own() {
+        0
+    } else {
+        flags::FOREIGN_STACK
+    };
+    let mut walk = Walk::new(unwinder, registers);
+    let mut stop = walk.run(memory, frames);
+    if stop == StopReason::MissingRegister && walk.cursor.has_dropped() {
+        memory.enter(registers.sp());
+        walk = Walk::new(unwinder, registers);
+        walk.is_redo = true;
+        stop = walk.run(memory, frames);
+        return Outcome {
+            stop,
+            flags: flags | flags::REDONE,
+        };
+    }
+    Outcome { stop, flags }
+}
+
+struct Walk<'a, 'u, M> {
+    unwinder: &'u Unwinder<'a, M>,
+    probe: Probe<'a>,
+    cursor: Cursor,
+    /// Whether this is the second walk, by `.eh_frame` and without the cache, because the first forgot a register.
+    is_redo: bool,
+    evaluations: u32,
+}
+
+impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
+    fn new(unwinder: &'u Unwinder<'a, M>, registers: &Registers) -> Self {
+        Self {
+            unwinder,
+            is_redo: false,
+            probe: unwinder.cache.probe(),
+            cursor: Cursor::new(registers),
+            evaluations: 0,
+        }
+    }
+
+    /// The loop.
+    fn run(&mut self, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) -> StopReason {
+        frames.clear();
+        frames.push(self.cursor.pc(), Method::Registers);
+        loop {
+            let pause = if self.is_redo {
+                Pause::Miss
+            } else {
+                walk::run(&mut self.cursor, &self.probe, memory, frames)
+            };
+            let rule = match pause {
+                Pause::Stop(reason) => return reason,
+                Pause::Step(rule) => rule,
+                Pause::Miss => self.find_rule(memory),
+            };
+            let method = match self.step(rule, memory) {
+                Ok(method) => method,
+                Err(reason) => return reason,
+            };
+            if self.cursor.pc() == 0 {
+                return StopReason::NullPc;
+            }
+            if !frames.push(self.cursor.pc(), method) {
+                return StopReason::FrameBudget;
+            }
+        }
+    }
+
+    /// The rule of the cursor's frame, from the tables.
+    #[cold]
+    fn find_rule(&mut self, memory: &mut StackMemory) -> UnwindRule {
+        let key = key_of(self.cursor.pc(), self.cursor.is_exact());
+        let cache = self.unwinder.cache;
+        let mut preference = self.unwinder.preference;
+        if self.is_redo {
+            preference = Preference::EhFrame;
+        } else if let Some(rule) = self.probe.find_small(key) {
+            cache.insert(&self.probe, key, rule);
+            return rule;
+        }
+        let modules = self.unwinder.modules;
+        let answer = table::find_rule(modules, preference, &self.cursor, memory, &cache.wide);
+        if answer.keep && !self.is_redo {
+            cache.insert(&self.probe, key, answer.rule);
+        }
+        answer.rule
+    }
+
+    /// Takes one step that is more than [`walk::run`] does; gives the method that found the caller.
+    #[inline(never)]
+    fn step(&mut self, rule: UnwindRule, memory: &mut StackMemory) -> Result<Method, StopReason> {
+        let cursor = &mut self.cursor;
+        match rule.kind() {
+            Kind::Root => return Err(StopReason::Root),
+            Kind::Absent => return Err(StopReason::BadTable),
+            Kind::Plain | Kind::Based => rule.row().apply(cursor, memory)?,
+            Kind::Wide => {
+                let row = self.unwinder.cache.wide.get(rule.index());
+                row.ok_or(StopReason::BadTable)?.apply(cursor, memory)?;
+            }
+            Kind::Signal => signal_frame::step(cursor, memory)?,
+            Kind::FramePointer => {
+                let modules = self.unwinder.modules;
+                if matches!(
+                    self.unwinder.preference,
+                    Preference::FramePointer | Preference::Sframe
+                ) {
+                    cursor.note_dropped();
+                }
+                return frame_pointer::step(cursor, memory, modules, rule.reason());
+            }
+            Kind::Evaluate => self.evaluate(memory)?,
+        }
+        if rule.method() == Method::Sframe {
+            self.cursor.note_dropped();
+        }
+        Ok(rule.method())
+    }
+
+    /// Takes a step by expressions, which are read from the table again.
+    fn evaluate(&mut self, memory: &mut StackMemory) -> Result<(), StopReason> {
+        self.evaluations = self.evaluations.wrapping_add(1);
+        if self.evaluations > EVALUATIONS {
+            return Err(StopReason::TimeBudget);
+        }
+        let pc = self.cursor.code_address().lookup();
+        let module = self.unwinder.modules.find(pc);
+        let table = module.as_ref().and_then(table::eh_frame_of);
+        let table = table.ok_or(StopReason::NoRow)?;
+        let found = table.find(pc.0).map_err(|_| StopReason::BadTable)?;
+        table.step(&found, &mut self.cursor, memory)
+    }
+}

@@ -1,0 +1,150 @@
+//! The engine wired up for tests: modules of this process from `/proc/self/maps`, a cache, a stack.
+#![allow(unsafe_code, dead_code, missing_docs)]
+
+use engine::address::RuntimeAddress;
+use engine::elf_image;
+use engine::frame_buffer::FrameBuffer;
+use engine::memory::StackMemory;
+use engine::module_map::{Module, ModuleKind, ModuleMap, Modules};
+use engine::registers::Registers;
+use engine::rule_cache::RuleCache;
+use engine::table::Preference;
+use engine::unwind::{Outcome, Unwinder, unwind};
+use engine::wire::sample::{Frame, Method};
+use std::alloc::{Layout, alloc_zeroed};
+use std::ptr::NonNull;
+
+pub struct Process {
+    pub map: &'static ModuleMap,
+    pub cache: &'static RuleCache,
+    pub preference: Preference,
+}
+
+impl Modules for Process {
+    fn find(&self, pc: RuntimeAddress) -> Option<Module> {
+        self.map.find(pc)
+    }
+}
+
+pub struct Stack {
+    pub frames: Vec<Frame>,
+    pub outcome: Outcome,
+}
+
+impl Stack {
+    pub fn pcs(&self) -> Vec<u64> {
+        self.frames.iter().map(|f| f.pc.0).collect()
+    }
+    pub fn methods(&self) -> Vec<Method> {
+        self.frames.iter().map(|f| f.method).collect()
+    }
+}
+
+pub fn zeroed<T>() -> &'static T {
+    let layout = Layout::new::<T>();
+    let memory = unsafe { alloc_zeroed(layout) };
+    unsafe { NonNull::new(memory).unwrap().cast::<T>().as_ref() }
+}
+
+pub fn new_cache() -> &'static RuleCache {
+    let memory = unsafe { alloc_zeroed(Layout::new::<RuleCache>()) };
+    unsafe { RuleCache::from_zeroed(NonNull::new(memory).unwrap()) }
+}
+
+impl Process {
+    pub fn new() -> Self {
+        let process = Self {
+            map: zeroed(),
+            cache: new_cache(),
+            preference: Preference::Auto,
+        };
+        process.discover();
+        process
+    }
+
+    pub fn with(preference: Preference) -> Self {
+        Self {
+            preference,
+            ..Self::new()
+        }
+    }
+
+    /// Adds every mapped image.
+    pub fn discover(&self) {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        for line in maps.lines() {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let (range, offset) = (fields[0], fields[2]);
+            let is_vdso = fields.get(5) == Some(&"[vdso]");
+            let is_file = fields.get(5).is_some_and(|name| name.starts_with('/'));
+            if u64::from_str_radix(offset, 16) != Ok(0) || !(is_file || is_vdso) {
+                continue;
+            }
+            let start = u64::from_str_radix(range.split('-').next().unwrap(), 16).unwrap();
+            if let Some(image) = elf_image::at(RuntimeAddress(start)) {
+                let mut module = image.module;
+                if is_vdso {
+                    module.kind = ModuleKind::Vdso;
+                }
+                self.map.insert(&module);
+            }
+        }
+    }
+
+    pub fn walk(&self, registers: &Registers, memory: &mut StackMemory) -> Stack {
+        self.walk_deep(registers, memory, 1024)
+    }
+
+    pub fn walk_deep(&self, registers: &Registers, memory: &mut StackMemory, room: usize) -> Stack {
+        let mut frames = vec![Frame::default(); room];
+        let (outcome, kept) = self.walk_into(registers, memory, &mut frames);
+        frames.truncate(kept);
+        Stack { frames, outcome }
+    }
+
+    /// Allocates nothing: for signal handlers.
+    pub fn walk_into(
+        &self,
+        registers: &Registers,
+        memory: &mut StackMemory,
+        frames: &mut [Frame],
+    ) -> (Outcome, usize) {
+        let unwinder = Unwinder {
+            modules: self,
+            cache: self.cache,
+            preference: self.preference,
+        };
+        let mut buffer = FrameBuffer::new(frames);
+        let outcome = unwind(&unwinder, registers, memory, &mut buffer);
+        (outcome, buffer.finish().kept)
+    }
+}
+
+/// The calling thread's stack.
+pub fn own_stack() -> StackMemory {
+    unsafe {
+        let mut attributes = std::mem::zeroed();
+        assert_eq!(
+            libc::pthread_getattr_np(libc::pthread_self(), &mut attributes),
+            0
+        );
+        let (mut start, mut size) = (std::ptr::null_mut(), 0);
+        libc::pthread_attr_getstack(&attributes, &mut start, &mut size);
+        libc::pthread_attr_destroy(&mut attributes);
+        let high = start as u64 + size as u64;
+        StackMemory::new(high - 4096, high)
+    }
+}
+
+/// The name of the function at an address, by the dynamic symbol table.
+pub fn symbol(pc: u64) -> String {
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr((pc - 1) as *const _, &mut info) == 0 || info.dli_sname.is_null() {
+            return String::new();
+        }
+        std::ffi::CStr::from_ptr(info.dli_sname)
+            .to_string_lossy()
+            .into_owned()
+    }
+}
