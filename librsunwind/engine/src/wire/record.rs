@@ -27,6 +27,8 @@ pub enum RecordKind {
     Session = 8,
     /// [`super::session::PerfMap`]: a JIT's symbol file, taken along by the collector.
     PerfMap = 9,
+    /// [`super::session::SegmentTotals`]: the counters of a segment's file header, kept by the collector.
+    SegmentTotals = 10,
 }
 
 impl RecordKind {
@@ -43,6 +45,7 @@ impl RecordKind {
             7 => Self::Sample,
             8 => Self::Session,
             9 => Self::PerfMap,
+            10 => Self::SegmentTotals,
             _ => return None,
         })
     }

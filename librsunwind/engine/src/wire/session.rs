@@ -120,6 +120,44 @@ impl<'a> PerfMap<'a> {
     }
 }
 
+/// What a segment's file header counted ([`super::file::FileHeader`]), of the process named in the chunk's header. The collector
+/// writes one per segment, when it is done with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SegmentTotals {
+    /// Samples of threads that had no chunk to write to.
+    pub homeless_samples: u64,
+    /// Their weight, in sampling periods.
+    pub homeless_weight: u64,
+    /// Threads that could not be armed.
+    pub unarmed_threads: u64,
+    /// Bytes that the collector left out because they did not check.
+    pub damaged_bytes: u64,
+}
+
+impl SegmentTotals {
+    /// Writes the payload.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.homeless_samples);
+        out.number(self.homeless_weight);
+        out.number(self.unarmed_threads);
+        out.number(self.damaged_bytes);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            homeless_samples: from.number()?,
+            homeless_weight: from.number()?,
+            unarmed_threads: from.number()?,
+            damaged_bytes: from.number()?,
+        })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -143,5 +181,20 @@ mod tests {
         session.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(Session::decode(&buffer[..length]), Ok(session));
+    }
+
+    #[test]
+    fn the_totals_of_a_segment_round_trip() {
+        let totals = SegmentTotals {
+            homeless_samples: 1,
+            homeless_weight: 200,
+            unarmed_threads: 3,
+            damaged_bytes: u64::MAX,
+        };
+        let mut buffer = [0; 64];
+        let mut out = Encoder::new(&mut buffer);
+        totals.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(SegmentTotals::decode(&buffer[..length]), Ok(totals));
     }
 }
