@@ -1,2 +1,21 @@
-//! The preload library.
+//! The library that LD_PRELOAD puts into a program: it sets the runtime up before `main` and keeps it right across threads, fork, exec,
+//! signals, dlclose and exit, by standing in front of the libc functions of [`interpose`].
+//!
+//! It has no DT_NEEDED and no strong undefined symbol: what it needs of libc it takes from whatever libc the host has.
 #![no_std]
+#![deny(unsafe_op_in_unsafe_fn)]
+
+mod environment;
+mod interpose;
+mod memory_functions;
+mod next;
+mod start;
+
+#[panic_handler]
+fn on_panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    rsunwind::handler::give_up_sample();
+    start::give_up();
+    loop {
+        rsunwind::sys::yield_now();
+    }
+}

@@ -1,0 +1,9 @@
+//! What differs between processors: system calls, the thread-local pointer, the handler shim. One file each, with the same names.
+
+#[cfg(target_arch = "x86_64")]
+mod x86_64;
+#[cfg(target_arch = "x86_64")]
+pub use x86_64::*;
+
+#[cfg(not(target_arch = "x86_64"))]
+compile_error!("the runtime supports x86-64 only, for now");

@@ -1,0 +1,260 @@
+//! Settings, as the `RSUNWIND` variable gives them: `key=value,key=value`.
+
+use crate::text::{Text, parse_decimal};
+use engine::wire::sample::Trigger;
+
+/// Longest path taken, with its zero byte.
+pub const PATH_SIZE: usize = 1024;
+
+/// Where samples go.
+#[derive(Clone, Copy, Debug)]
+pub enum Destination {
+    /// A session directory, with a collector.
+    Session(Text<PATH_SIZE>),
+    /// A recording of its own; `%p` stands for the pid.
+    File(Text<PATH_SIZE>),
+}
+
+/// Which trigger to use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TriggerChoice {
+    /// The best that is permitted.
+    Auto,
+    /// A perf event or nothing.
+    Perf,
+    /// A CPU timer.
+    Timer,
+}
+
+impl TriggerChoice {
+    /// Whether that trigger may be tried.
+    #[must_use]
+    pub fn allows(self, trigger: Trigger) -> bool {
+        match trigger {
+            Trigger::PerfKernel | Trigger::PerfUser => self != Self::Timer,
+            Trigger::Timer => self != Self::Perf,
+            Trigger::None | Trigger::Request => false,
+        }
+    }
+}
+
+/// All settings of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct Config {
+    /// Where samples go.
+    pub destination: Destination,
+    /// Sampling period asked for, ns.
+    pub period_ns: u64,
+    /// The measured cost of an event, ns, if somebody measured it already.
+    pub event_cost_ns: Option<u64>,
+    /// Which trigger to use.
+    pub trigger: TriggerChoice,
+    /// Whether perf events may sample kernel mode.
+    pub kernel: bool,
+    /// Frames kept of a stack.
+    pub max_depth: usize,
+    /// Which unwind tables to use.
+    pub unwind: engine::table::Preference,
+    /// Bytes that a recording of our own may grow to.
+    pub size: u64,
+    /// Whether programs started with a fresh environment are profiled too.
+    pub follow: bool,
+}
+
+/// What was wrong with a setting.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConfigError {
+    /// The key, if it was the value that was wrong.
+    pub what: &'static str,
+    /// The remedy.
+    pub remedy: &'static str,
+}
+
+/// What [`crate::process::Process::config`] gives before there are settings.
+pub static INACTIVE: Config = Config {
+    destination: Destination::File(Text::EMPTY),
+    period_ns: 1_000_000_000,
+    event_cost_ns: None,
+    trigger: TriggerChoice::Auto,
+    kernel: false,
+    max_depth: DEFAULT_DEPTH,
+    unwind: engine::table::Preference::Auto,
+    size: DEFAULT_SIZE,
+    follow: false,
+};
+
+/// Default rate, Hz.
+pub const DEFAULT_RATE: u64 = 999;
+/// Default size limit of a recording, bytes.
+pub const DEFAULT_SIZE: u64 = 256 << 20;
+/// Default depth limit, frames.
+pub const DEFAULT_DEPTH: usize = 1024;
+
+impl Config {
+    /// Reads the variable's value.
+    ///
+    /// # Errors
+    /// An unknown key, a value outside its range, or no destination.
+    pub fn parse(text: &[u8]) -> Result<Self, ConfigError> {
+        let mut config = Self {
+            destination: Destination::File(Text::new()),
+            period_ns: 1_000_000_000 / DEFAULT_RATE,
+            event_cost_ns: None,
+            trigger: TriggerChoice::Auto,
+            kernel: true,
+            max_depth: DEFAULT_DEPTH,
+            unwind: engine::table::Preference::Auto,
+            size: DEFAULT_SIZE,
+            follow: true,
+        };
+        let mut has_destination = false;
+        for setting in text
+            .split(|byte| *byte == b',')
+            .filter(|setting| !setting.is_empty())
+        {
+            let mut halves = setting.splitn(2, |byte| *byte == b'=');
+            let (key, value) = (halves.next().unwrap_or(&[]), halves.next().unwrap_or(&[]));
+            has_destination |= matches!(key, b"session" | b"output");
+            config.set(key, value)?;
+        }
+        if !has_destination {
+            return Err(ConfigError {
+                what: "output",
+                remedy: "set RSUNWIND=output=prof.%p.rsu",
+            });
+        }
+        Ok(config)
+    }
+
+    fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ConfigError> {
+        let bad = |what, remedy| Err(ConfigError { what, remedy });
+        match key {
+            b"session" | b"output" if value.is_empty() || value.len() >= PATH_SIZE - 64 => {
+                return bad("output", "give a path of 1 to 959 bytes");
+            }
+            b"session" => self.destination = Destination::Session(Text::new().then(value)),
+            b"output" => self.destination = Destination::File(Text::new().then(value)),
+            b"rate" => match parse_rate(value) {
+                Some(period) => self.period_ns = period,
+                None => return bad("rate", "give 0.1 to 100000 samples a second"),
+            },
+            b"cost" => self.event_cost_ns = parse_decimal(value),
+            b"trigger" => {
+                self.trigger = match value {
+                    b"auto" => TriggerChoice::Auto,
+                    b"perf" => TriggerChoice::Perf,
+                    b"timer" => TriggerChoice::Timer,
+                    _ => return bad("trigger", "give auto, perf or timer"),
+                }
+            }
+            b"kernel" => match parse_switch(value) {
+                Some(on) => self.kernel = on,
+                None => return bad("kernel", "give yes or no"),
+            },
+            b"follow" => match parse_switch(value) {
+                Some(on) => self.follow = on,
+                None => return bad("follow", "give yes or no"),
+            },
+            b"depth" => match parse_decimal(value) {
+                Some(depth @ 8..=2048) => self.max_depth = depth as usize,
+                _ => return bad("depth", "give 8 to 2048 frames"),
+            },
+            b"unwind" => {
+                self.unwind = match value {
+                    b"auto" => engine::table::Preference::Auto,
+                    b"sframe" => engine::table::Preference::Sframe,
+                    b"eh_frame" => engine::table::Preference::EhFrame,
+                    b"fp" => engine::table::Preference::FramePointer,
+                    _ => return bad("unwind", "give auto, sframe, eh_frame or fp"),
+                }
+            }
+            b"size" => match parse_size(value) {
+                Some(size) if size >= 64 << 10 => self.size = size,
+                _ => return bad("size", "give at least 64K, with suffix K, M or G"),
+            },
+            _ => {
+                return bad(
+                    "key",
+                    "known: output session rate trigger kernel depth unwind size follow",
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+fn parse_switch(value: &[u8]) -> Option<bool> {
+    match value {
+        b"yes" | b"1" | b"on" => Some(true),
+        b"no" | b"0" | b"off" => Some(false),
+        _ => None,
+    }
+}
+
+/// Hz, with up to three decimals, to a period in ns.
+fn parse_rate(value: &[u8]) -> Option<u64> {
+    let mut halves = value.splitn(2, |byte| *byte == b'.');
+    let whole = parse_decimal(halves.next()?)?;
+    let fraction = halves.next().unwrap_or(b"0");
+    let scale = 10u64.checked_pow(3u32.checked_sub(u32::try_from(fraction.len()).ok()?)?)?;
+    let millihertz = whole
+        .checked_mul(1000)?
+        .checked_add(parse_decimal(fraction)?.checked_mul(scale)?)?;
+    (100..=100_000_000)
+        .contains(&millihertz)
+        .then(|| 1_000_000_000_000u64.checked_div(millihertz))
+        .flatten()
+}
+
+fn parse_size(value: &[u8]) -> Option<u64> {
+    let (digits, unit) = match value.split_last()? {
+        (b'K' | b'k', digits) => (digits, 1u64 << 10),
+        (b'M' | b'm', digits) => (digits, 1 << 20),
+        (b'G' | b'g', digits) => (digits, 1 << 30),
+        _ => (value, 1),
+    };
+    parse_decimal(digits)?.checked_mul(unit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_are_read() {
+        let config = Config::parse(
+            b"rate=99.5,output=/tmp/x.%p.rsu,trigger=timer,depth=64,size=2M,follow=no",
+        )
+        .unwrap();
+        assert_eq!(config.period_ns, 10_050_251);
+        assert_eq!(
+            (config.trigger, config.max_depth, config.size, config.follow),
+            (TriggerChoice::Timer, 64, 2 << 20, false)
+        );
+        assert!(
+            matches!(config.destination, Destination::File(path) if path.bytes() == b"/tmp/x.%p.rsu")
+        );
+        assert!(matches!(
+            Config::parse(b"session=/dev/shm/a").unwrap().destination,
+            Destination::Session(_)
+        ));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let cases: [(&[u8], &str); 9] = [
+            (b"rate=0,output=x", "rate"),
+            (b"rate=1000000,output=x", "rate"),
+            (b"rate=1.2345,output=x", "rate"),
+            (b"output=", "output"),
+            (b"rate=9", "output"),
+            (b"depth=1,output=x", "depth"),
+            (b"trigger=itimer,output=x", "trigger"),
+            (b"size=1,output=x", "size"),
+            (b"speed=1,output=x", "key"),
+        ];
+        for (text, what) in cases {
+            assert_eq!(Config::parse(text).unwrap_err().what, what);
+        }
+    }
+}

@@ -1,0 +1,253 @@
+//! What happens when the signal arrives. **The path of a sample starts here.**
+//!
+//! The kernel enters [`crate::arch::signal_entry`], which goes over to the thread's own stack and calls [`on_signal`]. That tells our
+//! signals from the program's own, and for ours: asks the trigger what the signal stands for, walks the stack, writes the record.
+//!
+//! # Safety
+//! Runs in a signal handler: nothing here allocates, locks, formats, or touches errno. The pointers are the kernel's.
+#![allow(unsafe_code)]
+
+use crate::arch;
+use crate::clock;
+use crate::process::{PROCESS, own_action};
+use crate::sample;
+use crate::session::Control;
+use crate::sys::{self, Errno, KernelAction};
+use crate::thread::ThreadState;
+use crate::trigger::{Armed, SIGNAL};
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::{AtomicU64, AtomicUsize};
+use engine::wire::event::EventKind;
+use engine::wire::sample::Trigger;
+use engine::wire::thread::ThreadEndReason;
+
+/// The parts of `siginfo_t` that triggers fill, at the kernel's offsets.
+#[derive(Debug)]
+#[repr(C)]
+pub struct SignalInfo {
+    signal: i32,
+    errno: i32,
+    code: i32,
+    padding: i32,
+    timer_id: i32,
+    overrun: i32,
+    /// `si_value` of a timer; `si_fd` of a file.
+    value: u64,
+}
+
+/// What one signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks.
+    pub trigger: Trigger,
+    /// Ties the stack to the kernel's samples.
+    pub nonce: u64,
+    /// Sampling periods that the stack stands for.
+    pub weight: u64,
+}
+
+/// `si_code` of a signal that a file raised: from `POLL_IN` to `POLL_HUP`.
+const POLL_IN: i32 = 1;
+const POLL_HUP: i32 = 6;
+
+enum Origin {
+    Ours(Request),
+    /// Ours, but there is nothing to do: coalesced, or from a trigger that is gone.
+    Stale,
+    Theirs,
+}
+
+/// The program's own action for the signal, as it set it.
+static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(0);
+static PROGRAM_FLAGS: AtomicU64 = AtomicU64::new(0);
+static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
+
+/// Installs the handler, remembering the action before as the program's.
+///
+/// # Errors
+/// As `rt_sigaction`.
+pub fn install() -> Result<(), Errno> {
+    let before = sys::signal_action(SIGNAL, Some(&own_action()))?;
+    if before.handler != own_action().handler {
+        set_program_action(before);
+    }
+    Ok(())
+}
+
+/// Remembers what the program wants done with the signal; gives what it wanted before.
+pub fn set_program_action(action: KernelAction) -> KernelAction {
+    let before = program_action();
+    PROGRAM_HANDLER.store(action.handler, Relaxed);
+    PROGRAM_FLAGS.store(action.flags, Relaxed);
+    PROGRAM_MASK.store(action.mask, Relaxed);
+    before
+}
+
+/// What the program wants done with the signal.
+pub fn program_action() -> KernelAction {
+    KernelAction {
+        handler: PROGRAM_HANDLER.load(Relaxed),
+        flags: PROGRAM_FLAGS.load(Relaxed),
+        restorer: 0,
+        mask: PROGRAM_MASK.load(Relaxed),
+    }
+}
+
+/// The handler's body, on the thread's own stack. Gives 0, or the address of the program's handler to go on with.
+pub(crate) unsafe extern "C" fn on_signal(
+    _: c_int,
+    info: *const SignalInfo,
+    context: *mut c_void,
+) -> usize {
+    // SAFETY: the kernel gives a siginfo to an SA_SIGINFO handler.
+    let info = unsafe { &*info };
+    let Some(this) = ThreadState::current_unchecked() else {
+        return stray(info, context, None);
+    };
+    match origin(this, info) {
+        Origin::Ours(request) => {
+            let walking = this.walking.load(Relaxed);
+            this.walking.store(walking.wrapping_add(1), SeqCst);
+            serve(this, request, context);
+            this.walking.store(walking.wrapping_add(2), SeqCst);
+            0
+        }
+        Origin::Stale => 0,
+        Origin::Theirs => stray(info, context, Some(this)),
+    }
+}
+
+/// The same on a thread that has no state: on whatever stack it is on, so this does little.
+pub(crate) unsafe extern "C" fn on_stray_signal(
+    _: c_int,
+    info: *const SignalInfo,
+    context: *mut c_void,
+) -> usize {
+    // SAFETY: as above.
+    stray(unsafe { &*info }, context, None)
+}
+
+fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
+    let trigger = this.trigger();
+    let tag = ptr::from_ref(this) as u64;
+    match (&mut this.armed, info.code) {
+        (Armed::Timer(timer), libc::SI_TIMER) if info.value == tag => {
+            if !timer.raised(info.timer_id) {
+                return Origin::Stale;
+            }
+            let weight = u64::from(info.overrun.max(0) as u32).saturating_add(1);
+            Origin::Ours(Request {
+                trigger,
+                nonce: this.next_nonce(),
+                weight,
+            })
+        }
+        (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
+            let drained = event.drain();
+            let weight = drained.samples.saturating_add(drained.lost);
+            if weight == 0 {
+                Origin::Stale
+            } else {
+                Origin::Ours(Request {
+                    trigger,
+                    nonce: drained.cursor,
+                    weight,
+                })
+            }
+        }
+        _ => Origin::Theirs,
+    }
+}
+
+fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
+    let began = clock::monotonic_ns();
+    if Control::over_at(began) {
+        this.close(ThreadEndReason::Stopped);
+        PROCESS.event(this, EventKind::SessionOver, 0, b"");
+        this.disarm();
+        return;
+    }
+    if this.unfinished {
+        PROCESS.finish_fork_child(this);
+    }
+    sample::take(this, request, began, context);
+    this.count_handler_time(clock::monotonic_ns().saturating_sub(began));
+}
+
+/// A signal that is the program's own, or one of ours that comes too late.
+fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&mut ThreadState>) -> usize {
+    let action = program_action();
+    // Late ones are known by codes that only triggers produce; they must never reach a default action, which kills.
+    let late = matches!(info.code, POLL_IN..=POLL_HUP | libc::SI_TIMER);
+    match action.handler {
+        libc::SIG_IGN => 0,
+        libc::SIG_DFL => {
+            if !late {
+                die();
+            }
+            0
+        }
+        handler => {
+            if late
+                && this
+                    .as_ref()
+                    .is_none_or(|this| info.value == ptr::from_ref(&**this) as u64)
+            {
+                return 0;
+            }
+            if let Some(this) = this
+                && this.believes_blocked
+            {
+                this.owed = true;
+                return 0;
+            }
+            enter_program_handler(action, context);
+            handler
+        }
+    }
+}
+
+/// Sets the mask that the program's handler would run with.
+fn enter_program_handler(action: KernelAction, context: *mut c_void) {
+    // SAFETY: the kernel's ucontext holds the interrupted mask there.
+    let interrupted = unsafe { context.byte_add(arch::CONTEXT_MASK).cast::<u64>().read() };
+    let itself = if action.flags & libc::SA_NODEFER as u64 == 0 {
+        sys::bit(SIGNAL)
+    } else {
+        0
+    };
+    if action.flags & libc::SA_RESETHAND as u64 != 0 {
+        PROGRAM_HANDLER.store(libc::SIG_DFL, Relaxed);
+    }
+    sys::signal_mask(libc::SIG_SETMASK, interrupted | action.mask | itself);
+}
+
+/// Does what the kernel would have done: the signal's default action.
+fn die() {
+    let _ = sys::signal_action(
+        SIGNAL,
+        Some(&KernelAction {
+            flags: sys::SA_RESTORER,
+            restorer: arch::restorer(),
+            ..KernelAction::default()
+        }),
+    );
+    sys::send_to_thread(sys::gettid(), SIGNAL);
+    sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+}
+
+/// The safety net: called when our code finds that it would panic. Gives the sample up and goes on with the program if the handler is
+/// running; else does nothing, and the caller must find another way.
+pub fn give_up_sample() {
+    if let Some(this) = ThreadState::current_unchecked() {
+        let walking = this.walking.load(Relaxed);
+        if walking % 2 == 1 {
+            this.disarm();
+            this.walking.store(walking.wrapping_add(1), Relaxed);
+            // SAFETY: `walking` is odd, so this runs below `on_signal`.
+            unsafe { arch::abandon_handler() };
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! The modules of the process, found when a walk first meets their code: `dlopen` is never wrapped, because libc resolves `$ORIGIN` by
+//! its caller.
+//!
+//! A pc that the map does not know is looked up with `_dl_find_object` (glibc; lock-free), else in `/proc/self/maps` (musl, code that the
+//! loader did not map, JIT code), read a piece at a time with raw system calls and not more often than [`SCAN_PAUSE_NS`]. What is found is
+//! recorded, so that the recording can be symbolized later.
+//!
+//! # Safety
+//! The map and the rule cache are mapped once and stay. The loader's structures are read for the object that it just gave for a pc on
+//! this thread's stack, which its own code keeps loaded.
+#![allow(unsafe_code)]
+
+mod maps;
+
+use crate::process::PROCESS;
+use crate::sys::{self, Errno};
+use crate::text::Text;
+use crate::thread::{self, ThreadState};
+use crate::{clock, weak_address};
+use core::cell::Cell;
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr::{self, NonNull};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use engine::address::RuntimeAddress;
+use engine::elf_image;
+use engine::module_map::{Module, ModuleKind, ModuleMap, Modules};
+use engine::rule_cache::RuleCache;
+use engine::wire::module::{Module as ModuleRecord, ModuleGone};
+use engine::wire::record::RecordKind;
+
+/// How long to wait between two looks at `/proc/self/maps`.
+const SCAN_PAUSE_NS: u64 = 20_000_000;
+
+static MAP: AtomicPtr<ModuleMap> = AtomicPtr::new(ptr::null_mut());
+static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(ptr::null_mut());
+static LAST_SCAN_NS: AtomicU64 = AtomicU64::new(0);
+static VDSO: AtomicU64 = AtomicU64::new(0);
+
+/// How many `dlclose` calls are under way, and the range of the module that the latest of them closes.
+static UNLOADING: AtomicU32 = AtomicU32::new(0);
+static SUSPENDED_START: AtomicU64 = AtomicU64::new(0);
+static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
+
+/// Makes the memory for the map and the rule cache.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn prepare(vdso: usize) -> Result<(), Errno> {
+    let rules = sys::map_anonymous(size_of::<RuleCache>())?;
+    let map = sys::map_anonymous(size_of::<ModuleMap>())?;
+    RULES.store(rules.cast(), Release);
+    MAP.store(map.cast(), Release);
+    VDSO.store(vdso as u64, Relaxed);
+    Ok(())
+}
+
+fn map() -> Option<&'static ModuleMap> {
+    // SAFETY: null or zeroed memory of that size, which is an empty map; it stays.
+    unsafe { MAP.load(Acquire).as_ref() }
+}
+
+/// The rule cache of the process.
+pub fn rules() -> Option<&'static RuleCache> {
+    let memory = NonNull::new(RULES.load(Acquire).cast::<u8>())?;
+    // SAFETY: page-aligned zeroed memory of that size, used for this alone; it stays.
+    Some(unsafe { RuleCache::from_zeroed(memory) })
+}
+
+/// Records the vDSO, which the loader does not list.
+pub fn record_vdso(this: &mut ThreadState) {
+    let base = VDSO.load(Relaxed);
+    if base == 0 {
+        return;
+    }
+    if let Some(mut image) = elf_image::at(RuntimeAddress(base)) {
+        image.module.kind = ModuleKind::Vdso;
+        add(this, &image.module, image.build_id().as_bytes(), b"[vdso]");
+    }
+}
+
+/// Records all modules known so far, in the recording of a fork child.
+pub fn record_known(this: &mut ThreadState) {
+    let Some(map) = map() else { return };
+    for module in map.iter() {
+        match module.kind {
+            ModuleKind::Anonymous => {}
+            ModuleKind::Vdso => record(this, &module, &[], b"[vdso]"),
+            ModuleKind::Elf => {
+                let build_id = elf_image::at(module.start)
+                    .map(|image| image.build_id())
+                    .unwrap_or_default();
+                let mut buffer = [0u8; 1024];
+                let path = match loader_object(module.start) {
+                    Some(object) => object.path(&mut buffer),
+                    None => maps::path_at(module.start, &mut buffer),
+                };
+                record(this, &module, build_id.as_bytes(), path);
+            }
+        }
+    }
+}
+
+fn add(this: &mut ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
+    let Some(map) = map() else { return };
+    // Code that was somebody's before: JIT code, or a module that went without our noticing.
+    if map.remove(module.start, module.end) > 0
+        && let Some(rules) = rules()
+    {
+        rules.invalidate();
+    }
+    if map.insert(module) && module.kind != ModuleKind::Anonymous {
+        record(this, module, build_id, path);
+    }
+}
+
+fn record(this: &mut ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
+    let record = ModuleRecord {
+        time_ns: clock::monotonic_ns(),
+        start: module.start.0,
+        end: module.end.0,
+        bias: module.bias,
+        build_id,
+        path,
+    };
+    this.write(RecordKind::Module, |out| record.encode(out));
+}
+
+/// Finds modules for a walk of one thread, and records those that are new.
+pub struct Finder<'a> {
+    this: Cell<&'a mut ThreadState>,
+}
+
+impl<'a> Finder<'a> {
+    /// For a walk of this thread.
+    pub fn new(this: &'a mut ThreadState) -> Self {
+        Self {
+            this: Cell::new(this),
+        }
+    }
+}
+
+/// What `_dl_find_object` gives: `struct dl_find_object` of glibc 2.35 and later.
+#[repr(C)]
+struct LoaderObject {
+    flags: u64,
+    start: u64,
+    end: u64,
+    link_map: *const LinkMap,
+    eh_frame: *const c_void,
+    reserved: [u64; 7],
+}
+
+/// The public head of the loader's `struct link_map`.
+#[repr(C)]
+struct LinkMap {
+    bias: u64,
+    name: *const c_char,
+    dynamic: u64,
+}
+
+impl LoaderObject {
+    /// The object's file; the main program's, which the loader does not name, from `/proc/self/exe`.
+    fn path<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
+        // SAFETY: the loader's structure and string, of an object in use.
+        let name = unsafe {
+            self.link_map.as_ref().map_or(c"", |map| {
+                if map.name.is_null() {
+                    c""
+                } else {
+                    CStr::from_ptr(map.name)
+                }
+            })
+        };
+        if name.is_empty() {
+            return sys::read_link(b"/proc/self/exe\0", buffer);
+        }
+        let text = name.to_bytes();
+        let length = text.len().min(buffer.len());
+        match (buffer.get_mut(..length), text.get(..length)) {
+            (Some(place), Some(text)) => {
+                place.copy_from_slice(text);
+                place
+            }
+            _ => &[],
+        }
+    }
+}
+
+fn loader_object(pc: RuntimeAddress) -> Option<LoaderObject> {
+    type FindObject = unsafe extern "C" fn(pc: u64, result: *mut LoaderObject) -> i32;
+    let find = weak_address!("_dl_find_object");
+    if find == 0 {
+        return None;
+    }
+    let mut object = core::mem::MaybeUninit::<LoaderObject>::zeroed();
+    // SAFETY: glibc's function, async-signal-safe by its documentation; it fills the structure if it gives 0.
+    unsafe {
+        let find = core::mem::transmute::<usize, FindObject>(find);
+        (find(pc.0, object.as_mut_ptr()) == 0).then(|| object.assume_init())
+    }
+}
+
+impl Modules for Finder<'_> {
+    fn find(&self, pc: RuntimeAddress) -> Option<Module> {
+        let known = map()?.find(pc);
+        if UNLOADING.load(Acquire) != 0 && is_suspended(pc) {
+            return None;
+        }
+        match known {
+            Some(module) if module.kind != ModuleKind::Anonymous => Some(module),
+            // The loader may have put a library where there was JIT code.
+            _ => self.discover(pc, known.is_some()).or(known),
+        }
+    }
+
+    fn distrust_sframe(&self, module: &Module) {
+        let Some(map) = map() else { return };
+        let mut changed = *module;
+        changed.sframe = engine::module_map::Table::default();
+        map.replace(&changed);
+        let text = Text::<160>::new()
+            .then(b"damaged .sframe in the module at 0x")
+            .hexadecimal(module.start.0)
+            .then(b": using .eh_frame there");
+        self.with_thread(|this| {
+            PROCESS.event(
+                this,
+                engine::wire::event::EventKind::Note,
+                module.start.0,
+                text.bytes(),
+            )
+        });
+    }
+}
+
+impl Finder<'_> {
+    fn discover(&self, pc: RuntimeAddress, known: bool) -> Option<Module> {
+        let mut buffer = [0u8; 1024];
+        if let Some(object) = loader_object(pc) {
+            let image = elf_image::at(RuntimeAddress(object.start))?;
+            let path = object.path(&mut buffer);
+            self.with_thread(|this| add(this, &image.module, image.build_id().as_bytes(), path));
+            return Some(image.module).filter(|module| module.contains(pc));
+        }
+        if known {
+            return None;
+        }
+        let now = clock::monotonic_ns();
+        let last = LAST_SCAN_NS.load(Relaxed);
+        if now.saturating_sub(last) < SCAN_PAUSE_NS
+            || LAST_SCAN_NS
+                .compare_exchange(last, now, Relaxed, Relaxed)
+                .is_err()
+        {
+            return None;
+        }
+        let found = maps::find(pc, &mut buffer)?;
+        self.with_thread(|this| add(this, &found.module, found.build_id.as_bytes(), found.path));
+        Some(found.module)
+    }
+
+    fn with_thread(&self, act: impl FnOnce(&mut ThreadState)) {
+        // SAFETY: the reference is used here only, never while another use of it is on the stack: `find` is not called from `act`.
+        let this = unsafe { &mut **self.this.as_ptr() };
+        act(this);
+    }
+}
+
+fn is_suspended(pc: RuntimeAddress) -> bool {
+    (SUSPENDED_START.load(Relaxed)..SUSPENDED_END.load(Relaxed)).contains(&pc.0)
+}
+
+/// Before `dlclose`: takes the handle's module out of use and waits for the walks under way. `false` if one does not end; the library must
+/// then stay.
+pub fn begin_unloading(handle: *mut c_void) -> bool {
+    // A handle is the loader's link_map, in glibc; musl's begins with the same fields, and musl never unloads.
+    // SAFETY: a handle that the program may pass to dlclose; checked for null.
+    let dynamic = unsafe { handle.cast::<LinkMap>().as_ref() }.map_or(0, |map| map.dynamic);
+    let module = map()
+        .and_then(|map| map.find(RuntimeAddress(dynamic)))
+        .unwrap_or_default();
+    SUSPENDED_START.store(module.start.0, Relaxed);
+    SUSPENDED_END.store(module.end.0, Relaxed);
+    UNLOADING.fetch_add(1, SeqCst);
+    let calm = thread::wait_for_walks(ThreadState::current().as_deref());
+    if !calm {
+        UNLOADING.fetch_sub(1, SeqCst);
+    }
+    calm
+}
+
+/// After `dlclose`: forgets what is gone.
+pub fn end_unloading() {
+    let Some(map) = map() else { return };
+    let is_gone = |module: &Module| {
+        module.kind == ModuleKind::Elf
+            && loader_object(module.start).is_none()
+            && maps::find_range(module.start).is_none()
+    };
+    let mut any = false;
+    for module in map.iter().filter(is_gone) {
+        map.remove(module.start, module.end);
+        any = true;
+        if let Some(this) = ThreadState::current() {
+            let gone = ModuleGone {
+                time_ns: clock::monotonic_ns(),
+                start: module.start.0,
+            };
+            this.write(RecordKind::ModuleGone, |out| gone.encode(out));
+        }
+    }
+    if any && let Some(rules) = rules() {
+        rules.invalidate();
+    }
+    UNLOADING.fetch_sub(1, SeqCst);
+}

@@ -1,0 +1,270 @@
+//! `/proc/self/maps`: what is mapped where, for code that the loader does not know.
+//!
+//! # Safety
+//! None needed: text in, addresses out; images are read through [`engine::elf_image`], which checks.
+
+use crate::sys::File;
+use engine::address::RuntimeAddress;
+use engine::elf_image::{self, BuildId};
+use engine::module_map::{Module, ModuleKind, Table};
+
+/// A module found in the maps.
+pub struct Found<'b> {
+    /// Where it is.
+    pub module: Module,
+    /// Which it is.
+    pub build_id: BuildId,
+    /// Its file.
+    pub path: &'b [u8],
+}
+
+/// One line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Mapping<'a> {
+    start: u64,
+    end: u64,
+    executable: bool,
+    offset: u64,
+    inode: u64,
+    path: &'a [u8],
+}
+
+/// The module of a pc.
+pub fn find<'b>(pc: RuntimeAddress, buffer: &'b mut [u8; 1024]) -> Option<Found<'b>> {
+    let (range, length) = locate(pc, buffer)?;
+    let anonymous = Module {
+        start: RuntimeAddress(range.start),
+        end: RuntimeAddress(range.end),
+        kind: ModuleKind::Anonymous,
+        ..Module::default()
+    };
+    if range.inode == 0 {
+        return Some(Found {
+            module: anonymous,
+            build_id: BuildId::default(),
+            path: &[],
+        });
+    }
+    let path = buffer.get(..length).unwrap_or(&[]);
+    let head = image_start(range.inode)?;
+    let Some(image) = elf_image::at(RuntimeAddress(head)) else {
+        return Some(Found {
+            module: anonymous,
+            build_id: BuildId::default(),
+            path: &[],
+        });
+    };
+    let build_id = image.build_id();
+    if image.module.contains(pc) {
+        return Some(Found {
+            module: image.module,
+            build_id,
+            path,
+        });
+    }
+    // A second mapping of part of the file (V8 moves its builtins so): same names, other addresses, no tables there.
+    let file_address = range.offset;
+    let module = Module {
+        start: RuntimeAddress(range.start),
+        end: RuntimeAddress(range.end),
+        bias: range.start.wrapping_sub(file_address),
+        eh_frame_hdr: Table::default(),
+        sframe: Table::default(),
+        kind: ModuleKind::Elf,
+    };
+    Some(Found {
+        module,
+        build_id,
+        path,
+    })
+}
+
+/// The file of the mapping at an address; empty if unknown.
+pub fn path_at(address: RuntimeAddress, buffer: &mut [u8; 1024]) -> &[u8] {
+    let length = locate(address, buffer).map_or(0, |(_, length)| length);
+    buffer.get(..length).unwrap_or(&[])
+}
+
+/// The mapping that holds an address.
+pub fn find_range(address: RuntimeAddress) -> Option<(u64, u64)> {
+    let mut found = None;
+    each(|mapping| {
+        if (mapping.start..mapping.end).contains(&address.0) {
+            found = Some((mapping.start, mapping.end));
+        }
+        found.is_none()
+    });
+    found
+}
+
+/// What is at an address.
+#[derive(Clone, Copy, Debug)]
+struct Range {
+    start: u64,
+    end: u64,
+    offset: u64,
+    inode: u64,
+}
+
+/// The executable mapping at an address; its path goes to the buffer, its length with it.
+fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)> {
+    let mut found = None;
+    each(|mapping| {
+        if (mapping.start..mapping.end).contains(&pc.0)
+            && mapping.executable | !mapping.path.is_empty()
+        {
+            let length = mapping.path.len().min(buffer.len());
+            if let (Some(place), Some(path)) =
+                (buffer.get_mut(..length), mapping.path.get(..length))
+            {
+                place.copy_from_slice(path);
+            }
+            let Mapping {
+                start,
+                end,
+                offset,
+                inode,
+                ..
+            } = *mapping;
+            found = Some((
+                Range {
+                    start,
+                    end,
+                    offset,
+                    inode,
+                },
+                length,
+            ));
+        }
+        mapping.start <= pc.0
+    });
+    found
+}
+
+/// Where the file of that inode has its first byte mapped.
+fn image_start(inode: u64) -> Option<u64> {
+    let mut start = None;
+    each(|mapping| {
+        if mapping.inode == inode && mapping.offset == 0 {
+            start = Some(mapping.start);
+        }
+        start.is_none()
+    });
+    start
+}
+
+/// Calls `visit` with each mapping, in order of address, until it gives `false`.
+fn each(mut visit: impl FnMut(&Mapping<'_>) -> bool) {
+    let Ok(file) = File::open(b"/proc/self/maps\0", libc::O_RDONLY, 0) else {
+        return;
+    };
+    let mut window = [0u8; 4096];
+    let mut held = 0usize;
+    loop {
+        let Some(free) = window.get_mut(held..) else {
+            return;
+        };
+        let read = file.read_some(free);
+        if read == 0 {
+            return;
+        }
+        let filled = held.saturating_add(read);
+        let text = window.get(..filled).unwrap_or(&[]);
+        let mut used = 0usize;
+        while let Some(line) = text
+            .get(used..)
+            .and_then(|rest| rest.split(|byte| *byte == b'\n').next())
+        {
+            let next = used.saturating_add(line.len()).saturating_add(1);
+            if next > filled {
+                break; // the line goes on in the next piece
+            }
+            used = next;
+            if parse(line).is_some_and(|mapping| !visit(&mapping)) {
+                return;
+            }
+        }
+        held = filled.saturating_sub(used);
+        window.copy_within(used..filled, 0);
+        if held == window.len() {
+            return; // a line longer than any path allows
+        }
+    }
+}
+
+/// `start-end rwxp offset dev inode   path`.
+fn parse(line: &[u8]) -> Option<Mapping<'_>> {
+    let mut words = line
+        .split(|byte| *byte == b' ')
+        .filter(|word| !word.is_empty());
+    let mut range = words.next()?.split(|byte| *byte == b'-');
+    let (start, end) = (hexadecimal(range.next()?)?, hexadecimal(range.next()?)?);
+    let permissions = words.next()?;
+    let offset = hexadecimal(words.next()?)?;
+    let _device = words.next()?;
+    let inode = crate::text::parse_decimal(words.next()?)?;
+    let path = line
+        .iter()
+        .position(|byte| *byte == b'/')
+        .and_then(|at| line.get(at..))
+        .unwrap_or(&[]);
+    Some(Mapping {
+        start,
+        end,
+        executable: permissions.get(2) == Some(&b'x'),
+        offset,
+        inode,
+        path,
+    })
+}
+
+fn hexadecimal(digits: &[u8]) -> Option<u64> {
+    digits.iter().try_fold(0u64, |value, byte| {
+        let digit = (*byte as char).to_digit(16)?;
+        value.checked_mul(16)?.checked_add(u64::from(digit))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read() {
+        let line =
+            b"7f00a000-7f00b000 r-xp 00001000 fe:00 4711                       /usr/lib/a b.so";
+        let mapping = parse(line).unwrap();
+        assert_eq!(
+            (mapping.start, mapping.end, mapping.offset, mapping.inode),
+            (0x7f00_a000, 0x7f00_b000, 0x1000, 4711)
+        );
+        assert!(mapping.executable);
+        assert_eq!(mapping.path, b"/usr/lib/a b.so");
+        assert_eq!(
+            parse(b"7f00a000-7f00b000 rw-p 00000000 00:00 0 ")
+                .unwrap()
+                .path,
+            b""
+        );
+        assert_eq!(parse(b"nonsense"), None);
+    }
+
+    #[test]
+    fn this_very_function_is_found_in_the_test_program() {
+        let here =
+            RuntimeAddress(this_very_function_is_found_in_the_test_program as *const () as u64);
+        let mut buffer = [0; 1024];
+        let found = find(here, &mut buffer).unwrap();
+        assert!(found.module.contains(here) && found.module.eh_frame_hdr.is_present());
+        assert_eq!(
+            found.path,
+            std::env::current_exe()
+                .unwrap()
+                .as_os_str()
+                .as_encoded_bytes()
+        );
+        let data: &'static [u8; 3] = b"abc";
+        assert!(find_range(RuntimeAddress(data.as_ptr() as u64)).is_some());
+        assert!(find_range(RuntimeAddress(8)).is_none());
+    }
+}

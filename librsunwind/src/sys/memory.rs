@@ -1,0 +1,80 @@
+//! Memory of our own, by mmap.
+#![allow(unsafe_code)]
+
+use super::{Errno, File, call};
+
+/// Bytes of a page on every supported kernel configuration of this architecture.
+pub const PAGE: usize = 4096;
+
+/// Zeroed private memory, rounded up to pages; untouched pages cost nothing.
+///
+/// # Errors
+/// `ENOMEM` (also when a limit on address space is reached).
+pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    // SAFETY: a new mapping, placed by the kernel.
+    let address = unsafe {
+        call!(
+            libc::SYS_mmap,
+            0,
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            flags,
+            -1isize,
+            0
+        )
+    }?;
+    Ok(address as *mut u8)
+}
+
+/// Maps part of a file, shared. `near` is where it would like to be, to merge with a neighbour; 0 for anywhere.
+///
+/// # Errors
+/// As `mmap(2)`.
+pub fn map_file(
+    file: &File,
+    offset: u64,
+    length: usize,
+    writable: bool,
+    near: usize,
+) -> Result<*mut u8, Errno> {
+    let protection = if writable {
+        libc::PROT_READ | libc::PROT_WRITE
+    } else {
+        libc::PROT_READ
+    };
+    // SAFETY: without MAP_FIXED no existing mapping is replaced.
+    let address = unsafe {
+        call!(
+            libc::SYS_mmap,
+            near,
+            length,
+            protection,
+            libc::MAP_SHARED,
+            file.raw(),
+            offset
+        )
+    }?;
+    Ok(address as *mut u8)
+}
+
+/// Takes a mapping away.
+///
+/// # Safety
+/// The range was given by one of the functions above and nothing uses it any more.
+pub unsafe fn unmap(address: *mut u8, length: usize) {
+    // SAFETY: the caller's promise.
+    let _ = unsafe { call!(libc::SYS_munmap, address, length) };
+}
+
+/// `madvise` on a mapping of ours; failure is not an error.
+pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
+    // SAFETY: the advice values used (DONTFORK, WIPEONFORK) do not change memory of this process.
+    unsafe { call!(libc::SYS_madvise, address, length, advice) }.is_ok()
+}
+
+/// Makes pages of ours inaccessible.
+pub fn protect_none(address: *mut u8, length: usize) {
+    // SAFETY: the caller owns the pages and uses them as a guard.
+    let _ = unsafe { call!(libc::SYS_mprotect, address, length, libc::PROT_NONE) };
+}

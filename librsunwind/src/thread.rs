@@ -1,0 +1,484 @@
+//! One profiled thread: its memory, its trigger, its chunk of the segment, its account.
+//!
+//! All of it lies in one mapping of its own, found through one thread-local word:
+//!
+//! ```text
+//! | guard page | handler stack … <- stack_top | ThreadState | frames of this sample | frames of the sample before |
+//! ```
+//!
+//! A fork child sees the mapping filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing inherited is ever touched.
+//!
+//! # Safety
+//! A `ThreadState` is used by its own thread only, in ordinary code with [`trigger::SIGNAL`] unable to interrupt what matters, or in
+//! the handler; other threads read its atomics.
+#![allow(unsafe_code)]
+
+use crate::process::PROCESS;
+use crate::segment::{Chunk, SEGMENT};
+use crate::sys::{self, Errno, PAGE};
+use crate::text::Text;
+use crate::trigger::timer::CpuTimer;
+use crate::trigger::{self, Armed};
+use crate::{arch, clock};
+use core::ffi::c_void;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use engine::memory::StackMemory;
+use engine::wire::chunk::ThreadTotals;
+use engine::wire::codec::Encoder;
+use engine::wire::record::{self, RecordKind};
+use engine::wire::sample::{Frame, SampleHead, Trigger};
+use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
+
+/// What [`ThreadState::magic`] holds in a live state.
+const MAGIC: u64 = u64::from_le_bytes(*b"RSTHREAD");
+const STACK_SIZE: usize = 64 * 1024;
+
+/// See the module.
+#[repr(C)]
+pub struct ThreadState {
+    magic: u64,
+    /// Where the shim left the interrupted stack.
+    pub(crate) saved_sp: usize,
+    /// Where the shim goes.
+    pub(crate) stack_top: usize,
+    /// 1 while a thread has it.
+    claimed: AtomicU32,
+    /// The thread this is, or 0 before it runs.
+    pub tid: AtomicU32,
+    /// When it was first seen (`CLOCK_MONOTONIC`, ns).
+    pub key: AtomicU64,
+    /// What samples it.
+    pub armed: Armed,
+    /// Odd while the handler walks: what unloading a module waits for.
+    pub walking: AtomicU64,
+    /// Bounds of its stack.
+    pub stack: StackMemory,
+    /// Whether the program believes that [`trigger::SIGNAL`] is blocked.
+    pub believes_blocked: bool,
+    /// Whether a signal that the program is owed waits for it to unblock.
+    pub owed: bool,
+    /// Not yet fully set up: the first signal does the rest (fork children).
+    pub unfinished: bool,
+    /// Counter of nonces of triggers that have none of their own.
+    pub nonce: u64,
+    /// What the thread is to run, from `pthread_create`.
+    pub start: Start,
+    chunk: Option<Chunk>,
+    committed: usize,
+    totals: ThreadTotals,
+    before: Option<(SampleHead, usize)>,
+    /// Room for each of two stacks, in frames.
+    room: usize,
+    frames: [*mut Frame; 2],
+}
+
+/// What `pthread_create` was given.
+#[derive(Clone, Copy, Debug)]
+pub struct Start {
+    /// The thread's function.
+    pub function: usize,
+    /// Its argument.
+    pub argument: *mut c_void,
+}
+
+/// Threads that have a state, so that the end of the process can close their accounts. A thread that finds no slot is profiled all
+/// the same; its account then lacks the final CPU time.
+static REGISTRY: [AtomicPtr<ThreadState>; 16_384] =
+    [const { AtomicPtr::new(ptr::null_mut()) }; 16_384];
+/// No slot at or beyond this has ever been used.
+static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
+
+impl ThreadState {
+    /// Memory for a thread that is about to start: new, or that of a thread that has ended.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn allocate(max_depth: usize) -> Result<*mut Self, Errno> {
+        if let Some(state) = reusable(max_depth) {
+            return Ok(state);
+        }
+        let frames_size = max_depth.saturating_mul(size_of::<Frame>());
+        let state_offset = PAGE + STACK_SIZE;
+        let frames_offset = state_offset + size_of::<Self>().next_multiple_of(64);
+        let size = frames_offset
+            .saturating_add(frames_size.saturating_mul(2))
+            .next_multiple_of(PAGE);
+        let mapping = sys::map_anonymous(size)?;
+        sys::protect_none(mapping, PAGE);
+        sys::advise(mapping, size, libc::MADV_WIPEONFORK);
+        let state = mapping.wrapping_add(state_offset).cast::<Self>();
+        let first = mapping.wrapping_add(frames_offset).cast::<Frame>();
+        // SAFETY: fresh zeroed memory of sufficient size and alignment.
+        unsafe {
+            state.write(Self {
+                magic: MAGIC,
+                saved_sp: 0,
+                stack_top: state as usize,
+                claimed: AtomicU32::new(1),
+                tid: AtomicU32::new(0),
+                key: AtomicU64::new(0),
+                armed: Armed::None,
+                walking: AtomicU64::new(0),
+                stack: StackMemory::new(0, 0),
+                believes_blocked: false,
+                owed: false,
+                unfinished: false,
+                nonce: 0,
+                start: Start {
+                    function: 0,
+                    argument: ptr::null_mut(),
+                },
+                chunk: None,
+                committed: 0,
+                totals: ThreadTotals::default(),
+                before: None,
+                room: max_depth,
+                frames: [first, first.wrapping_add(max_depth)],
+            });
+        }
+        register(state);
+        Ok(state)
+    }
+
+    /// Leaves a state to the next thread. Its memory stays mapped: others may be looking at its atomics.
+    ///
+    /// # Safety
+    /// No thread uses it.
+    pub unsafe fn release(state: *mut Self) {
+        // SAFETY: the caller's promise.
+        let this = unsafe { &mut *state };
+        this.tid.store(0, Release);
+        this.armed = Armed::None;
+        this.stack = StackMemory::new(0, 0);
+        (this.believes_blocked, this.owed, this.unfinished) = (false, false, false);
+        (this.nonce, this.chunk, this.committed, this.before) = (0, None, 0, None);
+        this.totals = ThreadTotals::default();
+        this.claimed.store(0, Release);
+    }
+
+    /// The calling thread's live state: not a wiped one in a fork child, not one seen from a vfork child or a raw clone that shares
+    /// this thread's memory.
+    pub fn current() -> Option<&'static mut Self> {
+        let state = Self::current_unchecked()?;
+        (state.tid.load(Relaxed) == sys::gettid()).then_some(state)
+    }
+
+    /// Like [`ThreadState::current`], for a handler entered by a signal that only this thread can get: saves the system call.
+    pub fn current_unchecked() -> Option<&'static mut Self> {
+        // SAFETY: null, or the mapping of this thread, which stays until the thread has cleared the pointer.
+        let state = unsafe { arch::thread_pointer().as_mut() }?;
+        (state.magic == MAGIC).then_some(state)
+    }
+
+    /// Makes this the calling thread's state and registers it.
+    ///
+    /// # Safety
+    /// `state` came from [`ThreadState::allocate`] and is no other thread's.
+    pub unsafe fn adopt(state: *mut Self) -> &'static mut Self {
+        // SAFETY: the caller's promise.
+        let this = unsafe { &mut *state };
+        this.key.store(clock::monotonic_ns(), Relaxed);
+        this.tid.store(sys::gettid(), Relaxed);
+        // A thread that libc made has its control block above its stack, in the same mapping.
+        let (sp, block) = (arch::stack_pointer(), arch::thread_block());
+        let top = if sys::gettid() == sys::getpid() {
+            PROCESS.main_stack_top()
+        } else {
+            block
+        };
+        if top > sp && top.wrapping_sub(sp) < 1 << 30 {
+            this.stack = StackMemory::new(sp, top);
+        }
+        arch::set_thread_pointer(state);
+        this
+    }
+
+    /// Arms the thread for the first time and records that, or records why not. CPU time that it has used already is counted as unarmed.
+    pub fn arm(&mut self) {
+        self.arm_from(sys::thread_cpu_ns(self.tid.load(Relaxed)).unwrap_or(0));
+    }
+
+    /// Arms the thread after a pause too short to count, or with a better trigger.
+    pub fn arm_again(&mut self) {
+        self.disarm();
+        self.arm_from(0);
+    }
+
+    /// Arms the thread with a CPU timer, whatever else is permitted, and records nothing yet.
+    pub fn arm_with_timer(&mut self) {
+        let tag = core::ptr::from_mut(self) as usize;
+        if let Ok(timer) = CpuTimer::start(PROCESS.period_ns(), tag) {
+            self.armed = Armed::Timer(timer);
+        }
+    }
+
+    fn arm_from(&mut self, unarmed_cpu_ns: u64) {
+        let config = PROCESS.config();
+        let period_ns = PROCESS.period_ns();
+        let tag = core::ptr::from_mut(self) as usize;
+        let refused = match trigger::arm(config, period_ns, tag) {
+            Ok((armed, refused)) => {
+                self.armed = armed;
+                refused
+            }
+            Err(error) => {
+                if let Some(header) = SEGMENT.header() {
+                    header.unarmed_threads.fetch_add(1, Relaxed);
+                }
+                error
+            }
+        };
+        self.totals
+            .unarmed_cpu_ns
+            .fetch_add(unarmed_cpu_ns, Relaxed);
+        let mut buffer = [0u8; 64];
+        let path = Text::<64>::new()
+            .then(b"/proc/self/task/")
+            .decimal(u64::from(self.tid.load(Relaxed)))
+            .then(b"/comm\0");
+        let name = sys::read_file(path.bytes(), &mut buffer);
+        let thread = Thread {
+            time_ns: clock::monotonic_ns(),
+            trigger: self.armed.kind(),
+            period_ns,
+            refused: refused.0 as u32,
+            unarmed_cpu_ns,
+            name: name.strip_suffix(b"\n").unwrap_or(name),
+        };
+        self.write(RecordKind::Thread, |out| thread.encode(out));
+    }
+
+    /// Stops the trigger; no more signals will be generated.
+    pub fn disarm(&mut self) {
+        self.armed = Armed::None;
+    }
+
+    /// Closes this thread's account.
+    pub fn close(&mut self, reason: ThreadEndReason) {
+        let tid = self.tid.load(Relaxed);
+        self.close_account(tid, self.key.load(Relaxed), reason);
+    }
+
+    /// Writes a thread's final CPU time, of this thread or another of the process.
+    pub fn close_account(&mut self, tid: u32, thread_key: u64, reason: ThreadEndReason) {
+        let Ok(cpu_ns) = sys::thread_cpu_ns(tid) else {
+            return;
+        };
+        let end = ThreadEnd {
+            tid,
+            thread_key,
+            time_ns: clock::monotonic_ns(),
+            cpu_ns,
+            reason,
+        };
+        self.write(RecordKind::ThreadEnd, |out| end.encode(out));
+    }
+
+    /// The thread ends: account, trigger, chunk, memory.
+    ///
+    /// # Safety
+    /// Ordinary code of the thread itself, not on the handler stack; the state is not used afterwards.
+    pub unsafe fn end(state: *mut Self) {
+        // SAFETY: the caller's promise.
+        let this = unsafe { &mut *state };
+        this.close(ThreadEndReason::ThreadExit);
+        this.disarm();
+        // A signal that is still pending finds no state and does nothing.
+        arch::set_thread_pointer(ptr::null_mut());
+        if let Some(chunk) = this.chunk.take() {
+            chunk.seal();
+        }
+        // SAFETY: out of reach of the handler, and the thread does not come back to it.
+        unsafe { Self::release(state) };
+    }
+
+    /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is silent here: only samples are
+    /// counted, by their caller.
+    pub fn write(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
+        if self.chunk.is_some() && self.write_here(kind, &encode) {
+            return true;
+        }
+        self.next_chunk() && self.write_here(kind, &encode)
+    }
+
+    /// Writes a sample of the first `count` frames of [`ThreadState::frame_buffer`], and counts it.
+    pub fn write_sample(&mut self, head: SampleHead, count: usize) {
+        let written = (self.chunk.is_some() && self.sample_here(&head, count))
+            || (self.next_chunk() && self.sample_here(&head, count));
+        let (samples, weight) = if written {
+            (&self.totals.samples, &self.totals.weight)
+        } else {
+            (&self.totals.lost_samples, &self.totals.lost_weight)
+        };
+        samples.fetch_add(1, Relaxed);
+        weight.fetch_add(head.weight, Relaxed);
+        if written {
+            self.before = Some((head, count));
+            self.frames.swap(0, 1);
+        } else if let (None, Some(header)) = (self.chunk, SEGMENT.header()) {
+            header.homeless_samples.fetch_add(1, Relaxed);
+            header.homeless_weight.fetch_add(head.weight, Relaxed);
+        }
+    }
+
+    fn sample_here(&mut self, head: &SampleHead, count: usize) -> bool {
+        let [new, old] = self.frames;
+        // SAFETY: both point at `room` frames of this state's mapping; `count` and the count before are at most `room`.
+        let frames = unsafe { core::slice::from_raw_parts(new, count.min(self.room)) };
+        let before = self.before;
+        self.write_here(RecordKind::Sample, &|out: &mut Encoder<'_>| {
+            // SAFETY: as above.
+            let previous = before
+                .as_ref()
+                .map(|(head, count)| (head, unsafe { core::slice::from_raw_parts(old, *count) }));
+            engine::wire::sample::encode(out, previous, head, frames);
+        })
+    }
+
+    /// Room for the frames of the next sample.
+    ///
+    /// # Safety
+    /// The slice must be gone before the next call of any method that touches frames.
+    pub unsafe fn frame_buffer(&mut self) -> &'static mut [Frame] {
+        let [new, _] = self.frames;
+        // SAFETY: `room` frames of this state's mapping.
+        unsafe { core::slice::from_raw_parts_mut(new, self.room) }
+    }
+
+    fn write_here(&mut self, kind: RecordKind, encode: &impl Fn(&mut Encoder<'_>)) -> bool {
+        let Some(chunk) = self.chunk else {
+            return false;
+        };
+        // SAFETY: the chunk is this thread's, and this slice the only one.
+        let tail = unsafe { chunk.tail(self.committed) };
+        let Some(payload) = tail.get_mut(record::HEADER_SIZE..) else {
+            return false;
+        };
+        let mut out = Encoder::new(payload);
+        encode(&mut out);
+        let Some(length) = out
+            .finish()
+            .and_then(|length| record::seal(tail, kind, length))
+        else {
+            return false;
+        };
+        self.committed = self.committed.saturating_add(length);
+        self.publish_totals();
+        chunk.commit(self.committed);
+        true
+    }
+
+    fn next_chunk(&mut self) -> bool {
+        if let Some(full) = self.chunk.take() {
+            full.seal();
+        }
+        self.committed = 0;
+        self.before = None;
+        self.chunk = SEGMENT
+            .claim(self.tid.load(Relaxed), self.key.load(Relaxed))
+            .ok();
+        self.publish_totals();
+        self.chunk.is_some()
+    }
+
+    /// Adds to the time spent in the handler.
+    pub fn count_handler_time(&mut self, nanoseconds: u64) {
+        self.totals.handler_ns.fetch_add(nanoseconds, Relaxed);
+        self.publish_totals();
+    }
+
+    fn publish_totals(&self) {
+        let Some(chunk) = self.chunk else { return };
+        let (from, to) = (&self.totals, &chunk.header().totals);
+        let copy = |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
+        copy(&from.samples, &to.samples);
+        copy(&from.weight, &to.weight);
+        copy(&from.lost_samples, &to.lost_samples);
+        copy(&from.lost_weight, &to.lost_weight);
+        copy(&from.handler_ns, &to.handler_ns);
+        copy(&from.cpu_ns, &to.cpu_ns);
+        copy(&from.unarmed_cpu_ns, &to.unarmed_cpu_ns);
+    }
+
+    /// The next nonce of a trigger that has none of its own.
+    pub fn next_nonce(&mut self) -> u64 {
+        self.nonce = self.nonce.wrapping_add(1).max(1);
+        self.nonce
+    }
+
+    /// What samples it.
+    pub fn trigger(&self) -> Trigger {
+        self.armed.kind()
+    }
+}
+
+/// A state that an ended thread left, if any.
+fn reusable(room: usize) -> Option<*mut ThreadState> {
+    registered().map(|slot| slot.load(Acquire)).find(|state| {
+        // SAFETY: registered states are never unmapped.
+        let state = unsafe { state.as_ref() };
+        state.is_some_and(|state| {
+            state.room == room
+                && state
+                    .claimed
+                    .compare_exchange(0, 1, AcqRel, Relaxed)
+                    .is_ok()
+        })
+    })
+}
+
+fn register(state: *mut ThreadState) {
+    for (index, slot) in REGISTRY.iter().enumerate() {
+        if slot.load(Relaxed).is_null()
+            && slot
+                .compare_exchange(ptr::null_mut(), state, AcqRel, Relaxed)
+                .is_ok()
+        {
+            REGISTRY_TOP.fetch_max(index.wrapping_add(1), Release);
+            return;
+        }
+    }
+}
+
+fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
+    REGISTRY.iter().take(REGISTRY_TOP.load(Acquire))
+}
+
+/// In a fork child: none of the parent's threads is here.
+pub fn forget_all() {
+    for slot in registered() {
+        slot.store(ptr::null_mut(), Relaxed);
+    }
+    REGISTRY_TOP.store(0, Relaxed);
+}
+
+fn live_others(this: Option<&ThreadState>) -> impl Iterator<Item = &'static ThreadState> {
+    let own = this.map_or(ptr::null(), ptr::from_ref);
+    // SAFETY: registered states are never unmapped; only their atomics are read.
+    let states = registered().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() });
+    states.filter(move |state| !ptr::eq(*state, own) && state.tid.load(Acquire) != 0)
+}
+
+/// Calls `visit` with (tid, key) of every other live thread that has a state.
+pub fn for_each_other(this: &ThreadState, mut visit: impl FnMut(u32, u64)) {
+    for other in live_others(Some(this)) {
+        visit(other.tid.load(Relaxed), other.key.load(Relaxed));
+    }
+}
+
+/// Waits until no other thread is inside a walk that began before this call; gives up after about a tenth of a second.
+pub fn wait_for_walks(this: Option<&ThreadState>) -> bool {
+    let deadline = clock::monotonic_ns().saturating_add(100_000_000);
+    for other in live_others(this) {
+        let start = other.walking.load(Acquire);
+        while start % 2 == 1 && other.walking.load(Acquire) == start {
+            if clock::monotonic_ns() > deadline {
+                return false;
+            }
+            sys::yield_now();
+        }
+    }
+    true
+}

@@ -1,0 +1,97 @@
+//! What makes a thread unwind itself: a perf event of its own, or a CPU timer of its own. A closed set, so an enum.
+//!
+//! Both raise [`SIGNAL`] on exactly their thread. How good a trigger is, is in [`Trigger`]'s order: perf with kernel mode, perf in user
+//! mode only, timer; a step down is recorded with its reason.
+
+pub mod cost;
+pub mod perf;
+pub mod timer;
+
+use crate::config::{Config, TriggerChoice};
+use crate::sys::{self, Errno};
+use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use engine::wire::sample::Trigger;
+use perf::PerfEvent;
+use timer::CpuTimer;
+
+/// The signal that asks a thread to unwind itself.
+pub const SIGNAL: i32 = libc::SIGPROF;
+
+/// An armed trigger. Dropping it disarms: no further signal of its is generated, though one may be pending.
+#[derive(Debug, Default)]
+pub enum Armed {
+    /// Not armed.
+    #[default]
+    None,
+    /// A perf event.
+    Perf(PerfEvent),
+    /// A CPU timer.
+    Timer(CpuTimer),
+}
+
+impl Armed {
+    /// Which it is, for the records.
+    pub fn kind(&self) -> Trigger {
+        match self {
+            Self::None => Trigger::None,
+            Self::Perf(event) if event.samples_kernel() => Trigger::PerfKernel,
+            Self::Perf(_) => Trigger::PerfUser,
+            Self::Timer(_) => Trigger::Timer,
+        }
+    }
+}
+
+/// What the process has learnt about permissions: errno of the refusal of perf with and without kernel mode; 0 while not refused.
+static KERNEL_REFUSED: AtomicI32 = AtomicI32::new(0);
+static PERF_REFUSED: AtomicI32 = AtomicI32::new(0);
+
+/// Arms the calling thread with the best trigger permitted. Gives it with the errno of the best one refused (0 if none was).
+///
+/// # Errors
+/// The errno of the last attempt, if nothing is permitted.
+pub fn arm(config: &Config, period_ns: u64, tag: usize) -> Result<(Armed, Errno), Errno> {
+    let mut refused = Errno(0);
+    let mut note = |error: Errno| {
+        if refused.0 == 0 {
+            refused = error;
+        }
+    };
+    if config.trigger.allows(Trigger::PerfKernel) {
+        let filtered = config.trigger == TriggerChoice::Auto && sys::seccomp_filtered();
+        if filtered {
+            // A filter may answer perf_event_open by killing the process.
+            note(Errno(libc::EACCES));
+        } else {
+            if config.kernel {
+                match attempt(&KERNEL_REFUSED, || PerfEvent::open(period_ns, true)) {
+                    Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
+                    Err(error) => note(error),
+                }
+            }
+            match attempt(&PERF_REFUSED, || PerfEvent::open(period_ns, false)) {
+                Ok(event) => return Ok((Armed::Perf(event), refused)),
+                Err(error) => note(error),
+            }
+        }
+    }
+    if config.trigger.allows(Trigger::Timer) {
+        return CpuTimer::start(period_ns, tag).map(|timer| (Armed::Timer(timer), refused));
+    }
+    Err(refused)
+}
+
+/// Tries, unless an earlier thread was refused for a reason that will not go away.
+fn attempt<T>(memory: &AtomicI32, open: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
+    let before = memory.load(Relaxed);
+    if before != 0 {
+        return Err(Errno(before));
+    }
+    open().inspect_err(|error| {
+        if matches!(
+            error.0,
+            libc::EACCES | libc::EPERM | libc::ENOSYS | libc::EINVAL
+        ) {
+            memory.store(error.0, Relaxed);
+        }
+    })
+}

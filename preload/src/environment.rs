@@ -1,0 +1,264 @@
+//! The environment: what this process was given, and what programs that it starts are given.
+//!
+//! A program started with a fresh environment gets our two variables again (unless `follow=no`); one that could not load the library
+//! (32-bit, or the library out of reach after chroot) gets neither, because its loader would complain on standard error.
+
+use core::ffi::{CStr, c_char};
+use core::ptr;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use rsunwind::process::PROCESS;
+use rsunwind::{sys, weak_address};
+
+type Strings = *const *const c_char;
+
+/// `LD_PRELOAD=…` and `RSUNWIND=…` as this process was given them, and the library's own path: copies in a mapping of our own, made once.
+static PRELOAD: AtomicUsize = AtomicUsize::new(0);
+static SETTINGS: AtomicUsize = AtomicUsize::new(0);
+static LIBRARY: AtomicUsize = AtomicUsize::new(0);
+
+const PRELOAD_KEY: &[u8] = b"LD_PRELOAD=";
+const SETTINGS_KEY: &[u8] = b"RSUNWIND=";
+const LIBRARY_NAME: &[u8] = b"rsunwind_preload";
+
+/// The host's environment, or an empty one.
+pub fn environ() -> Strings {
+    static EMPTY: usize = 0;
+    let environ = weak_address!("environ");
+    if environ == 0 {
+        return (&raw const EMPTY).cast();
+    }
+    // SAFETY: the host's variable of that name.
+    let strings = unsafe { *(environ as *const Strings) };
+    if strings.is_null() {
+        (&raw const EMPTY).cast()
+    } else {
+        strings
+    }
+}
+
+/// Iterates over a null-terminated array of strings.
+///
+/// # Safety
+/// It is one, and stays so meanwhile.
+pub unsafe fn strings(array: Strings) -> impl Iterator<Item = &'static CStr> {
+    let mut at = array;
+    core::iter::from_fn(move || {
+        if at.is_null() {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        let string = unsafe { *at };
+        if string.is_null() {
+            return None;
+        }
+        // SAFETY: not yet at the null that ends the array.
+        at = unsafe { at.add(1) };
+        // SAFETY: the caller's promise.
+        Some(unsafe { CStr::from_ptr(string) })
+    })
+}
+
+fn find(array: Strings, key: &[u8]) -> Option<&'static CStr> {
+    // SAFETY: an environment.
+    unsafe { strings(array) }.find(|string| string.to_bytes().starts_with(key))
+}
+
+/// The value of a variable of this process.
+pub fn variable(name: &[u8]) -> Option<&'static CStr> {
+    // SAFETY: an environment.
+    unsafe { strings(environ()) }.find_map(|string| {
+        let value = string
+            .to_bytes_with_nul()
+            .strip_prefix(name)?
+            .strip_prefix(b"=")?;
+        CStr::from_bytes_with_nul(value).ok()
+    })
+}
+
+/// Copies our variables, so that later programs can be given them.
+pub fn remember() {
+    let (Some(preload), Some(settings)) =
+        (find(environ(), PRELOAD_KEY), find(environ(), SETTINGS_KEY))
+    else {
+        return;
+    };
+    let value = preload.to_bytes().get(PRELOAD_KEY.len()..).unwrap_or(&[]);
+    let library = value
+        .split(|byte| matches!(byte, b':' | b' '))
+        .find(|path| names_us(path))
+        .unwrap_or(&[]);
+    let size = preload.count_bytes() + settings.count_bytes() + library.len() + 3;
+    let Ok(memory) = sys::map_anonymous(size) else {
+        return;
+    };
+    let mut at = memory;
+    for (bytes, place) in [
+        (preload.to_bytes(), &PRELOAD),
+        (settings.to_bytes(), &SETTINGS),
+        (library, &LIBRARY),
+    ] {
+        place.store(at as usize, Relaxed);
+        // SAFETY: `size` has room for all three and their zero bytes, which the mapping already holds.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
+            at = at.add(bytes.len() + 1);
+        }
+    }
+}
+
+fn names_us(path: &[u8]) -> bool {
+    path.windows(LIBRARY_NAME.len())
+        .any(|part| part == LIBRARY_NAME)
+}
+
+fn remembered(place: &AtomicUsize) -> Option<&'static CStr> {
+    let address = place.load(Relaxed);
+    // SAFETY: set only by `remember`, to a zero-terminated copy that stays.
+    (address != 0).then(|| unsafe { CStr::from_ptr(address as *const c_char) })
+}
+
+/// An environment for a program to be started; its memory is given back when it is dropped.
+pub struct Environment {
+    strings: Strings,
+    mapping: *mut u8,
+    size: usize,
+}
+
+impl Environment {
+    /// What to pass.
+    pub fn strings(&self) -> Strings {
+        self.strings
+    }
+
+    fn unchanged(strings: Strings) -> Self {
+        Self {
+            strings,
+            mapping: ptr::null_mut(),
+            size: 0,
+        }
+    }
+
+    /// The environment in which a program should start that the host wants to start with `given`. `path` names it, if known.
+    ///
+    /// # Safety
+    /// `given` is a null-terminated array of strings, or null.
+    pub unsafe fn for_program(given: Strings, path: Option<&CStr>) -> Self {
+        let (Some(preload), Some(settings)) = (remembered(&PRELOAD), remembered(&SETTINGS)) else {
+            return Self::unchanged(given);
+        };
+        let has_preload =
+            find(given, PRELOAD_KEY).is_some_and(|string| names_us(string.to_bytes()));
+        let has_settings = find(given, SETTINGS_KEY).is_some();
+        let wanted = PROCESS.was_started() && PROCESS.config().follow;
+        let loadable = remembered(&LIBRARY).is_some_and(readable) && path.is_none_or(is_64_bit);
+        match (has_preload, loadable) {
+            (true, false) => Self::rewrite(given, None, None),
+            (false, true) if wanted => Self::rewrite(given, Some(preload), Some(settings)),
+            (true, true) if wanted && !has_settings => Self::rewrite(given, None, Some(settings)),
+            _ => Self::unchanged(given),
+        }
+    }
+
+    /// Copies `given` without the variables that are replaced (both, if neither is given), and with `preload` and `settings` if given.
+    /// The host's own other preloads keep their place behind ours.
+    fn rewrite(given: Strings, preload: Option<&CStr>, settings: Option<&CStr>) -> Self {
+        let strip = preload.is_none() && settings.is_none();
+        // SAFETY: `for_program`'s caller's promise.
+        let count = unsafe { strings(given) }.count();
+        let theirs = find(given, PRELOAD_KEY).map_or(&[][..], |string| {
+            string.to_bytes().get(PRELOAD_KEY.len()..).unwrap_or(&[])
+        });
+        let text =
+            PRELOAD_KEY.len() + theirs.len() + preload.map_or(0, |string| string.count_bytes()) + 2;
+        let size = (count + 3) * size_of::<usize>() + text;
+        let Ok(mapping) = sys::map_anonymous(size) else {
+            return Self::unchanged(given);
+        };
+        let list = mapping.cast::<*const c_char>();
+        let mut used = 0usize;
+        let mut push = |string: *const c_char| {
+            // SAFETY: at most `count` + 2 strings are pushed, and the last slot stays null.
+            unsafe { *list.add(used) = string };
+            used += 1;
+        };
+        // SAFETY: as above.
+        for string in unsafe { strings(given) } {
+            let bytes = string.to_bytes();
+            let replaced = bytes.starts_with(PRELOAD_KEY) && (strip || preload.is_some());
+            let dropped =
+                replaced || (bytes.starts_with(SETTINGS_KEY) && (strip || settings.is_some()));
+            if !dropped {
+                push(string.as_ptr());
+            }
+        }
+        // SAFETY: the text starts behind the slots.
+        let at = unsafe { mapping.add((count + 3) * size_of::<usize>()) };
+        let ours = preload.map(|string| string.to_bytes());
+        let others = if strip { without_us(theirs) } else { theirs };
+        if let Some(length) = join(at, ours, others) {
+            let _ = length;
+            push(at.cast());
+        }
+        if let Some(settings) = settings {
+            push(settings.as_ptr());
+        }
+        Self {
+            strings: list.cast(),
+            mapping,
+            size,
+        }
+    }
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        if self.size != 0 {
+            // SAFETY: made by `rewrite`; the program it was for has not started, or has its own copy.
+            unsafe { sys::unmap(self.mapping, self.size) };
+        }
+    }
+}
+
+/// What a preload list names besides us, if we are its first entry, as we always put it.
+fn without_us(list: &[u8]) -> &[u8] {
+    match list.iter().position(|byte| matches!(byte, b':' | b' ')) {
+        Some(end) if names_us(list.get(..end).unwrap_or(&[])) => list.get(end + 1..).unwrap_or(&[]),
+        None if names_us(list) => &[],
+        _ => list,
+    }
+}
+
+/// Writes `LD_PRELOAD=` with our entry and the others; gives the length, or `None` if there is nothing to say.
+fn join(at: *mut u8, ours: Option<&[u8]>, others: &[u8]) -> Option<usize> {
+    let mut length = 0usize;
+    let mut put = |bytes: &[u8]| {
+        // SAFETY: `rewrite` made room for all pieces.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), at.add(length), bytes.len()) };
+        length += bytes.len();
+    };
+    match ours {
+        Some(ours) => {
+            put(ours);
+            if !others.is_empty() {
+                put(b":");
+            }
+        }
+        None if others.is_empty() => return None,
+        None => put(PRELOAD_KEY),
+    }
+    put(others);
+    Some(length)
+}
+
+fn readable(path: &CStr) -> bool {
+    sys::File::open(path.to_bytes_with_nul(), libc::O_RDONLY, 0).is_ok()
+}
+
+/// Whether a program is a 64-bit one, or anything else than a 32-bit one (a script, or unreadable).
+fn is_64_bit(path: &CStr) -> bool {
+    let mut start = [0u8; 5];
+    !matches!(
+        sys::read_file(path.to_bytes_with_nul(), &mut start),
+        [0x7f, b'E', b'L', b'F', 1]
+    )
+}

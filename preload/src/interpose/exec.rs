@@ -1,0 +1,350 @@
+//! Programs started by this one. An armed perf event would kill the next program with our signal, so the calling thread is disarmed just
+//! before, and armed again if exec fails; `posix_spawn` and vfork children have no events of their own and only get the environment.
+
+use crate::environment::{Environment, environ, variable};
+use core::ffi::{CStr, c_char, c_int, c_void};
+use core::ptr;
+use rsunwind::process::PROCESS;
+use rsunwind::sys;
+use rsunwind::thread::ThreadState;
+use rsunwind::trigger::SIGNAL;
+use rsunwind::wire::event::EventKind;
+use rsunwind::wire::thread::ThreadEndReason;
+
+type Path = *const c_char;
+type Strings = *const *const c_char;
+
+mod host {
+    use super::{Path, Strings, c_int, c_void};
+    crate::next! {
+        fn execve(path: Path, arguments: Strings, environment: Strings) -> c_int = super::without_host(path, arguments, environment);
+        fn execvpe(file: Path, arguments: Strings, environment: Strings) -> c_int = -1;
+        fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int = -1;
+        fn execveat(fd: c_int, path: Path, arguments: Strings, environment: Strings, flags: c_int) -> c_int = -1;
+        fn posix_spawn(pid: *mut c_int, path: Path, actions: *const c_void, attributes: *const c_void, arguments: Strings, environment: Strings) -> c_int = libc::ENOSYS;
+        fn posix_spawnp(pid: *mut c_int, file: Path, actions: *const c_void, attributes: *const c_void, arguments: Strings, environment: Strings) -> c_int = libc::ENOSYS;
+    }
+}
+
+/// `execve` by the kernel, where the host's cannot be found.
+fn without_host(path: Path, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the arguments of `execve(2)`, from our caller.
+    unsafe { sys::execve(path.cast(), arguments.cast(), environment.cast()) }
+}
+
+/// Puts the calling thread to rest, if it is one of ours, runs `exec`, and undoes it all if that comes back.
+fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
+    if !PROCESS.is_active() {
+        return exec();
+    }
+    // In a vfork child this is none: the thread whose memory it borrows is not touched.
+    let Some(this) = ThreadState::current() else {
+        return exec();
+    };
+    PROCESS.event(this, EventKind::Exec, 0, path.to_bytes());
+    PROCESS.end(ThreadEndReason::Exec);
+    this.disarm();
+    let blocked = this.believes_blocked;
+    if blocked {
+        sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL));
+    }
+    let result = exec();
+    if blocked {
+        sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    }
+    PROCESS.event(this, EventKind::ExecFailed, 0, path.to_bytes());
+    this.arm_again();
+    result
+}
+
+/// # Safety
+/// As `execve(2)`.
+unsafe fn exec_path(path: Path, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: a C string.
+    let name = unsafe { CStr::from_ptr(path) };
+    // SAFETY: the caller's arguments.
+    let environment = unsafe { Environment::for_program(environment, Some(name)) };
+    // SAFETY: the caller's arguments, with our environment.
+    around(name, || unsafe {
+        host::execve(path, arguments, environment.strings())
+    })
+}
+
+/// # Safety
+/// As `execvpe(3)`.
+unsafe fn exec_searched(file: Path, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: a C string.
+    let name = unsafe { CStr::from_ptr(file) };
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the caller's arguments.
+    let environment = unsafe { Environment::for_program(environment, search(name, &mut buffer)) };
+    // SAFETY: the caller's arguments, with our environment.
+    around(name, || unsafe {
+        host::execvpe(file, arguments, environment.strings())
+    })
+}
+
+/// Where `PATH` leads for that name, as the exec functions follow it.
+fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 1024]) -> Option<&'b CStr> {
+    let bytes = name.to_bytes();
+    if bytes.contains(&b'/') {
+        return Some(name);
+    }
+    let path = variable(b"PATH").map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
+    let length = path.split(|byte| *byte == b':').find_map(|directory| {
+        let length = directory.len().checked_add(bytes.len())?.checked_add(2)?;
+        let place = buffer.get_mut(..length)?;
+        let (start, rest) = place.split_at_mut_checked(directory.len())?;
+        start.copy_from_slice(directory);
+        let (slash, rest) = rest.split_first_mut()?;
+        *slash = b'/';
+        let (zero, middle) = rest.split_last_mut()?;
+        *zero = 0;
+        middle.copy_from_slice(bytes);
+        sys::is_executable(place).then_some(length)
+    })?;
+    CStr::from_bytes_with_nul(buffer.get(..length)?).ok()
+}
+
+/// `execve(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execve(path: Path, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { exec_path(path, arguments, environment) }
+}
+
+/// `execv(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execv(path: Path, arguments: Strings) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { exec_path(path, arguments, environ()) }
+}
+
+/// `execvp(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvp(file: Path, arguments: Strings) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { exec_searched(file, arguments, environ()) }
+}
+
+/// `execvpe(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execvpe(file: Path, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { exec_searched(file, arguments, environment) }
+}
+
+/// `fexecve(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int {
+    // SAFETY: the caller's arguments.
+    let environment = unsafe { Environment::for_program(environment, None) };
+    // SAFETY: the caller's arguments, with our environment.
+    around(c"(file descriptor)", || unsafe {
+        host::fexecve(fd, arguments, environment.strings())
+    })
+}
+
+/// `execveat(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn execveat(
+    fd: c_int,
+    path: Path,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    let (name, environment) = unsafe {
+        (
+            CStr::from_ptr(path),
+            Environment::for_program(environment, None),
+        )
+    };
+    // SAFETY: the caller's arguments, with our environment.
+    around(name, || unsafe {
+        host::execveat(fd, path, arguments, environment.strings(), flags)
+    })
+}
+
+/// `posix_spawn(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawn(
+    pid: *mut c_int,
+    path: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    // SAFETY: the caller's arguments, with our environment.
+    unsafe {
+        let environment = Environment::for_program(environment, Some(CStr::from_ptr(path)));
+        host::posix_spawn(
+            pid,
+            path,
+            actions,
+            attributes,
+            arguments,
+            environment.strings(),
+        )
+    }
+}
+
+/// `posix_spawnp(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn posix_spawnp(
+    pid: *mut c_int,
+    file: Path,
+    actions: *const c_void,
+    attributes: *const c_void,
+    arguments: Strings,
+    environment: Strings,
+) -> c_int {
+    let mut buffer = [0u8; 1024];
+    // SAFETY: the caller's arguments, with our environment.
+    unsafe {
+        let environment =
+            Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer));
+        host::posix_spawnp(
+            pid,
+            file,
+            actions,
+            attributes,
+            arguments,
+            environment.strings(),
+        )
+    }
+}
+
+/// Which variadic function was called.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+enum ListKind {
+    Path,
+    Searched,
+    WithEnvironment,
+}
+
+/// Arguments that the caller gave one by one: in registers first, then on the stack.
+struct Listed {
+    registers: *const usize,
+    stack: *const usize,
+    index: usize,
+}
+
+impl Listed {
+    const IN_REGISTERS: usize = 5;
+
+    /// # Safety
+    /// There is another argument.
+    unsafe fn next(&mut self) -> usize {
+        let index = self.index;
+        self.index += 1;
+        // SAFETY: the caller's promise; the shim saved five registers, and the rest lies on the stack in order.
+        unsafe {
+            match index.checked_sub(Self::IN_REGISTERS) {
+                None => *self.registers.add(index),
+                Some(beyond) => *self.stack.add(beyond),
+            }
+        }
+    }
+}
+
+/// The variadic functions arrive here from their shims: `registers` holds the arguments after the first, `stack` those that follow.
+///
+/// # Safety
+/// Only from the shims.
+unsafe extern "C" fn exec_list(
+    path: Path,
+    registers: *const usize,
+    stack: *const usize,
+    kind: ListKind,
+) -> c_int {
+    let mut few = [ptr::null::<c_char>(); 64];
+    // SAFETY: the caller ends its arguments with a null.
+    unsafe {
+        let mut count = 1usize;
+        let mut listed = Listed {
+            registers,
+            stack,
+            index: 0,
+        };
+        while listed.next() != 0 {
+            count += 1;
+        }
+        let environment = if kind == ListKind::WithEnvironment {
+            listed.next() as Strings
+        } else {
+            environ()
+        };
+        let mut mapping = None;
+        let arguments = if count <= few.len() {
+            few.as_mut_ptr()
+        } else {
+            let size = count * size_of::<usize>();
+            match sys::map_anonymous(size) {
+                Ok(memory) => mapping.insert((memory, size)).0.cast(),
+                Err(error) => {
+                    crate::next::set_errno(error.0);
+                    return -1;
+                }
+            }
+        };
+        let mut listed = Listed {
+            registers,
+            stack,
+            index: 0,
+        };
+        for index in 0..count {
+            *arguments.add(index) = listed.next() as *const c_char;
+        }
+        let result = match kind {
+            ListKind::Searched => exec_searched(path, arguments, environment),
+            _ => exec_path(path, arguments, environment),
+        };
+        if let Some((memory, size)) = mapping {
+            sys::unmap(memory, size);
+        }
+        result
+    }
+}
+
+/// A variadic function cannot be written in Rust: the shim lays its register arguments out in memory and passes on where the others lie.
+macro_rules! variadic {
+    ($($(#[$doc:meta])* $name:ident: $kind:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[cfg(target_arch = "x86_64")]
+            #[unsafe(no_mangle)]
+            #[unsafe(naked)]
+            unsafe extern "C" fn $name() {
+                core::arch::naked_asm!(
+                    ".cfi_startproc",
+                    "endbr64",
+                    "push r9", "push r8", "push rcx", "push rdx", "push rsi",
+                    ".cfi_adjust_cfa_offset 40",
+                    "mov rsi, rsp",
+                    "lea rdx, [rsp + 48]",
+                    "mov ecx, {kind}",
+                    "call {exec_list}",
+                    "add rsp, 40",
+                    ".cfi_adjust_cfa_offset -40",
+                    "ret",
+                    ".cfi_endproc",
+                    kind = const $kind as i32,
+                    exec_list = sym exec_list,
+                )
+            }
+        )*
+    };
+}
+
+variadic! {
+    /// `execl(3)`.
+    execl: ListKind::Path;
+    /// `execlp(3)`.
+    execlp: ListKind::Searched;
+    /// `execle(3)`.
+    execle: ListKind::WithEnvironment;
+}

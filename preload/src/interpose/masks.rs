@@ -1,0 +1,239 @@
+//! Signal masks: our signal is never blocked for real, and programs read back the mask that they set.
+
+use super::shield::Shield;
+use super::signals::{mask_set, mask_word};
+use core::ffi::{c_int, c_void};
+use core::ptr;
+use rsunwind::process::PROCESS;
+use rsunwind::thread::ThreadState;
+use rsunwind::trigger::SIGNAL;
+use rsunwind::{handler, sys};
+
+type Set = *const libc::sigset_t;
+
+mod host {
+    use super::{Set, c_int, c_void};
+    crate::next! {
+        fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = libc::ENOSYS;
+        fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = -1;
+        fn sigsuspend(set: Set) -> c_int = -1;
+        fn ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set) -> c_int = -1;
+        fn __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set, size: usize) -> c_int = -1;
+        fn pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, set: Set) -> c_int = -1;
+        fn epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, set: Set) -> c_int = -1;
+        fn epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, set: Set) -> c_int = -1;
+        fn sigwait(set: Set, signal: *mut c_int) -> c_int = libc::ENOSYS;
+        fn sigwaitinfo(set: Set, info: *mut c_void) -> c_int = -1;
+        fn sigtimedwait(set: Set, info: *mut c_void, timeout: *const c_void) -> c_int = -1;
+        fn signalfd(fd: c_int, set: Set, flags: c_int) -> c_int = -1;
+        fn sigblock(mask: c_int) -> c_int = 0;
+        fn sigsetmask(mask: c_int) -> c_int = 0;
+        fn sighold(signal: c_int) -> c_int = -1;
+        fn sigrelse(signal: c_int) -> c_int = -1;
+    }
+}
+
+/// Records what the program believes of our signal after it changed its mask so; gives what it believed before. A signal that the
+/// program was owed while it believed it blocked is sent now.
+pub fn believe(how: c_int, mask: u64) -> bool {
+    let Some(this) = ThreadState::current() else {
+        return false;
+    };
+    let (before, named) = (this.believes_blocked, mask & sys::bit(SIGNAL) != 0);
+    this.believes_blocked = match how {
+        libc::SIG_BLOCK => before || named,
+        libc::SIG_UNBLOCK => before && !named,
+        _ => named,
+    };
+    if this.owed && !this.believes_blocked {
+        this.owed = false;
+        sys::send_to_thread(sys::gettid(), SIGNAL);
+    }
+    before
+}
+
+/// A set to pass on instead of the one that the program gave.
+enum Passed {
+    AsGiven(Set),
+    Changed(libc::sigset_t),
+}
+
+impl Passed {
+    /// A set of signals to wait for: never ours, which would be taken from the handler.
+    ///
+    /// # Safety
+    /// `set` is null or a set.
+    unsafe fn to_wait_for(set: Set) -> Self {
+        // SAFETY: the caller's promise.
+        unsafe { Self::with(set, false) }
+    }
+
+    /// A mask to wait under: ours is held back for the wait on threads whose samples would end it, and let through on others. A program that
+    /// handles the signal itself decides itself.
+    ///
+    /// # Safety
+    /// `set` is null or a set.
+    unsafe fn to_wait_under(set: Set) -> Self {
+        let theirs = !matches!(
+            handler::program_action().handler,
+            libc::SIG_DFL | libc::SIG_IGN
+        );
+        // SAFETY: the caller's promise.
+        unsafe { Self::with(set, !theirs && Shield::is_needed()) }
+    }
+
+    unsafe fn with(set: Set, ours: bool) -> Self {
+        // SAFETY: the caller's promise.
+        match unsafe { set.as_ref() }.map(mask_word) {
+            Some(mask) if PROCESS.is_active() => {
+                let bit = sys::bit(SIGNAL);
+                Self::Changed(mask_set(if ours { mask | bit } else { mask & !bit }))
+            }
+            _ => Self::AsGiven(set),
+        }
+    }
+
+    fn get(&self) -> Set {
+        match self {
+            Self::AsGiven(set) => *set,
+            Self::Changed(set) => set,
+        }
+    }
+}
+
+/// # Safety
+/// As the host's function.
+unsafe fn change(
+    function: unsafe extern "C" fn(c_int, Set, *mut libc::sigset_t) -> c_int,
+    how: c_int,
+    set: Set,
+    old: *mut libc::sigset_t,
+) -> c_int {
+    if !PROCESS.is_active() {
+        // SAFETY: the caller's arguments.
+        return unsafe { function(how, set, old) };
+    }
+    // SAFETY: null or the caller's set.
+    let mask = unsafe { set.as_ref() }.map(mask_word);
+    let copy = mask_set(mask.unwrap_or(0) & !sys::bit(SIGNAL));
+    let pointer = if mask.is_some() {
+        &raw const copy
+    } else {
+        ptr::null()
+    };
+    // SAFETY: the caller's arguments, or our copy.
+    let result = unsafe { function(how, pointer, old) };
+    if result != 0 {
+        return result;
+    }
+    let before = match mask {
+        Some(mask) => believe(how, mask),
+        None => ThreadState::current().is_some_and(|this| this.believes_blocked),
+    };
+    // SAFETY: null or the caller's set.
+    if let Some(old) = unsafe { old.as_mut() }
+        && before
+    {
+        *old = mask_set(mask_word(old) | sys::bit(SIGNAL));
+    }
+    result
+}
+
+/// `pthread_sigmask(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { change(host::pthread_sigmask, how, set, old) }
+}
+
+/// `sigprocmask(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { change(host::sigprocmask, how, set, old) }
+}
+
+macro_rules! with_set {
+    ($($how:ident: $name:ident($($before:ident: $before_type:ty,)* [$set:ident] $(, $after:ident: $after_type:ty)*);)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($before: $before_type,)* $set: Set $(, $after: $after_type)*) -> c_int {
+                // SAFETY: the caller's arguments.
+                unsafe {
+                    let passed = Passed::$how($set);
+                    // Without a mask of its own the call waits under the thread's.
+                    let _shield = Shield::raise_if(matches!(passed, Passed::AsGiven(_)) || stringify!($how) == "to_wait_for");
+                    host::$name($($before,)* passed.get() $(, $after)*)
+                }
+            }
+        )*
+    };
+}
+
+with_set! {
+    to_wait_under: sigsuspend([set]);
+    to_wait_under: ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, [set]);
+    to_wait_under: __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, [set], size: usize);
+    to_wait_under: pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
+    to_wait_under: epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
+    to_wait_under: epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
+    to_wait_for: sigwait([set], signal: *mut c_int);
+    to_wait_for: sigwaitinfo([set], info: *mut c_void);
+    to_wait_for: sigtimedwait([set], info: *mut c_void, timeout: *const c_void);
+    to_wait_for: signalfd(fd: c_int, [set], flags: c_int);
+}
+
+/// `sigblock(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigblock(mask: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { old_style(host::sigblock, libc::SIG_BLOCK, mask) }
+}
+
+/// `sigsetmask(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigsetmask(mask: c_int) -> c_int {
+    // SAFETY: no pointers.
+    unsafe { old_style(host::sigsetmask, libc::SIG_SETMASK, mask) }
+}
+
+unsafe fn old_style(
+    function: unsafe extern "C" fn(c_int) -> c_int,
+    how: c_int,
+    mask: c_int,
+) -> c_int {
+    let ours = sys::bit(SIGNAL) as c_int;
+    if !PROCESS.is_active() {
+        // SAFETY: the caller's argument.
+        return unsafe { function(mask) };
+    }
+    // SAFETY: a plain mask.
+    let old = unsafe { function(mask & !ours) };
+    if believe(how, mask as u32 as u64) {
+        old | ours
+    } else {
+        old
+    }
+}
+
+/// `sighold(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sighold(signal: c_int) -> c_int {
+    if signal == SIGNAL && PROCESS.is_active() {
+        believe(libc::SIG_BLOCK, sys::bit(SIGNAL));
+        return 0;
+    }
+    // SAFETY: the caller's argument.
+    unsafe { host::sighold(signal) }
+}
+
+/// `sigrelse(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigrelse(signal: c_int) -> c_int {
+    if signal == SIGNAL && PROCESS.is_active() {
+        believe(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+        return 0;
+    }
+    // SAFETY: the caller's argument.
+    unsafe { host::sigrelse(signal) }
+}

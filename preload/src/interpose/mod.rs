@@ -1,0 +1,25 @@
+//! Every function of the host that this library stands in front of, by what it guards:
+//!
+//! | file | functions | guards |
+//! |---|---|---|
+//! | `threads` | `pthread_create` `thrd_create` | every thread is armed, with our signal unblocked |
+//! | `thread_end` | (a thread-specific key) | a thread's account is closed, its trigger disarmed |
+//! | `fork` | (atfork handlers) `_Fork` | a child takes nothing of its parent's for its own |
+//! | `exec` | `execve` `execv` `execvp` `execvpe` `fexecve` `execveat` `execl` `execle` `execlp` `posix_spawn` `posix_spawnp` | no sample kills the next program; it is profiled too |
+//! | `exit` | `_exit` `_Exit` `quick_exit` | accounts are closed |
+//! | `signals` | `sigaction` `signal` `bsd_signal` `sysv_signal` `__sysv_signal` `sigset` `sigignore` | the program's own SIGPROF |
+//! | `masks` | `pthread_sigmask` `sigprocmask` `sigsuspend` `ppoll` `pselect` `epoll_pwait` `sigwait…` `signalfd` `sigblock` … | our signal is never blocked, and programs read back what they set |
+//! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` … | no EINTR, early wake-up or short read that is ours |
+//! | `unload` | `dlclose` | no table is read while it is unmapped |
+//!
+//! Never `dlopen` or `dlsym`: libc resolves `$ORIGIN` and RUNPATH by their caller.
+
+mod exec;
+mod exit;
+pub mod fork;
+mod masks;
+mod shield;
+mod signals;
+pub mod thread_end;
+mod threads;
+mod unload;

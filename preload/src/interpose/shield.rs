@@ -1,0 +1,129 @@
+//! Calls that the kernel never restarts after a handler, whatever its flags, and long reads that it cuts short: a sample taken in kernel
+//! mode would show the program an EINTR, an early wake-up or a short read that it would not see otherwise. Our signal is held back for
+//! the length of the call: a sample taken in it is then delivered right behind it, with the same callers on the stack. The program's own
+//! signals interrupt as ever.
+//!
+//! Only threads whose perf event samples kernel mode need it; CPU timers and user-mode events never interrupt a sleeping call.
+
+use core::ffi::{c_int, c_long, c_uint, c_void};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use rsunwind::sys;
+use rsunwind::thread::ThreadState;
+use rsunwind::trigger::SIGNAL;
+use rsunwind::wire::sample::Trigger;
+
+/// Reads of at least this many bytes are held together; shorter ones are not worth two system calls.
+const LONG_READ: usize = 64 * 1024;
+/// `getrandom` gives this much at least without a break.
+const SHORT_RANDOM: usize = 256;
+
+/// Whether the program has ever set a timeout on a socket: only then does the kernel not restart calls on sockets.
+static SOCKET_TIMEOUTS: AtomicBool = AtomicBool::new(false);
+
+/// Holds our signal back while it lives.
+pub struct Shield(bool);
+
+impl Shield {
+    /// Whether samples of the calling thread can end a sleeping call.
+    pub fn is_needed() -> bool {
+        ThreadState::current_unchecked().is_some_and(|this| this.trigger() == Trigger::PerfKernel)
+    }
+
+    /// Raises the shield on a thread that needs it, if wanted.
+    pub fn raise_if(wanted: bool) -> Self {
+        let needed = wanted && Self::is_needed();
+        // A program that sets its mask on its own (inside a handler that has ours blocked) keeps it.
+        let was_open =
+            needed && sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) == 0;
+        Self(was_open)
+    }
+}
+
+impl Drop for Shield {
+    fn drop(&mut self) {
+        if self.0 {
+            sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+        }
+    }
+}
+
+macro_rules! shielded {
+    ($($when:expr => fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        mod host {
+            use super::{c_int, c_long, c_uint, c_void};
+            crate::next! {
+                $(fn $name($($argument: $type),*) -> $result = -1i32 as $result;)*
+            }
+        }
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                let _shield = Shield::raise_if($when);
+                // SAFETY: the caller's arguments.
+                unsafe { host::$name($($argument),*) }
+            }
+        )*
+    };
+}
+
+type Pointer = *mut c_void;
+
+shielded! {
+    true => fn poll(fds: *mut c_void, count: usize, timeout: c_int) -> c_int;
+    true => fn __poll_chk(fds: *mut c_void, count: usize, timeout: c_int, size: usize) -> c_int;
+    true => fn select(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *mut c_void) -> c_int;
+    true => fn epoll_wait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int) -> c_int;
+    true => fn nanosleep(time: *mut c_void, rest: *mut c_void) -> c_int;
+    true => fn clock_nanosleep(clock: c_int, flags: c_int, time: *mut c_void, rest: *mut c_void) -> c_int;
+    true => fn thrd_sleep(time: *mut c_void, rest: *mut c_void) -> c_int;
+    true => fn usleep(time: c_uint) -> c_int;
+    true => fn sleep(time: c_uint) -> c_uint;
+    true => fn pause() -> c_int;
+    true => fn sem_timedwait(semaphore: *mut c_void, until: *mut c_void) -> c_int;
+    true => fn sem_clockwait(semaphore: *mut c_void, clock: c_int, until: *mut c_void) -> c_int;
+    true => fn semop(set: c_int, operations: *mut c_void, count: usize) -> c_int;
+    true => fn semtimedop(set: c_int, operations: *mut c_void, count: usize, timeout: *mut c_void) -> c_int;
+    true => fn msgsnd(queue: c_int, message: *mut c_void, size: usize, flags: c_int) -> c_int;
+    true => fn msgrcv(queue: c_int, message: *mut c_void, size: usize, kind: c_long, flags: c_int) -> isize;
+    true => fn io_getevents(context: usize, least: c_long, most: c_long, events: *mut c_void, timeout: *mut c_void) -> c_int;
+    size >= LONG_READ => fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize;
+    size >= LONG_READ => fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize;
+    size > SHORT_RANDOM => fn getrandom(buffer: *mut c_void, size: usize, flags: c_uint) -> isize;
+    on_sockets() => fn recv(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
+    on_sockets() => fn recvfrom(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, from: *mut c_void, length: *mut c_void) -> isize;
+    on_sockets() => fn recvmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
+    on_sockets() => fn recvmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int, timeout: *mut c_void) -> c_int;
+    on_sockets() => fn send(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
+    on_sockets() => fn sendto(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, to: *mut c_void, length: c_uint) -> isize;
+    on_sockets() => fn sendmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
+    on_sockets() => fn accept(fd: c_int, address: *mut c_void, length: *mut c_void) -> c_int;
+    on_sockets() => fn accept4(fd: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int;
+    on_sockets() => fn connect(fd: c_int, address: *mut c_void, length: c_uint) -> c_int;
+}
+
+fn on_sockets() -> bool {
+    SOCKET_TIMEOUTS.load(Relaxed)
+}
+
+mod host_options {
+    use super::{Pointer, c_int, c_uint};
+    crate::next! {
+        fn setsockopt(fd: c_int, level: c_int, option: c_int, value: Pointer, length: c_uint) -> c_int = -1;
+    }
+}
+
+/// `setsockopt(2)`: notes that timeouts are in use.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn setsockopt(
+    fd: c_int,
+    level: c_int,
+    option: c_int,
+    value: Pointer,
+    length: c_uint,
+) -> c_int {
+    if level == libc::SOL_SOCKET && matches!(option, libc::SO_RCVTIMEO | libc::SO_SNDTIMEO) {
+        SOCKET_TIMEOUTS.store(true, Relaxed);
+    }
+    // SAFETY: the caller's arguments.
+    unsafe { host_options::setsockopt(fd, level, option, value, length) }
+}

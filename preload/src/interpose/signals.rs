@@ -1,0 +1,213 @@
+//! The program's own use of our signal: its action is remembered and honoured, and ours stays installed. Other signals' `sa_mask` is kept
+//! free of ours, and reads back as it was set.
+
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use rsunwind::handler;
+use rsunwind::process::PROCESS;
+use rsunwind::sys::{self, KernelAction};
+use rsunwind::trigger::SIGNAL;
+
+mod host {
+    use super::c_int;
+    crate::next! {
+        fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = super::fail(libc::ENOSYS);
+        fn signal(signal: c_int, handler: usize) -> usize = usize::MAX;
+        fn bsd_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
+        fn sysv_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
+        fn __sysv_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
+        fn sigset(signal: c_int, disposition: usize) -> usize = usize::MAX;
+        fn sigignore(signal: c_int) -> c_int = -1;
+    }
+}
+
+extern "C" fn fail(errno: i32) -> c_int {
+    crate::next::set_errno(errno);
+    -1
+}
+
+/// Signals whose `sa_mask` the program set to include ours.
+static MASKED: AtomicU64 = AtomicU64::new(0);
+
+/// The first word of libc's `sigset_t` is the kernel's mask.
+pub fn mask_word(set: &libc::sigset_t) -> u64 {
+    // SAFETY: sigset_t is at least eight bytes of plain data.
+    unsafe { ptr::from_ref(set).cast::<u64>().read_unaligned() }
+}
+
+/// A set with that first word and nothing else.
+pub fn mask_set(word: u64) -> libc::sigset_t {
+    // SAFETY: all zeros is a set, and it is at least eight bytes.
+    unsafe {
+        let mut set: libc::sigset_t = core::mem::zeroed();
+        ptr::from_mut(&mut set).cast::<u64>().write_unaligned(word);
+        set
+    }
+}
+
+/// `sigaction(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    if !PROCESS.is_active() {
+        // SAFETY: the caller's arguments.
+        return unsafe { host::sigaction(signal, new, old) };
+    }
+    // SAFETY: null or the caller's structures.
+    let (new, old) = unsafe { (new.as_ref(), old.as_mut()) };
+    if signal == SIGNAL {
+        own_signal(new, old)
+    } else {
+        other_signal(signal, new, old)
+    }
+}
+
+extern "C" fn own_signal(
+    new: Option<&libc::sigaction>,
+    old: Option<&mut libc::sigaction>,
+) -> c_int {
+    let before = match new {
+        Some(new) => handler::set_program_action(KernelAction {
+            handler: new.sa_sigaction,
+            flags: new.sa_flags as u32 as u64,
+            restorer: 0,
+            mask: mask_word(&new.sa_mask),
+        }),
+        None => handler::program_action(),
+    };
+    if let Some(old) = old {
+        *old = libc::sigaction {
+            sa_sigaction: before.handler,
+            sa_mask: mask_set(before.mask),
+            sa_flags: before.flags as c_int,
+            sa_restorer: None,
+        };
+    }
+    0
+}
+
+fn other_signal(
+    signal: c_int,
+    new: Option<&libc::sigaction>,
+    mut old: Option<&mut libc::sigaction>,
+) -> c_int {
+    let ours = sys::bit(SIGNAL);
+    let copy = new.map(|new| libc::sigaction {
+        sa_mask: without(&new.sa_mask, ours),
+        ..*new
+    });
+    let new_pointer = copy.as_ref().map_or(ptr::null(), ptr::from_ref);
+    let old_pointer = old.as_deref_mut().map_or(ptr::null_mut(), ptr::from_mut);
+    // SAFETY: the caller's structures, or our copy.
+    let result = unsafe { host::sigaction(signal, new_pointer, old_pointer) };
+    if result != 0 || !(1..=64).contains(&signal) {
+        return result;
+    }
+    let this = sys::bit(signal);
+    let before = match new {
+        Some(new) if mask_word(&new.sa_mask) & ours != 0 => MASKED.fetch_or(this, Relaxed),
+        Some(_) => MASKED.fetch_and(!this, Relaxed),
+        None => MASKED.load(Relaxed),
+    };
+    if let Some(old) = old
+        && before & this != 0
+    {
+        old.sa_mask = mask_set_with(&old.sa_mask, ours);
+    }
+    result
+}
+
+fn without(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
+    let mut copy = *set;
+    // SAFETY: sigset_t is at least eight bytes of plain data.
+    unsafe {
+        ptr::from_mut(&mut copy)
+            .cast::<u64>()
+            .write_unaligned(mask_word(set) & !bits)
+    };
+    copy
+}
+
+fn mask_set_with(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
+    let mut copy = *set;
+    // SAFETY: as above.
+    unsafe {
+        ptr::from_mut(&mut copy)
+            .cast::<u64>()
+            .write_unaligned(mask_word(set) | bits)
+    };
+    copy
+}
+
+/// Sets the program's handler for our signal as the `signal` family does; gives the one before.
+fn simple(handler: usize, flags: c_int) -> usize {
+    let action = KernelAction {
+        handler,
+        flags: flags as u64,
+        restorer: 0,
+        mask: 0,
+    };
+    handler::set_program_action(action).handler
+}
+
+macro_rules! signal_family {
+    ($($name:ident: $flags:expr;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
+                if signal == SIGNAL && PROCESS.is_active() {
+                    return simple(handler, $flags);
+                }
+                // SAFETY: the caller's arguments.
+                unsafe { host::$name(signal, handler) }
+            }
+        )*
+    };
+}
+
+signal_family! {
+    signal: libc::SA_RESTART;
+    bsd_signal: libc::SA_RESTART;
+    sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
+    __sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
+}
+
+/// `sigset(3)`: a disposition, or `SIG_HOLD`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigset(signal: c_int, disposition: usize) -> usize {
+    const SIG_HOLD: usize = 2;
+    if signal != SIGNAL || !PROCESS.is_active() {
+        // SAFETY: the caller's arguments.
+        return unsafe { host::sigset(signal, disposition) };
+    }
+    let hold = disposition == SIG_HOLD;
+    let before = super::masks::believe(
+        if hold {
+            libc::SIG_BLOCK
+        } else {
+            libc::SIG_UNBLOCK
+        },
+        sys::bit(SIGNAL),
+    );
+    let handler = if hold {
+        handler::program_action().handler
+    } else {
+        simple(disposition, 0)
+    };
+    if before { SIG_HOLD } else { handler }
+}
+
+/// `sigignore(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigignore(signal: c_int) -> c_int {
+    if signal == SIGNAL && PROCESS.is_active() {
+        simple(libc::SIG_IGN, 0);
+        return 0;
+    }
+    // SAFETY: the caller's argument.
+    unsafe { host::sigignore(signal) }
+}

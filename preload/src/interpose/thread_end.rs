@@ -1,0 +1,58 @@
+//! The end of a thread, whichever way it ends: return, `pthread_exit`, cancellation. libc calls the destructor of a thread-specific key
+//! in all three.
+
+use core::ffi::c_void;
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use rsunwind::arch;
+use rsunwind::thread::ThreadState;
+use rsunwind::weak_address;
+
+/// The key plus one; 0 without.
+static KEY: AtomicU32 = AtomicU32::new(0);
+
+type CreateKey = unsafe extern "C" fn(*mut u32, extern "C" fn(*mut c_void)) -> i32;
+type SetSpecific = unsafe extern "C" fn(u32, *const c_void) -> i32;
+
+/// libc calls destructors in up to four rounds; ours asks for another until the last, so that the program's own are profiled too.
+const ROUNDS: usize = 4;
+
+/// Creates the key.
+pub fn register() {
+    let create = weak_address!("pthread_key_create");
+    if create == 0 {
+        return;
+    }
+    let mut key = 0u32;
+    // SAFETY: the host's function of this signature.
+    if unsafe { core::mem::transmute::<usize, CreateKey>(create)(&raw mut key, at_end) } == 0 {
+        KEY.store(key.wrapping_add(1), Relaxed);
+    }
+}
+
+/// Makes libc call us when the calling thread ends.
+pub fn expect() {
+    set(1);
+}
+
+fn set(round: usize) {
+    let (key, set_specific) = (KEY.load(Relaxed), weak_address!("pthread_setspecific"));
+    if key != 0 && set_specific != 0 {
+        // SAFETY: the host's function of this signature; small keys need no memory in glibc and musl.
+        unsafe {
+            core::mem::transmute::<usize, SetSpecific>(set_specific)(
+                key.wrapping_sub(1),
+                round as *const c_void,
+            )
+        };
+    }
+}
+
+extern "C" fn at_end(round: *mut c_void) {
+    let round = round as usize;
+    if round < ROUNDS {
+        set(round.wrapping_add(1));
+    } else if ThreadState::current().is_some() {
+        // SAFETY: ordinary code of the thread, its last.
+        unsafe { ThreadState::end(arch::thread_pointer()) };
+    }
+}

@@ -1,0 +1,101 @@
+//! New threads: armed before their function runs, with our signal unblocked.
+
+use super::thread_end;
+use core::ffi::{c_int, c_void};
+use rsunwind::process::PROCESS;
+use rsunwind::sys;
+use rsunwind::thread::{Start, ThreadState};
+use rsunwind::trigger::SIGNAL;
+
+type PosixFunction = extern "C" fn(*mut c_void) -> *mut c_void;
+type C11Function = extern "C" fn(*mut c_void) -> c_int;
+
+mod host {
+    use super::{c_int, c_void};
+    crate::next! {
+        fn pthread_create(thread: *mut c_void, attributes: *const c_void, function: usize, argument: *mut c_void) -> c_int = libc::EAGAIN;
+        fn thrd_create(thread: *mut c_void, function: usize, argument: *mut c_void) -> c_int = 2 /* thrd_error */;
+    }
+}
+
+/// `pthread_create(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pthread_create(
+    thread: *mut c_void,
+    attributes: *const c_void,
+    function: usize,
+    argument: *mut c_void,
+) -> c_int {
+    let (function, argument, state) =
+        prepared(function, argument, posix_trampoline as *const () as usize);
+    // SAFETY: the caller's arguments, or ours of the same types.
+    let result = unsafe { host::pthread_create(thread, attributes, function, argument) };
+    give_back_unless(result == 0, state);
+    result
+}
+
+/// `thrd_create(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn thrd_create(
+    thread: *mut c_void,
+    function: usize,
+    argument: *mut c_void,
+) -> c_int {
+    let (function, argument, state) =
+        prepared(function, argument, c11_trampoline as *const () as usize);
+    // SAFETY: as above.
+    let result = unsafe { host::thrd_create(thread, function, argument) };
+    give_back_unless(result == 0, state);
+    result
+}
+
+/// What to start instead: the trampoline with a fresh state, or the function itself where there can be none.
+fn prepared(
+    function: usize,
+    argument: *mut c_void,
+    trampoline: usize,
+) -> (usize, *mut c_void, Option<*mut ThreadState>) {
+    if !PROCESS.is_active() {
+        return (function, argument, None);
+    }
+    let Ok(state) = ThreadState::allocate(PROCESS.config().max_depth) else {
+        return (function, argument, None);
+    };
+    let believes_blocked = ThreadState::current().is_some_and(|this| this.believes_blocked);
+    // SAFETY: fresh, and not yet any thread's.
+    unsafe {
+        (*state).start = Start { function, argument };
+        (*state).believes_blocked = believes_blocked;
+    }
+    (trampoline, state.cast(), Some(state))
+}
+
+fn give_back_unless(started: bool, state: Option<*mut ThreadState>) {
+    if let (false, Some(state)) = (started, state) {
+        // SAFETY: no thread was started with it.
+        unsafe { ThreadState::release(state) };
+    }
+}
+
+extern "C" fn posix_trampoline(state: *mut c_void) -> *mut c_void {
+    let start = begin(state);
+    // SAFETY: what `pthread_create` was given.
+    let function = unsafe { core::mem::transmute::<usize, PosixFunction>(start.function) };
+    function(start.argument)
+}
+
+extern "C" fn c11_trampoline(state: *mut c_void) -> c_int {
+    let start = begin(state);
+    // SAFETY: what `thrd_create` was given.
+    let function = unsafe { core::mem::transmute::<usize, C11Function>(start.function) };
+    function(start.argument)
+}
+
+fn begin(state: *mut c_void) -> Start {
+    // SAFETY: from `prepared`, and this thread's from now on.
+    let this = unsafe { ThreadState::adopt(state.cast()) };
+    thread_end::expect();
+    sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    this.arm();
+    this.start
+}

@@ -1,0 +1,29 @@
+//! `dlclose`: no handler reads a library's tables while they are unmapped.
+
+use core::ffi::{c_int, c_void};
+use rsunwind::modules;
+use rsunwind::process::PROCESS;
+
+mod host {
+    use super::{c_int, c_void};
+    crate::next! {
+        fn dlclose(handle: *mut c_void) -> c_int = -1;
+    }
+}
+
+/// `dlclose(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
+    if !PROCESS.is_active() {
+        // SAFETY: the caller's argument.
+        return unsafe { host::dlclose(handle) };
+    }
+    if !modules::begin_unloading(handle) {
+        // A handler did not finish in time (a stopped thread): the library stays, which harms nobody.
+        return 0;
+    }
+    // SAFETY: the caller's argument.
+    let result = unsafe { host::dlclose(handle) };
+    modules::end_unloading();
+    result
+}

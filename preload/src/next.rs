@@ -1,0 +1,91 @@
+//! The host's own functions behind the ones that this library stands in front of.
+
+use core::ffi::{CStr, c_char, c_void};
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use rsunwind::weak_address;
+
+/// A function of the host, found on first use: another library's constructor may call us before ours has run.
+pub struct Next {
+    name: &'static CStr,
+    address: AtomicUsize,
+}
+
+const ABSENT: usize = 1;
+
+impl Next {
+    /// A function of that name.
+    pub const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            address: AtomicUsize::new(0),
+        }
+    }
+
+    /// Its address; `None` if the host has no such function.
+    pub fn address(&self) -> Option<usize> {
+        let mut address = self.address.load(Relaxed);
+        if address == 0 {
+            address = look_up(self.name);
+            self.address.store(address, Relaxed);
+        }
+        (address != ABSENT).then_some(address)
+    }
+}
+
+fn look_up(name: &CStr) -> usize {
+    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
+    const RTLD_NEXT: usize = usize::MAX;
+    let dlsym = weak_address!("dlsym");
+    if dlsym == 0 {
+        return ABSENT;
+    }
+    // SAFETY: the host's dlsym.
+    let found = unsafe {
+        let dlsym = core::mem::transmute::<usize, Dlsym>(dlsym);
+        dlsym(RTLD_NEXT as *mut c_void, name.as_ptr())
+    };
+    if found.is_null() {
+        ABSENT
+    } else {
+        found as usize
+    }
+}
+
+/// Declares functions that hand over to the host's function of the same name.
+///
+/// A thread that is cancelled, or calls `pthread_exit`, unwinds through our frames. Their ABI is "C" all the same: with panic=abort the
+/// compiler gives "C-unwind" frames a landing pad that aborts. A frame without one, but with unwind tables, is passed through, as one
+/// of a C compiler is.
+#[macro_export]
+macro_rules! next {
+    ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $absent:expr;)*) => {
+        $(
+            $(#[$doc])*
+            #[allow(clippy::too_many_arguments, non_snake_case)]
+            pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                static NEXT: $crate::next::Next = $crate::next::Next::new(
+                    // SAFETY: one zero byte, at the end.
+                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
+                match NEXT.address() {
+                    Some(address) => {
+                        // SAFETY: the host's function has the signature that its manual page gives.
+                        let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $result>(address) };
+                        // SAFETY: the caller's promise.
+                        unsafe { function($($argument),*) }
+                    }
+                    None => $absent,
+                }
+            }
+        )*
+    };
+}
+
+/// Sets the host's errno.
+pub fn set_errno(value: i32) {
+    type Location = unsafe extern "C" fn() -> *mut i32;
+    let location = weak_address!("__errno_location");
+    if location != 0 {
+        // SAFETY: glibc and musl both have this function, of this signature.
+        unsafe { *core::mem::transmute::<usize, Location>(location)() = value };
+    }
+}
