@@ -144,11 +144,11 @@ impl StackMemory {
             return true;
         }
         let readable = is_readable(page);
-        if let Some(slot) = self.pages.get_mut(usize::from(self.next_page)) {
-            if readable {
-                *slot = page;
-                self.next_page = self.next_page.wrapping_add(1) & 7;
-            }
+        if let Some(slot) = self.pages.get_mut(usize::from(self.next_page))
+            && readable
+        {
+            *slot = page;
+            self.next_page = self.next_page.wrapping_add(1) & 7;
         }
         readable
     }

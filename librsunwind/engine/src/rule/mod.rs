@@ -121,6 +121,9 @@ impl UnwindRule {
             }
             _ => return None,
         };
+        if row.stack_pointer != Saved::Same {
+            return None;
+        }
         if RETURN_ADDRESS_ON_STACK && row.return_address != Saved::At(-8) {
             return None;
         }
@@ -303,8 +306,16 @@ impl Row {
                 .ok_or(StopReason::MissingRegister)?,
             Recovered::Lost => return Err(StopReason::Root),
         };
-        check_advance(cursor, cfa)?;
-        cursor.become_caller(strip(return_address), cfa, &slots, valid);
+        let sp = match self.stack_pointer.value(cfa, cursor, memory)? {
+            Recovered::Value(sp) => sp,
+            Recovered::Unchanged => cfa,
+            Recovered::Lost => return Err(StopReason::MissingRegister),
+        };
+        let is_jump = self.stack_pointer != Saved::Same && cursor.is_exact();
+        if !is_jump {
+            check_advance(cursor, sp)?;
+        }
+        cursor.become_caller(strip(return_address), sp, &slots, valid);
         Ok(())
     }
 

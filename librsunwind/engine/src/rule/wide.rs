@@ -62,10 +62,12 @@ pub enum Saved {
 /// A row of an unwind table: how a caller's registers are found from a callee's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Row {
-    /// The caller's stack pointer.
+    /// The canonical frame address.
     pub cfa: Cfa,
     /// The registers of [`crate::registers::SLOTS`].
     pub saved: [Saved; 6],
+    /// The caller's stack pointer, if it is not the CFA.
+    pub stack_pointer: Saved,
     /// The caller's pc.
     pub return_address: Saved,
     /// Whether registers that are not mentioned are lost, because the table does not know about them.
@@ -80,6 +82,7 @@ impl Row {
         Self {
             cfa,
             saved: [Saved::Same; 6],
+            stack_pointer: Saved::Same,
             return_address: if on_stack { Saved::At(-8) } else { Saved::Same },
             drops: false,
         }
@@ -165,7 +168,11 @@ fn hash(row: &Row) -> u64 {
             add,
         } => mix(mix(u64::from(register.0) | 256, offset), add),
     };
-    for saved in row.saved.iter().chain([&row.return_address]) {
+    for saved in row
+        .saved
+        .iter()
+        .chain([&row.stack_pointer, &row.return_address])
+    {
         state = match *saved {
             Saved::Same => mix(state, 1),
             Saved::Undefined => mix(state, 2),

@@ -144,22 +144,32 @@ impl<'a> EhFrameTable<'a> {
             .map_err(|_| Missing::BadTable)
     }
 
-    /// The rule of a row that [`EhFrameTable::find`] gave for this pc; rows that a word does not hold go to `wide`.
+    /// The rule of a row that [`EhFrameTable::find`] gave for this pc; rows that a word does not hold go to `wide`. `code` reads the
+    /// code at the pc, if that is where execution stands.
     ///
     /// # Signal safety
     /// Bounded.
     #[must_use]
-    pub fn lower(&self, found: &Found, pc: u64, wide: &WideRows) -> UnwindRule {
+    pub fn lower(
+        &self,
+        found: &Found,
+        pc: u64,
+        wide: &WideRows,
+        code: impl FnOnce() -> Option<u64>,
+    ) -> UnwindRule {
         let method = Method::EhFrame;
         if found.state.return_address() == Column::Undefined {
             return UnwindRule::root(method);
         }
-        if found.is_signal_frame {
-            return UnwindRule::evaluate(method);
-        }
-        let Some(row) = self.row(found, pc) else {
+        let row = if found.is_signal_frame {
+            None
+        } else {
+            self.row(found, pc)
+        };
+        let Some(mut row) = row else {
             return UnwindRule::evaluate(method);
         };
+        mend_realigned_epilogue(&mut row, code);
         UnwindRule::from_row(&row, method)
             .or_else(|| Some(UnwindRule::wide(method, wide.insert(&row)?)))
             .unwrap_or(UnwindRule::evaluate(method))
@@ -187,7 +197,8 @@ impl<'a> EhFrameTable<'a> {
             },
         };
         let mut row = Row::new(cfa);
-        let [slots @ .., return_address] = found.state.columns;
+        let [slots @ .., stack_pointer, return_address] = found.state.columns;
+        row.stack_pointer = self.saved(stack_pointer, pc)?;
         for (place, column) in row.saved.iter_mut().zip(slots) {
             *place = self.saved(column, pc)?;
         }
@@ -246,7 +257,12 @@ impl<'a> EhFrameTable<'a> {
         };
         let mut slots = cursor.slots();
         let mut valid = cursor.valid();
-        let [columns @ .., return_address] = found.state.columns;
+        let [columns @ .., stack_pointer, return_address] = found.state.columns;
+        let sp = match self.column(stack_pointer, cfa, cursor, memory)? {
+            Recovered::Value(sp) => sp,
+            Recovered::Unchanged => cfa,
+            Recovered::Lost => return Err(StopReason::MissingRegister),
+        };
         for ((place, register), column) in slots.iter_mut().zip(SLOTS).zip(columns) {
             match self.column(column, cfa, cursor, memory)? {
                 Recovered::Unchanged => {}
@@ -264,9 +280,9 @@ impl<'a> EhFrameTable<'a> {
         match self.column(return_address, cfa, cursor, memory)? {
             Recovered::Value(pc) => {
                 if !found.is_signal_frame {
-                    check_advance(cursor, cfa)?;
+                    check_advance(cursor, sp)?;
                 }
-                cursor.become_caller(strip(pc), cfa, &slots, valid);
+                cursor.become_caller(strip(pc), sp, &slots, valid);
                 cursor.set_exact(found.is_signal_frame);
                 Ok(())
             }
@@ -346,6 +362,25 @@ fn execute(
             fde.instructions(section, bases),
         )
         .map_err(|_| Missing::BadTable)
+}
+
+/// GCC describes the end of a function that realigned its stack as if rbp still were its own: in the last two instructions,
+/// `lea -8(%r10), %rsp; ret`, it and all others have been popped already.
+fn mend_realigned_epilogue(row: &mut Row, code: impl FnOnce() -> Option<u64>) {
+    let by_fp =
+        |saved: &Saved| matches!(saved, Saved::AtRegister { register, .. } if *register == FP);
+    let is_suspect = matches!(row.cfa, Cfa::Offset { .. }) && row.saved.iter().any(by_fp);
+    if !is_suspect || !RETURN_ADDRESS_ON_STACK {
+        return;
+    }
+    let is_end = match code().map(u64::to_le_bytes) {
+        Some([0xc3, ..]) => true,
+        Some([0x48 | 0x49, 0x8d, modrm, 0xf8, 0xc3, ..]) => modrm & 0xf8 == 0x60,
+        _ => false,
+    };
+    if is_end {
+        row.saved = [Saved::Same; 6];
+    }
 }
 
 #[inline]

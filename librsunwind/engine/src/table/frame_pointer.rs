@@ -36,10 +36,10 @@ pub fn step<M: Modules>(
     modules: &M,
     without: StopReason,
 ) -> Result<Method, StopReason> {
-    if cursor.is_exact() {
-        if let Some(frame) = at_edge(cursor, memory) {
-            return Ok(frame.enter(cursor));
-        }
+    if cursor.is_exact()
+        && let Some(frame) = at_edge(cursor, memory)
+    {
+        return Ok(frame.enter(cursor));
     }
     let Some(fp) = cursor.get(FP) else {
         return Err(StopReason::MissingRegister);

@@ -4,13 +4,13 @@
 //! missed the rule cache. Tests compare the two for every row of real libraries.
 
 use super::expression::Bytes;
-use crate::registers::{RETURN_ADDRESS, SLOTS};
+use crate::registers::{RETURN_ADDRESS, SLOTS, SP};
 use gimli::{CallFrameInstruction, CallFrameInstructionIter, UnwindExpression};
 
 /// Saved states; compilers nest one deep.
 const DEPTH: usize = 8;
-/// Columns followed: the slots, then the return address.
-pub(crate) const COLUMNS: usize = 7;
+/// Columns followed: the slots, then the stack pointer, then the return address.
+pub(crate) const COLUMNS: usize = 8;
 /// Instructions that one program may have.
 const BUDGET: u32 = 100_000;
 
@@ -256,6 +256,9 @@ impl Program {
 #[inline]
 fn column_of(register: u16) -> Option<usize> {
     if register == u16::from(RETURN_ADDRESS.0) {
+        return Some(SLOTS.len().wrapping_add(1));
+    }
+    if register == u16::from(SP.0) {
         return Some(SLOTS.len());
     }
     SLOTS.iter().position(|slot| u16::from(slot.0) == register)

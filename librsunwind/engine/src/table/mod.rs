@@ -76,7 +76,11 @@ fn by_table(
     if found.is_signal_frame && signal_frame::is_trampoline(cursor.pc(), memory) {
         return Ok(UnwindRule::signal());
     }
-    Ok(table.lower(&found, pc, wide))
+    let code = || {
+        let instruction = cursor.is_exact().then_some(cursor.pc())?;
+        memory.load(instruction)
+    };
+    Ok(table.lower(&found, pc, wide, code))
 }
 
 /// The rule of code for which no table has one: a trampoline, or frame pointers.

@@ -1,0 +1,250 @@
+//! The walk is right at every instruction: programs run one instruction at a time, and at each the walk is compared with a shadow
+//! stack of the return addresses that calls really pushed.
+#![cfg(target_arch = "x86_64")]
+#![allow(unsafe_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+
+mod support;
+
+use engine::memory::StackMemory;
+use engine::registers::Registers;
+use engine::wire::sample::{Frame, StopReason};
+use std::ffi::{CString, c_void};
+use std::path::PathBuf;
+use std::process::Command;
+use support::{Process, own_stack, symbol};
+
+const MOST_COMPLAINTS: usize = 40;
+
+/// What the trap handler works on. It allocates nothing.
+struct Stepper {
+    process: Process,
+    memory: StackMemory,
+    frames: Vec<Frame>,
+    /// Slots and return addresses of the calls in flight since stepping began.
+    shadow: Vec<(u64, u64)>,
+    /// The callers of the stepped code, from the walk at its first instruction.
+    outer: Vec<u64>,
+    last: (u64, u64),
+    first_pc: u64,
+    /// The program's variable that points to the context of its signal handler.
+    signal_context: u64,
+    handlers: u32,
+    /// Where `jmp *%rdx` went: `longjmp` ends in one.
+    landings: Vec<u64>,
+    steps: u64,
+    wrong: u64,
+    complaints: Vec<Complaint>,
+}
+
+struct Complaint {
+    pc: u64,
+    stop: StopReason,
+    found: [u64; 6],
+    expected: [u64; 6],
+}
+
+static mut STEPPER: Option<Stepper> = None;
+
+extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
+    let stepper = unsafe { (*(&raw mut STEPPER)).as_mut().unwrap() };
+    let registers = unsafe { Registers::from_ucontext(context) };
+    stepper.step(&registers);
+}
+
+impl Stepper {
+    fn step(&mut self, registers: &Registers) {
+        self.follow(registers);
+        let (outcome, kept) = self
+            .process
+            .walk_into(registers, &mut self.memory, &mut self.frames);
+        self.steps += 1;
+        let frames = &self.frames[..kept];
+        if self.steps == 1 {
+            // Without the return of `trap_on`, which the shadow has.
+            self.outer.extend(frames[2..].iter().map(|f| f.pc.0));
+        }
+        let expected = || {
+            let calls = self.shadow.iter().rev().map(|(_, to)| *to);
+            [registers.pc]
+                .into_iter()
+                .chain(calls)
+                .chain(self.outer.iter().copied())
+        };
+        let is_right =
+            outcome.stop == StopReason::Root && frames.iter().map(|f| f.pc.0).eq(expected());
+        if !is_right {
+            self.wrong += 1;
+            if self.complaints.len() < MOST_COMPLAINTS {
+                let mut complaint = Complaint {
+                    pc: registers.pc,
+                    stop: outcome.stop,
+                    found: [0; 6],
+                    expected: [0; 6],
+                };
+                for (place, frame) in complaint.found.iter_mut().zip(frames) {
+                    *place = frame.pc.0;
+                }
+                for (place, pc) in complaint.expected.iter_mut().zip(expected()) {
+                    *place = pc;
+                }
+                self.complaints.push(complaint);
+            }
+        }
+    }
+
+    /// Brings the shadow stack up to date.
+    fn follow(&mut self, registers: &Registers) {
+        let (pc, sp) = (registers.pc, registers.sp());
+        while self.shadow.last().is_some_and(|(slot, _)| *slot < sp) {
+            self.shadow.pop();
+        }
+        let (last_pc, last_sp) = self.last;
+        self.last = (pc, sp);
+        if last_pc != 0 && word(last_pc) as u16 == 0xe2ff && self.landings.len() < 1024 {
+            self.landings.push(pc);
+        }
+        if self.steps == 0 {
+            self.first_pc = pc;
+        }
+        if pc == self.first_pc {
+            self.begin_stepping(registers);
+            return;
+        }
+        let top = word(sp);
+        let pushed = sp == last_sp.wrapping_sub(8) && (last_pc + 2..=last_pc + 8).contains(&top);
+        if pushed && pc != top {
+            self.shadow.push((sp, top));
+        }
+    }
+
+    /// At the first instruction after `trap_on` set the flag, in the program or in its signal handler.
+    fn begin_stepping(&mut self, registers: &Registers) {
+        if self.steps > 0 {
+            let context = word(self.signal_context);
+            let (pc, sp) = (word(context + 40 + 8 * 16), word(context + 40 + 8 * 15));
+            self.shadow.push((sp - 1, pc));
+            self.shadow.push((context - 8, word(context - 8)));
+            self.handlers += 1;
+        }
+        let rbp = registers.general[6];
+        self.shadow.push((rbp + 8, word(rbp + 8)));
+    }
+}
+
+fn word(address: u64) -> u64 {
+    unsafe { (address as *const u64).read_unaligned() }
+}
+
+fn build(name: &str, source: &str, flags: &[&str]) -> PathBuf {
+    let out = std::env::temp_dir().join(format!("rsunwind-{name}-{}.so", std::process::id()));
+    let source = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/victims")
+        .join(source);
+    let status = Command::new("gcc")
+        .args(["-shared", "-fPIC", "-g", "-w", "-o"])
+        .arg(&out)
+        .args(flags)
+        .arg(&source)
+        .status()
+        .expect("gcc runs");
+    assert!(status.success());
+    out
+}
+
+/// Loads a library, runs its `run_stepped` and reports.
+fn run(name: &str, source: &str, flags: &[&str]) {
+    let library = build(name, source, flags);
+    std::thread::spawn(move || unsafe {
+        let path = CString::new(library.to_str().unwrap()).unwrap();
+        let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL);
+        assert!(!handle.is_null());
+        std::fs::remove_file(&library).unwrap();
+        let entry = libc::dlsym(handle, c"run_stepped".as_ptr());
+        let entry: extern "C" fn() -> u64 = std::mem::transmute(entry);
+        STEPPER = Some(Stepper {
+            process: Process::new(),
+            memory: own_stack(),
+            frames: vec![Frame::default(); 256],
+            shadow: Vec::with_capacity(256),
+            outer: Vec::with_capacity(256),
+            last: (0, 0),
+            first_pc: 0,
+            signal_context: libc::dlsym(handle, c"signal_context".as_ptr()) as u64,
+            handlers: 0,
+            landings: Vec::with_capacity(1024),
+            steps: 0,
+            wrong: 0,
+            complaints: Vec::with_capacity(MOST_COMPLAINTS),
+        });
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = on_trap as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO;
+        libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut());
+        entry();
+        report((*(&raw mut STEPPER)).take().unwrap());
+    })
+    .join()
+    .unwrap();
+}
+
+fn report(mut stepper: Stepper) {
+    // glibc describes the last instructions of longjmp as if they were the place they go to.
+    let is_jump =
+        |c: &Complaint| stepper.landings.contains(&c.found[1]) && c.stop == StopReason::Root;
+    let jumps = stepper.complaints.iter().filter(|c| is_jump(c)).count() as u64;
+    assert!(jumps < 16);
+    stepper.wrong -= jumps;
+    stepper.complaints.retain(|c| !is_jump(c));
+    for complaint in &stepper.complaints {
+        eprintln!(
+            "at {:#x} {}: {:?}",
+            complaint.pc,
+            symbol(complaint.pc + 1),
+            complaint.stop
+        );
+        for (found, expected) in complaint.found.iter().zip(complaint.expected) {
+            let mark = if *found == expected { ' ' } else { '*' };
+            eprintln!(
+                "  {mark} {found:#x} {}   expected {expected:#x} {}",
+                symbol(*found),
+                symbol(expected)
+            );
+        }
+    }
+    assert_eq!(stepper.handlers, 1);
+    assert!(stepper.steps > 3000, "only {} steps", stepper.steps);
+    assert_eq!(stepper.wrong, 0, "of {} steps", stepper.steps);
+}
+
+#[test]
+fn every_instruction_at_o0() {
+    run("O0", "shapes.c", &["-O0"]);
+}
+
+#[test]
+fn every_instruction_at_o2() {
+    run(
+        "O2",
+        "shapes.c",
+        &["-O2", "-fomit-frame-pointer", "-Wl,-z,lazy"],
+    );
+}
+
+#[test]
+fn every_instruction_at_o3_with_avx() {
+    run("O3", "shapes.c", &["-O3", "-march=haswell", "-Wl,-z,now"]);
+}
+
+#[test]
+fn every_instruction_at_os_with_frame_pointers_and_cet() {
+    run(
+        "Os",
+        "shapes.c",
+        &[
+            "-Os",
+            "-fno-omit-frame-pointer",
+            "-fcf-protection=full",
+            "-Wl,-z,lazy",
+        ],
+    );
+}
