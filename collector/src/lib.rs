@@ -1,1 +1,3 @@
 //! Reads recordings and writes profiles.
+
+pub mod recording;

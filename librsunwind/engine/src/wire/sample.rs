@@ -120,7 +120,7 @@ impl StopReason {
 }
 
 /// How a frame was found: what was applied to its callee. It also says what kind of address the frame has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Method {
     /// The interrupted registers themselves: the leaf.

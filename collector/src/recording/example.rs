@@ -1,0 +1,134 @@
+//! Makes recordings for tests, with the wire encoders that the profiled process uses.
+
+use super::write::{LONGEST_RECORD, Writer};
+use engine::address::RuntimeAddress;
+use engine::wire::chunk::{ChunkInfo, ChunkState};
+use engine::wire::codec::Encoder;
+use engine::wire::file::{FileInfo, FileKind};
+use engine::wire::record::{self, RecordKind};
+use engine::wire::sample::{self, Frame, Method, SampleHead, StopReason, Trigger};
+use std::io::Cursor;
+
+/// The header of a recording.
+pub(crate) fn header() -> FileInfo {
+    FileInfo {
+        kind: FileKind::Recording,
+        machine: 62,
+        pid: 0,
+        process_key: 0,
+        homeless_samples: 0,
+        homeless_weight: 0,
+        unarmed_threads: 0,
+        start_ticks: 0,
+    }
+}
+
+/// A chunk being made, as a thread makes it.
+pub(crate) struct Chunk {
+    pub(crate) info: ChunkInfo,
+    pub(crate) bytes: Vec<u8>,
+    before: Option<(SampleHead, Vec<Frame>)>,
+}
+
+impl Chunk {
+    pub(crate) fn new(pid: u32, tid: u32, sequence: u64) -> Self {
+        Self {
+            info: ChunkInfo {
+                pid,
+                tid,
+                process_key: u64::from(pid) * 1000,
+                thread_key: u64::from(tid) * 1000 + 1,
+                sequence,
+                state: ChunkState::Sealed as u32,
+                ..ChunkInfo::default()
+            },
+            bytes: Vec::new(),
+            before: None,
+        }
+    }
+
+    pub(crate) fn record(
+        mut self,
+        kind: RecordKind,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) -> Self {
+        let mut buffer = vec![0; LONGEST_RECORD];
+        let mut out = Encoder::new(&mut buffer[record::HEADER_SIZE..]);
+        encode(&mut out);
+        let payload = out.finish().unwrap();
+        let length = record::seal(&mut buffer, kind, payload).unwrap();
+        self.bytes.extend_from_slice(&buffer[..length]);
+        self.info.committed = u32::try_from(self.bytes.len()).unwrap();
+        self
+    }
+
+    pub(crate) fn sample(self, head: SampleHead, pcs: &[u64]) -> Self {
+        let frames: Vec<Frame> = pcs
+            .iter()
+            .enumerate()
+            .map(|(index, pc)| Frame {
+                pc: RuntimeAddress(*pc),
+                method: if index == 0 {
+                    Method::Registers
+                } else {
+                    Method::EhFrame
+                },
+            })
+            .collect();
+        self.sample_of(head, frames)
+    }
+
+    pub(crate) fn sample_of(mut self, head: SampleHead, frames: Vec<Frame>) -> Self {
+        let before = self.before.take();
+        self.info.samples += 1;
+        self.info.weight += head.weight;
+        let mut made = self.record(RecordKind::Sample, |out| {
+            let before = before.as_ref().map(|(head, frames)| (head, &frames[..]));
+            sample::encode(out, before, &head, &frames);
+        });
+        made.before = Some((head, frames));
+        made
+    }
+}
+
+/// A head with that time and weight, of a complete stack.
+pub(crate) fn head(time_ns: u64, weight: u64) -> SampleHead {
+    SampleHead {
+        nonce: time_ns,
+        time_ns,
+        weight,
+        trigger: Trigger::PerfUser,
+        stop: StopReason::Root,
+        ..SampleHead::default()
+    }
+}
+
+/// A recording of those chunks.
+pub(crate) fn recording(chunks: &[Chunk]) -> Vec<u8> {
+    let mut writer = Writer::new(Cursor::new(Vec::new()), &header()).unwrap();
+    for chunk in chunks {
+        writer.append(&chunk.info, &chunk.bytes).unwrap();
+    }
+    writer.finish(&header()).unwrap().into_inner()
+}
+
+/// A segment of those chunks, each in a slot of the segment's stride.
+pub(crate) fn segment(chunks: &[Chunk]) -> Vec<u8> {
+    use engine::wire::chunk::SEGMENT_STRIDE;
+    let header = FileInfo {
+        kind: FileKind::Segment,
+        ..header()
+    };
+    let mut bytes = header.to_bytes().to_vec();
+    for chunk in chunks {
+        let start = bytes.len();
+        let info = ChunkInfo {
+            stride: u32::try_from(SEGMENT_STRIDE).unwrap(),
+            ..chunk.info
+        };
+        bytes.extend_from_slice(&info.to_bytes());
+        bytes.extend_from_slice(&chunk.bytes);
+        bytes.resize(start + SEGMENT_STRIDE, 0);
+    }
+    bytes
+}

@@ -1,0 +1,321 @@
+//! The first pass: everything but the samples. Processes, threads, modules and events, each put to whom it belongs.
+//!
+//! Not here: stacks, which need the modules known first (the second pass, `stacks`).
+
+use super::error::Damages;
+use super::model::{
+    Arming, Event, Module, ModuleId, Process, ProcessId, Recording, SessionInfo, Thread, ThreadEnd,
+    ThreadId, Totals,
+};
+use super::modules::ModuleMap;
+use super::scan::Place;
+use engine::address::RuntimeAddress;
+use engine::wire::WireError;
+use engine::wire::chunk::ChunkInfo;
+use engine::wire::record::{RawRecord, RecordKind};
+use engine::wire::{event, module, process, session, thread};
+use std::collections::{HashMap, VecDeque};
+
+/// Names a thread: process, tid, thread key.
+type ThreadName = (ProcessId, u32, u64);
+
+/// What the first pass gathers.
+#[derive(Debug, Default)]
+pub(super) struct Facts {
+    recording: Recording,
+    processes: HashMap<(u32, u64), ProcessId>,
+    threads: HashMap<ThreadName, ThreadId>,
+    /// The sequence number of the chunk that each thread's totals are from.
+    newest: HashMap<ThreadId, u64>,
+    names: HashMap<ThreadId, (u64, String)>,
+    gone: Vec<(ProcessId, module::ModuleGone)>,
+    perf_maps: Vec<(ProcessId, u64, Vec<u8>)>,
+}
+
+impl Facts {
+    /// The thread that a chunk belongs to, and its totals noted; `None` for the collector's own chunks.
+    pub(super) fn chunk(&mut self, info: &ChunkInfo) -> Option<ThreadId> {
+        if info.tid == 0 {
+            return None;
+        }
+        let thread = self.thread(info, info.tid, info.thread_key);
+        let newest = self.newest.get(&thread);
+        if newest.is_none_or(|newest| *newest <= info.sequence) {
+            self.newest.insert(thread, info.sequence);
+            self.recording.threads[thread.index()].totals = Totals {
+                samples: info.samples,
+                weight: info.weight,
+                lost_samples: info.lost_samples,
+                lost_weight: info.lost_weight,
+                handler_ns: info.handler_ns,
+                cpu_ns: info.cpu_ns,
+                unarmed_cpu_ns: info.unarmed_cpu_ns,
+            };
+        }
+        Some(thread)
+    }
+
+    fn process(&mut self, info: &ChunkInfo) -> ProcessId {
+        let processes = &mut self.recording.processes;
+        let name = (info.pid, info.process_key);
+        *self.processes.entry(name).or_insert_with(|| {
+            processes.push(Process {
+                pid: info.pid,
+                key: info.process_key,
+                time_ns: info.process_key,
+                ..Process::default()
+            });
+            ProcessId::next_of(processes.len() - 1)
+        })
+    }
+
+    fn thread(&mut self, info: &ChunkInfo, tid: u32, key: u64) -> ThreadId {
+        let process = self.process(info);
+        let threads = &mut self.recording.threads;
+        *self.threads.entry((process, tid, key)).or_insert_with(|| {
+            threads.push(Thread {
+                process,
+                tid,
+                key,
+                name: String::new(),
+                armings: Vec::new(),
+                end: None,
+                totals: Totals::default(),
+            });
+            ThreadId::next_of(threads.len() - 1)
+        })
+    }
+
+    /// Takes in a record that is not a sample. Unknown kinds are passed over, as the format asks.
+    pub(super) fn record(
+        &mut self,
+        place: &Place,
+        record: &RawRecord<'_>,
+        offset: u64,
+        damages: &mut Damages,
+    ) {
+        if let Err(error) = self.try_record(&place.info, record) {
+            damages.add(offset, 0, error.to_string());
+        }
+    }
+
+    fn try_record(&mut self, info: &ChunkInfo, record: &RawRecord<'_>) -> Result<(), WireError> {
+        match RecordKind::from_number(record.kind) {
+            Some(RecordKind::Process) => {
+                let process = self.process(info);
+                let found = process::Process::decode(record.payload)?;
+                identify(&mut self.recording.processes[process.index()], &found);
+            }
+            Some(RecordKind::Event) => {
+                let process = self.process(info);
+                let found = event::Event::decode(record.payload)?;
+                self.recording.processes[process.index()]
+                    .events
+                    .push(Event {
+                        kind: found.kind,
+                        time_ns: found.time_ns,
+                        value: found.value,
+                        text: text(found.text),
+                    });
+            }
+            Some(RecordKind::Module) => {
+                let process = self.process(info);
+                self.module(process, &module::Module::decode(record.payload)?);
+            }
+            Some(RecordKind::ModuleGone) => {
+                let process = self.process(info);
+                let found = module::ModuleGone::decode(record.payload)?;
+                self.gone.push((process, found));
+            }
+            Some(RecordKind::Thread) => {
+                let found = thread::Thread::decode(record.payload)?;
+                self.arming(info, &found);
+            }
+            Some(RecordKind::ThreadEnd) => {
+                let found = thread::ThreadEnd::decode(record.payload)?;
+                let thread = self.thread(info, found.tid, found.thread_key);
+                self.recording.threads[thread.index()].end = Some(ThreadEnd {
+                    time_ns: found.time_ns,
+                    cpu_ns: found.cpu_ns,
+                    reason: found.reason,
+                });
+            }
+            Some(RecordKind::Session) => {
+                let found = session::Session::decode(record.payload)?;
+                self.recording.session = Some(account(&found));
+            }
+            Some(RecordKind::PerfMap) => {
+                let process = self.process(info);
+                let found = session::PerfMap::decode(record.payload)?;
+                self.perf_maps
+                    .push((process, info.sequence, found.lines.to_vec()));
+            }
+            Some(RecordKind::Sample) | None => {}
+        }
+        Ok(())
+    }
+
+    fn module(&mut self, process: ProcessId, found: &module::Module<'_>) {
+        self.recording.modules.push(Module {
+            process,
+            time_ns: found.time_ns,
+            gone_ns: u64::MAX,
+            start: RuntimeAddress(found.start),
+            end: RuntimeAddress(found.end),
+            bias: found.bias,
+            build_id: found.build_id.to_vec(),
+            path: text(found.path),
+        });
+    }
+
+    fn arming(&mut self, info: &ChunkInfo, found: &thread::Thread<'_>) {
+        let thread = self.thread(info, info.tid, info.thread_key);
+        let name = self.names.entry(thread).or_default();
+        if found.time_ns >= name.0 && !found.name.is_empty() {
+            *name = (found.time_ns, text(found.name));
+        }
+        self.recording.threads[thread.index()].armings.push(Arming {
+            time_ns: found.time_ns,
+            trigger: found.trigger,
+            period_ns: found.period_ns,
+            refused: found.refused,
+            unarmed_cpu_ns: found.unarmed_cpu_ns,
+        });
+    }
+
+    /// Puts everything where it belongs, once all files have been read.
+    pub(super) fn finish(mut self) -> Recording {
+        for (thread, (_, name)) in std::mem::take(&mut self.names) {
+            self.recording.threads[thread.index()].name = name;
+        }
+        for thread in &mut self.recording.threads {
+            thread.armings.sort_by_key(|arming| arming.time_ns);
+            thread.armings.dedup();
+        }
+        self.perf_maps
+            .sort_by_key(|(process, sequence, _)| (*process, *sequence));
+        for (process, _, lines) in &self.perf_maps {
+            self.recording.processes[process.index()]
+                .perf_map
+                .extend_from_slice(lines);
+        }
+        for process in &mut self.recording.processes {
+            process.events.sort_by_key(|event| event.time_ns);
+            process.events.dedup();
+        }
+        unmap(&mut self.recording.modules, self.gone);
+        let modules = &self.recording.modules;
+        let mut by_process: Vec<Vec<ModuleId>> = vec![Vec::new(); self.recording.processes.len()];
+        for (index, module) in modules.iter().enumerate() {
+            by_process[module.process.index()].push(ModuleId::next_of(index));
+        }
+        for (process, ids) in self.recording.processes.iter_mut().zip(by_process) {
+            process.map = ModuleMap::new(ids.into_iter(), modules);
+        }
+        find_parents(&mut self.recording.processes);
+        self.recording
+    }
+}
+
+fn identify(process: &mut Process, found: &process::Process<'_>) {
+    process.identified = true;
+    process.origin = found.origin;
+    process.parent_pid = found.parent_pid;
+    process.parent_key = found.parent_key;
+    process.time_ns = found.time_ns;
+    process.realtime_offset_ns = found.realtime_offset_ns;
+    process.start_ticks = found.start_ticks;
+    process.asked_period_ns = found.asked_period_ns;
+    process.period_ns = found.period_ns;
+    process.max_depth = found.max_depth;
+    process.ns_pids = text(found.ns_pids)
+        .split_ascii_whitespace()
+        .filter_map(|pid| pid.parse().ok())
+        .collect();
+    process.executable = text(found.executable);
+    process.command = arguments(found.command);
+}
+
+fn account(found: &session::Session<'_>) -> SessionInfo {
+    SessionInfo {
+        start_ns: found.start_ns,
+        end_ns: found.end_ns,
+        realtime_offset_ns: found.realtime_offset_ns,
+        wait_status: found.wait_status,
+        processors: found.processors,
+        asked_millihertz: found.asked_millihertz,
+        period_ns: found.period_ns,
+        kernel: text(found.kernel),
+        host: text(found.host),
+        command: arguments(found.command),
+    }
+}
+
+/// Dates the end of each module by the first record of its going after it came.
+fn unmap(modules: &mut [Module], mut gone: Vec<(ProcessId, module::ModuleGone)>) {
+    let mut at: HashMap<(ProcessId, u64), VecDeque<usize>> = HashMap::new();
+    let mut by_time: Vec<usize> = (0..modules.len()).collect();
+    by_time.sort_by_key(|index| modules[*index].time_ns);
+    for index in by_time {
+        let module = &modules[index];
+        let here = at.entry((module.process, module.start.0)).or_default();
+        here.push_back(index);
+    }
+    gone.sort_by_key(|(_, gone)| gone.time_ns);
+    for (process, gone) in gone {
+        let Some(here) = at.get_mut(&(process, gone.start)) else {
+            continue;
+        };
+        while let Some(index) = here.front().copied() {
+            if modules[index].time_ns > gone.time_ns {
+                break;
+            }
+            modules[index].gone_ns = gone.time_ns;
+            here.pop_front();
+        }
+    }
+}
+
+/// Links each process to the one it came from. A parent is always older, so there are no cycles.
+fn find_parents(processes: &mut [Process]) {
+    let mut by_pid: HashMap<u32, Vec<(u64, ProcessId)>> = HashMap::new();
+    for (index, process) in processes.iter().enumerate() {
+        let entry = (process.key, ProcessId::next_of(index));
+        by_pid.entry(process.pid).or_default().push(entry);
+    }
+    for list in by_pid.values_mut() {
+        list.sort_unstable();
+    }
+    let started: Vec<u64> = processes.iter().map(|p| p.start_ticks).collect();
+    let newest_before = |pid: u32, key: u64| {
+        let list = by_pid.get(&pid)?;
+        let behind = list.partition_point(|(found, _)| *found < key);
+        list.get(behind.checked_sub(1)?).map(|(_, id)| *id)
+    };
+    for process in processes {
+        let forked = process.parent_key != 0;
+        let exact = || newest_before(process.parent_pid, process.parent_key.checked_add(1)?);
+        let same_pid = || {
+            let before = newest_before(process.pid, process.key);
+            before.filter(|id| started[id.index()] == process.start_ticks)
+        };
+        let by_time = || newest_before(process.parent_pid, process.key);
+        process.parent = if forked && process.parent_key < process.key {
+            exact().or_else(by_time)
+        } else {
+            same_pid().or_else(by_time)
+        };
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn arguments(bytes: &[u8]) -> Vec<String> {
+    let bytes = bytes.strip_suffix(b"\0").unwrap_or(bytes);
+    if bytes.is_empty() {
+        return Vec::new();
+    }
+    bytes.split(|byte| *byte == 0).map(text).collect()
+}

@@ -1,0 +1,279 @@
+//! Reads recordings: `.rsu` files, segments left behind by processes, and whole session directories, several at once.
+//!
+//! Start at [`read`]. What comes out is a [`Recording`]: processes, threads, modules, and samples with raw addresses. All that is
+//! intact is recovered and the rest is named by its file offset ([`Damage`]); the bytes may be anything at all. The other half,
+//! [`write`](mod@write), is what the collector makes recordings with.
+//!
+//! Not here: names of functions (`symbolize`), and what the bytes of a record mean ([`engine::wire`]).
+//!
+//! Reading takes two passes: `scan` finds the chunks and `facts` takes in all that is not a sample; then, with the modules of all
+//! times known, `stacks` takes in the samples, thread by thread in the order of their chunks.
+
+mod error;
+#[cfg(test)]
+pub(crate) mod example;
+mod facts;
+mod model;
+mod modules;
+mod scan;
+mod source;
+mod stacks;
+#[cfg(test)]
+mod tests;
+mod walk;
+pub mod write;
+
+pub use error::{Damage, Damages, OpenError};
+pub use model::{
+    Arming, Event, FileReport, FrameId, Module, ModuleId, Process, ProcessId, RawFrame, RawSample,
+    Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
+};
+pub use modules::ModuleMap;
+
+use engine::wire::WireError;
+use engine::wire::file::{self, FileInfo, FileKind};
+use facts::Facts;
+use scan::{Place, Scan};
+use source::Source;
+use stacks::{ChunkSamples, Stacks};
+use std::collections::HashMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use walk::{Budget, walk};
+
+/// Reads recordings, segments and session directories as one recording.
+///
+/// # Errors
+/// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are no recordings are reported
+/// as damages if another one is.
+pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
+    let mut reader = Reader::default();
+    for path in paths {
+        let files = source::files_of(path.as_ref())?;
+        let several = files.len() > 1;
+        let mut refused = None;
+        let before = reader.files.len();
+        for file in files {
+            match reader.open(&file) {
+                Ok(()) => {}
+                Err(error) if several => {
+                    reader.refuse(&file, &error);
+                    refused.get_or_insert(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let readable = reader.files[before..]
+            .iter()
+            .any(|file| file.source.is_some());
+        if let Some(error) = refused.filter(|_| !readable) {
+            return Err(error);
+        }
+    }
+    reader.finish()
+}
+
+/// Reads a recording from memory; `name` stands for its path in reports.
+///
+/// # Errors
+/// [`OpenError`] if it is none at all.
+pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
+    let mut reader = Reader::default();
+    reader.take(name.into(), Source::Memory(bytes))?;
+    reader.finish()
+}
+
+/// A file on its way through the two passes.
+struct OpenFile {
+    source: Option<Source>,
+    report: FileReport,
+}
+
+/// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its segment.
+type ChunkName = (u32, u64, u64);
+
+#[derive(Default)]
+struct Reader {
+    files: Vec<OpenFile>,
+    identities: Vec<(u64, u64)>,
+    facts: Facts,
+    /// Chunks with their file and thread.
+    places: Vec<(ThreadId, usize, Place)>,
+    headers: Vec<FileInfo>,
+}
+
+impl Reader {
+    fn open(&mut self, path: &Path) -> Result<(), OpenError> {
+        let (source, identity) = Source::open(path)?;
+        if self.identities.contains(&identity) {
+            return Ok(());
+        }
+        self.identities.push(identity);
+        self.take(path.to_owned(), source)
+    }
+
+    fn refuse(&mut self, path: &Path, error: &OpenError) {
+        let mut damages = Damages::default();
+        damages.add(0, 0, error.to_string());
+        let report = FileReport {
+            path: path.to_owned(),
+            kind: FileKind::Segment,
+            length: 0,
+            chunks: 0,
+            damages,
+        };
+        self.files.push(OpenFile {
+            source: None,
+            report,
+        });
+    }
+
+    /// The first pass over one file.
+    fn take(&mut self, path: PathBuf, source: Source) -> Result<(), OpenError> {
+        let failed = |path: &Path, error: io::Error| OpenError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let mut start = Vec::new();
+        source
+            .read(0, file::HEADER_SIZE, &mut start)
+            .map_err(|error| failed(&path, error))?;
+        let mut damages = Damages::default();
+        let header = check_header(&path, &source, &start, &mut damages)?;
+        let index = self.files.len();
+        let mut chunks = 0;
+        let (facts, places) = (&mut self.facts, &mut self.places);
+        let mut found = Damages::default();
+        let mut last = None;
+        let mut scan = Scan {
+            source: &source,
+            kind: header.map_or(FileKind::Recording, |header| header.kind),
+            damages: &mut damages,
+            budget: Budget::for_file(source.length()),
+        };
+        let scanned = scan.run(|place, step| {
+            if last != Some(place.offset) {
+                last = Some(place.offset);
+                chunks += 1;
+                if let Some(thread) = facts.chunk(&place.info) {
+                    places.push((thread, index, *place));
+                }
+            }
+            if let walk::Step::Record(record, offset) = step {
+                facts.record(place, &record, offset, &mut found);
+            }
+        });
+        scanned.map_err(|error| failed(&path, error))?;
+        if chunks == 0 && header.is_none() {
+            return Err(OpenError::Foreign {
+                path,
+                guess: error::guess(&start),
+            });
+        }
+        for damage in found.listed {
+            damages.add(damage.offset, damage.length, damage.what);
+        }
+        self.headers.extend(header);
+        let report = FileReport {
+            path,
+            kind: header.map_or(FileKind::Recording, |header| header.kind),
+            length: source.length(),
+            chunks,
+            damages,
+        };
+        self.files.push(OpenFile {
+            source: Some(source),
+            report,
+        });
+        Ok(())
+    }
+
+    /// The second pass over all files.
+    fn finish(mut self) -> Result<Recording, OpenError> {
+        let mut recording = self.facts.finish();
+        for header in &self.headers {
+            let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
+            add(&mut recording.homeless_samples, header.homeless_samples);
+            add(&mut recording.homeless_weight, header.homeless_weight);
+            add(&mut recording.unarmed_threads, header.unarmed_threads);
+        }
+        self.places = without_copies(self.places);
+        let mut stacks = Stacks::default();
+        let mut records = Vec::new();
+        for (thread, file, place) in &self.places {
+            let file = &mut self.files[*file];
+            let Some(source) = &file.source else { continue };
+            let first = place.offset + engine::wire::chunk::HEADER_SIZE as u64;
+            let read = source.read(first, place.length, &mut records);
+            read.map_err(|error| OpenError::Io {
+                path: file.report.path.clone(),
+                error,
+            })?;
+            let mut samples = ChunkSamples::new(&mut recording, &mut stacks, *thread);
+            let mut budget = Budget::for_file(place.length as u64);
+            let (mut known, damages) = (Damages::default(), &mut file.report.damages);
+            walk(&records, first, true, &mut budget, &mut known, |step| {
+                samples.step(&step, damages);
+            });
+        }
+        recording.files = self.files.into_iter().map(|file| file.report).collect();
+        Ok(recording)
+    }
+}
+
+/// Drops copies of a chunk but for the longest, and sorts by thread and sequence.
+fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize, Place)> {
+    let name = |place: &Place| -> ChunkName {
+        let info = &place.info;
+        (info.pid, info.process_key, info.sequence)
+    };
+    let mut best: HashMap<(ChunkName, ThreadId), (usize, Place)> = HashMap::new();
+    for (thread, file, place) in places {
+        let entry = best.entry((name(&place), thread)).or_insert((file, place));
+        if entry.1.length < place.length {
+            *entry = (file, place);
+        }
+    }
+    let mut places: Vec<_> = best
+        .into_iter()
+        .map(|((_, thread), (file, place))| (thread, file, place))
+        .collect();
+    places.sort_by_key(|(thread, file, place)| (*thread, place.info.sequence, *file, place.offset));
+    places
+}
+
+/// The file header; `None` if it is damaged or foreign, which the chunks will show.
+fn check_header(
+    path: &Path,
+    source: &Source,
+    start: &[u8],
+    damages: &mut Damages,
+) -> Result<Option<FileInfo>, OpenError> {
+    let path = || path.to_owned();
+    let length = source.length();
+    let short = start.len() < file::HEADER_SIZE;
+    match FileInfo::parse(start) {
+        _ if length == 0 => Err(OpenError::Empty { path: path() }),
+        Ok(_) if short => Err(OpenError::Short {
+            path: path(),
+            length,
+        }),
+        Ok(info) => Ok(Some(info)),
+        Err(WireError::NewerVersion(version)) => Err(OpenError::Newer {
+            path: path(),
+            version,
+        }),
+        Err(_) if short && start.starts_with(&file::MAGIC.to_le_bytes()) => Err(OpenError::Short {
+            path: path(),
+            length,
+        }),
+        Err(_) if short => Err(OpenError::Foreign {
+            path: path(),
+            guess: error::guess(start),
+        }),
+        Err(error) => {
+            damages.add(0, 0, format!("the file header: {error}"));
+            Ok(None)
+        }
+    }
+}

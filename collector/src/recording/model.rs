@@ -1,0 +1,375 @@
+//! What a recording holds once it is read: processes, threads, modules, and samples whose stacks share their outer parts.
+//!
+//! Not here: names of functions (`symbolize`), what is shown of it (`profile`).
+
+use super::error::Damages;
+use super::modules::ModuleMap;
+use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::event::EventKind;
+use engine::wire::file::FileKind;
+use engine::wire::process::Origin;
+use engine::wire::sample::{Frame, Method, StopReason, Trigger};
+use engine::wire::thread::ThreadEndReason;
+use std::path::PathBuf;
+
+/// Makes an index type, so that none is mistaken for another.
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The next one of a list of that length.
+            #[must_use]
+            pub fn next_of(length: usize) -> Self {
+                Self(u32::try_from(length).unwrap_or(u32::MAX))
+            }
+        }
+    };
+}
+
+index!(
+    /// Of [`Recording::processes`].
+    ProcessId
+);
+index!(
+    /// Of [`Recording::threads`].
+    ThreadId
+);
+index!(
+    /// Of [`Recording::modules`].
+    ModuleId
+);
+index!(
+    /// Of [`Recording::frames`].
+    FrameId
+);
+index!(
+    /// Of [`Recording::stacks`].
+    StackId
+);
+
+/// A recording, read.
+#[derive(Debug, Default)]
+pub struct Recording {
+    /// The files it was read from.
+    pub files: Vec<FileReport>,
+    /// The collector's account, if it lived to write it.
+    pub session: Option<SessionInfo>,
+    /// Program runs, in the order in which they were met.
+    pub processes: Vec<Process>,
+    /// Threads, likewise.
+    pub threads: Vec<Thread>,
+    /// Mapped code, of all processes.
+    pub modules: Vec<Module>,
+    /// Distinct frames.
+    pub frames: Vec<RawFrame>,
+    /// Distinct stacks; a parent comes before its children.
+    pub stacks: Vec<StackNode>,
+    /// Samples, by thread, in the order in which they were taken.
+    pub samples: Vec<RawSample>,
+    /// Samples of threads that had no room to write to.
+    pub homeless_samples: u64,
+    /// Their weight, in sampling periods.
+    pub homeless_weight: u64,
+    /// Threads that could not be armed.
+    pub unarmed_threads: u64,
+}
+
+/// What was found in one file.
+#[derive(Debug)]
+pub struct FileReport {
+    /// The file.
+    pub path: PathBuf,
+    /// Segment or recording.
+    pub kind: FileKind,
+    /// Its length in bytes.
+    pub length: u64,
+    /// Chunks read.
+    pub chunks: u64,
+    /// What could not be read.
+    pub damages: Damages,
+}
+
+/// The collector's account ([`engine::wire::session::Session`]).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct SessionInfo {
+    pub start_ns: u64,
+    pub end_ns: u64,
+    pub realtime_offset_ns: u64,
+    pub wait_status: u32,
+    pub processors: u32,
+    pub asked_millihertz: u64,
+    pub period_ns: u64,
+    pub kernel: String,
+    pub host: String,
+    pub command: Vec<String>,
+}
+
+/// One program run: a process from exec or fork on.
+#[derive(Debug, Default)]
+pub struct Process {
+    /// In its own PID namespace.
+    pub pid: u32,
+    /// With the pid it names the program run ([`engine::wire::chunk::ChunkHeader::process_key`]).
+    pub key: u64,
+    /// Whether its identity record was found; if not, most of what follows is empty.
+    pub identified: bool,
+    /// How it came to be.
+    pub origin: Origin,
+    /// Parent's pid.
+    pub parent_pid: u32,
+    /// The parent's [`Process::key`], if it forked; else 0.
+    pub parent_key: u64,
+    /// The parent, or for an exec the program run before it in the same process, if profiled too.
+    pub parent: Option<ProcessId>,
+    /// When profiling of it started (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
+    pub realtime_offset_ns: u64,
+    /// Start time of the process, clock ticks since boot.
+    pub start_ticks: u64,
+    /// Sampling period asked for, ns.
+    pub asked_period_ns: u64,
+    /// Sampling period in force, ns.
+    pub period_ns: u64,
+    /// Depth limit in force, frames.
+    pub max_depth: u64,
+    /// Its pids from the outermost visible PID namespace to its own.
+    pub ns_pids: Vec<u32>,
+    /// The executable's path.
+    pub executable: String,
+    /// Its arguments.
+    pub command: Vec<String>,
+    /// What happened to it, by time.
+    pub events: Vec<Event>,
+    /// Where its modules are.
+    pub map: ModuleMap,
+    /// Its JIT's symbol file, as far as the collector took it along.
+    pub perf_map: Vec<u8>,
+}
+
+impl Process {
+    /// The name by which people know it: the executable's last component.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let first = self.command.first().map_or("", String::as_str);
+        let path = if self.executable.is_empty() {
+            first
+        } else {
+            &self.executable
+        };
+        let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        match path.rsplit('/').next() {
+            Some(name) if !name.is_empty() => name,
+            _ => "[unknown]",
+        }
+    }
+}
+
+/// Something that happened to a process ([`engine::wire::event::Event`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct Event {
+    pub kind: EventKind,
+    pub time_ns: u64,
+    pub value: u64,
+    pub text: String,
+}
+
+/// One thread.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its process.
+    pub process: ProcessId,
+    /// Its id in its own PID namespace.
+    pub tid: u32,
+    /// With the tid it names the thread ([`engine::wire::chunk::ChunkHeader::thread_key`]): when it was first seen, ns.
+    pub key: u64,
+    /// Its name; the last one, if it changed.
+    pub name: String,
+    /// How it was sampled, by time: one entry each time its trigger, period or name changed.
+    pub armings: Vec<Arming>,
+    /// Its end, if that was seen.
+    pub end: Option<ThreadEnd>,
+    /// Its own account, from its newest chunk.
+    pub totals: Totals,
+}
+
+impl Thread {
+    /// The trigger in force at the end.
+    #[must_use]
+    pub fn trigger(&self) -> Trigger {
+        self.armings
+            .last()
+            .map_or(Trigger::None, |last| last.trigger)
+    }
+
+    /// CPU time at its end or when it was last looked at, ns; 0 if never.
+    #[must_use]
+    pub fn cpu_ns(&self) -> u64 {
+        let end = self.end.map_or(0, |end| end.cpu_ns);
+        end.max(self.totals.cpu_ns)
+    }
+
+    /// CPU time before it was armed, ns.
+    #[must_use]
+    pub fn unarmed_cpu_ns(&self) -> u64 {
+        let first = self.armings.first().map_or(0, |first| first.unarmed_cpu_ns);
+        first.max(self.totals.unarmed_cpu_ns)
+    }
+}
+
+/// How a thread was sampled from some time on ([`engine::wire::thread::Thread`]).
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct Arming {
+    pub time_ns: u64,
+    pub trigger: Trigger,
+    pub period_ns: u64,
+    pub refused: u32,
+    pub unarmed_cpu_ns: u64,
+}
+
+/// A thread's end ([`engine::wire::thread::ThreadEnd`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct ThreadEnd {
+    pub time_ns: u64,
+    pub cpu_ns: u64,
+    pub reason: ThreadEndReason,
+}
+
+/// A thread's own account ([`engine::wire::chunk::ThreadTotals`]).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of ThreadTotals of that name"
+)]
+pub struct Totals {
+    pub samples: u64,
+    pub weight: u64,
+    pub lost_samples: u64,
+    pub lost_weight: u64,
+    pub handler_ns: u64,
+    pub cpu_ns: u64,
+    pub unarmed_cpu_ns: u64,
+}
+
+/// Code mapped into one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Whose.
+    pub process: ProcessId,
+    /// When it was noticed (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// When it was unmapped; `u64::MAX` if it was not.
+    pub gone_ns: u64,
+    /// First runtime address.
+    pub start: RuntimeAddress,
+    /// One past the last.
+    pub end: RuntimeAddress,
+    /// Runtime address minus file address.
+    pub bias: u64,
+    /// `NT_GNU_BUILD_ID`; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// As the process saw it; `[vdso]` for the vDSO; empty if unknown.
+    pub path: String,
+}
+
+/// A frame as recorded, with the module that it lies in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RawFrame {
+    /// Code.
+    Code {
+        /// Whose.
+        process: ProcessId,
+        /// The address and its meaning.
+        frame: CodeAddress,
+        /// How it was found.
+        method: Method,
+        /// Where it lies.
+        module: Option<ModuleId>,
+    },
+    /// Frames that the walk left out, because the stack was deeper than the limit.
+    Elided(u64),
+    /// Outer frames that were lost with a damaged part of the file.
+    Lost,
+}
+
+impl RawFrame {
+    pub(super) fn code(process: ProcessId, frame: Frame, module: Option<ModuleId>) -> Self {
+        Self::Code {
+            process,
+            frame: frame.code_address(),
+            method: frame.method,
+            module,
+        }
+    }
+}
+
+/// A stack: a frame and the stack of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct StackNode {
+    /// The caller's stack; `None` for the outermost frame.
+    pub parent: Option<StackId>,
+    /// The frame.
+    pub frame: FrameId,
+}
+
+/// One sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RawSample {
+    /// Whose.
+    pub thread: ThreadId,
+    /// When (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// How many sampling periods it stands for.
+    pub weight: u64,
+    /// The stack; `None` if it has no frames at all.
+    pub stack: Option<StackId>,
+    /// What made the thread unwind.
+    pub trigger: Trigger,
+    /// Why the walk ended.
+    pub stop: StopReason,
+    /// See [`engine::wire::sample::flags`].
+    pub flags: u64,
+}
+
+impl Recording {
+    /// The frames of a stack, from leaf to root.
+    pub fn walk(&self, stack: Option<StackId>) -> impl Iterator<Item = RawFrame> + '_ {
+        let mut next = stack;
+        std::iter::from_fn(move || {
+            let node = self.stacks.get(next?.index())?;
+            next = node.parent;
+            self.frames.get(node.frame.index()).copied()
+        })
+    }
+
+    /// Damages of all files.
+    #[must_use]
+    pub fn damage_count(&self) -> u64 {
+        self.files.iter().map(|file| file.damages.count()).sum()
+    }
+}

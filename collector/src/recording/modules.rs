@@ -1,0 +1,134 @@
+//! Which module an address lay in, at a time.
+//!
+//! A module is noticed some time after it was mapped, and its last samples may be dated after it was noticed to be gone; so the best
+//! match in time is taken among all modules that ever were at the address.
+
+use super::model::{Module, ModuleId};
+use engine::address::RuntimeAddress;
+
+/// The modules of one process.
+#[derive(Debug, Default)]
+pub struct ModuleMap {
+    /// By start address; with the greatest end address among this and all before.
+    entries: Vec<(u64, u64, ModuleId)>,
+    changes: bool,
+}
+
+/// More overlapping modules at one address than this are not looked at.
+const MOST_OVERLAPPING: usize = 256;
+
+impl ModuleMap {
+    /// Of these modules, which are indices into `modules`.
+    pub(super) fn new(ids: impl Iterator<Item = ModuleId>, modules: &[Module]) -> Self {
+        let of = |id: ModuleId| modules.get(id.index());
+        let mut entries: Vec<_> = ids
+            .filter_map(|id| of(id).map(|module| (module.start.0, module.end.0, id)))
+            .collect();
+        entries.sort_by_key(|(start, _, id)| (*start, *id));
+        let mut furthest = 0;
+        for (_, end, _) in &mut entries {
+            furthest = furthest.max(*end);
+            *end = furthest;
+        }
+        let went = |id: ModuleId| of(id).is_some_and(|module| module.gone_ns != u64::MAX);
+        let changes = entries.iter().any(|(_, _, id)| went(*id));
+        Self { entries, changes }
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Whether an address may mean different modules at different times.
+    #[must_use]
+    pub fn changes(&self) -> bool {
+        self.changes
+    }
+
+    /// The module at `address` at `time_ns`; if none was known there then, the next one noticed, or else the last one that went.
+    #[must_use]
+    pub fn find(
+        &self,
+        address: RuntimeAddress,
+        time_ns: u64,
+        modules: &[Module],
+    ) -> Option<ModuleId> {
+        let behind = self
+            .entries
+            .partition_point(|(start, _, _)| *start <= address.0);
+        let mut best: Option<((u8, u64), ModuleId)> = None;
+        let candidates = self.entries.get(..behind)?.iter().rev();
+        for (_, furthest, id) in candidates.take(MOST_OVERLAPPING) {
+            if *furthest <= address.0 {
+                break;
+            }
+            let Some(module) = modules.get(id.index()).filter(|m| m.end > address) else {
+                continue;
+            };
+            let rank = if time_ns < module.time_ns {
+                (1, u64::MAX - module.time_ns)
+            } else if time_ns < module.gone_ns {
+                (2, module.time_ns)
+            } else {
+                (0, module.gone_ns)
+            };
+            if best.is_none_or(|(found, _)| rank > found) {
+                best = Some((rank, *id));
+            }
+        }
+        best.map(|(_, id)| id)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::model::ProcessId;
+
+    fn module(start: u64, end: u64, time_ns: u64, gone_ns: u64) -> Module {
+        Module {
+            process: ProcessId(0),
+            time_ns,
+            gone_ns,
+            start: RuntimeAddress(start),
+            end: RuntimeAddress(end),
+            bias: 0,
+            build_id: Vec::new(),
+            path: String::new(),
+        }
+    }
+
+    #[test]
+    fn the_module_of_the_time_is_found() {
+        let modules = [
+            module(0x1000, 0x9000, 10, u64::MAX), // a large one …
+            module(0x2000, 0x3000, 20, 30),       // … a plug-in mapped into its gap, unmapped
+            module(0x2000, 0x2800, 40, u64::MAX), // … and another, later, at the same place
+        ];
+        let map = ModuleMap::new((0..3).map(ModuleId), &modules);
+        let find = |address, time| {
+            map.find(RuntimeAddress(address), time, &modules)
+                .map(|id| id.0)
+        };
+        assert_eq!(find(0x8000, 15), Some(0));
+        assert_eq!(find(0x2100, 25), Some(1));
+        assert_eq!(find(0x2100, 50), Some(2));
+        assert_eq!(find(0x2900, 50), Some(0));
+        assert_eq!(find(0x2100, 35), Some(0));
+        assert_eq!(find(0x8000, 5), Some(0), "mapped before it was noticed");
+        assert_eq!(find(0x9000, 50), None);
+        assert_eq!(find(0xfff, 50), None);
+    }
+
+    #[test]
+    fn a_module_that_went_is_better_than_none() {
+        let modules = [module(0x1000, 0x2000, 10, 20)];
+        let map = ModuleMap::new([ModuleId(0)].into_iter(), &modules);
+        assert_eq!(
+            map.find(RuntimeAddress(0x1800), 21, &modules),
+            Some(ModuleId(0))
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! The bytes of one file, from disk or from memory, read at offsets and never mapped: a file that shrinks while it is read gives
+//! short reads, not SIGBUS.
+//!
+//! Not here: what the bytes mean.
+
+use super::error::OpenError;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// One file's bytes.
+#[derive(Debug)]
+pub(super) enum Source {
+    /// A file, and its length when it was opened.
+    File(File, u64),
+    /// Bytes in memory.
+    Memory(Vec<u8>),
+}
+
+impl Source {
+    /// Opens a regular file; never blocks on a pipe.
+    pub(super) fn open(path: &Path) -> Result<(Self, (u64, u64)), OpenError> {
+        let failed = |error| OpenError::Io {
+            path: path.to_owned(),
+            error,
+        };
+        let file = File::options()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK | libc::O_CLOEXEC)
+            .open(path)
+            .map_err(failed)?;
+        let metadata = file.metadata().map_err(failed)?;
+        if !metadata.is_file() {
+            return Err(OpenError::NotAFile {
+                path: path.to_owned(),
+            });
+        }
+        let identity = (metadata.dev(), metadata.ino());
+        Ok((Self::File(file, metadata.len()), identity))
+    }
+
+    pub(super) fn length(&self) -> u64 {
+        match self {
+            Self::File(_, length) => *length,
+            Self::Memory(bytes) => bytes.len() as u64,
+        }
+    }
+
+    /// Up to `length` bytes at `offset` into `buffer`, which afterwards holds those that are there.
+    pub(super) fn read(&self, offset: u64, length: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
+        let there = self.length().saturating_sub(offset);
+        let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
+        buffer.clear();
+        match self {
+            Self::Memory(bytes) => {
+                let start = usize::try_from(offset).unwrap_or(usize::MAX);
+                let part = bytes.get(start..start.saturating_add(length));
+                buffer.extend_from_slice(part.unwrap_or_default());
+            }
+            Self::File(file, _) => {
+                buffer.resize(length, 0);
+                let mut done = 0;
+                while done < length {
+                    match file.read_at(&mut buffer[done..], offset + done as u64) {
+                        Ok(0) => break,
+                        Ok(count) => done += count,
+                        Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                buffer.truncate(done);
+            }
+        }
+        Ok(())
+    }
+
+    /// The first offset from `offset` on that is not in a hole of a sparse file; `None` if only holes follow.
+    pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
+        let Self::File(file, length) = self else {
+            return Some(offset);
+        };
+        let Ok(at) = i64::try_from(offset) else {
+            return None;
+        };
+        match nix::unistd::lseek(file, at, nix::unistd::Whence::SeekData) {
+            Ok(found) => Some(u64::try_from(found).unwrap_or(offset).min(*length)),
+            Err(nix::Error::ENXIO) => None,
+            Err(_) => Some(offset),
+        }
+    }
+}
+
+/// The files that a path stands for: itself, or the segments of a session directory and recordings in it, by name.
+pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    let failed = |error| OpenError::Io {
+        path: path.to_owned(),
+        error,
+    };
+    if !std::fs::metadata(path).map_err(failed)?.is_dir() {
+        return Ok(vec![path.to_owned()]);
+    }
+    let mut files = Vec::new();
+    for entry in std::fs::read_dir(path).map_err(failed)? {
+        let file = entry.map_err(failed)?.path();
+        let ours = |extension: &std::ffi::OsStr| extension == "seg" || extension == "rsu";
+        if file.extension().is_some_and(ours) {
+            files.push(file);
+        }
+    }
+    files.sort();
+    if files.is_empty() {
+        return Err(OpenError::NoSegments {
+            path: path.to_owned(),
+        });
+    }
+    Ok(files)
+}

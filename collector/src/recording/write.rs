@@ -1,0 +1,141 @@
+//! Writes recordings: the file header, chunks taken from segments, and chunks of the collector's own.
+//!
+//! Each chunk goes out with one write, so that a collector that is killed leaves a recording that lacks at most the chunk in flight.
+//! What is written is read back by [`super::read`].
+
+use engine::wire::chunk::{self, ChunkInfo, ChunkState};
+use engine::wire::codec::Encoder;
+use engine::wire::file::{FileInfo, HEADER_SIZE};
+use engine::wire::record::{self, RecordKind};
+use std::io::{self, Seek, SeekFrom, Write};
+
+/// A recording being written.
+#[derive(Debug)]
+pub struct Writer<W> {
+    out: W,
+    buffer: Vec<u8>,
+    length: u64,
+}
+
+impl<W: Write + Seek> Writer<W> {
+    /// Begins a recording with its file header; its kind should be [`engine::wire::file::FileKind::Recording`].
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn new(mut out: W, header: &FileInfo) -> io::Result<Self> {
+        out.write_all(&header.to_bytes())?;
+        Ok(Self {
+            out,
+            buffer: Vec::new(),
+            length: HEADER_SIZE as u64,
+        })
+    }
+
+    /// Appends a chunk: `info` is its header as found in the segment, `records` its committed bytes (longer is cut to
+    /// `info.committed`, shorter lowers it). The stride is made to fit.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn append(&mut self, info: &ChunkInfo, records: &[u8]) -> io::Result<()> {
+        let committed = records.len().min(info.committed as usize);
+        let records = records.get(..committed).unwrap_or_default();
+        let stride = (chunk::HEADER_SIZE + committed).next_multiple_of(chunk::ALIGNMENT);
+        let too_long = |_| io::Error::new(io::ErrorKind::InvalidInput, "a chunk of over 4 GB");
+        let header = ChunkInfo {
+            state: ChunkState::Sealed as u32,
+            stride: u32::try_from(stride).map_err(too_long)?,
+            committed: u32::try_from(committed).map_err(too_long)?,
+            ..*info
+        };
+        self.buffer.clear();
+        self.buffer.extend_from_slice(&header.to_bytes());
+        self.buffer.extend_from_slice(records);
+        self.buffer.resize(stride, 0);
+        self.out.write_all(&self.buffer)?;
+        self.length += stride as u64;
+        Ok(())
+    }
+
+    /// Appends the chunks of a builder, which must all be of one owner.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn append_own(&mut self, own: OwnChunks) -> io::Result<()> {
+        for (info, records) in own.chunks {
+            self.append(&info, &records)?;
+        }
+        Ok(())
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn length(&self) -> u64 {
+        self.length
+    }
+
+    /// Writes the file header again, with counts known at the end, and flushes.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn finish(mut self, header: &FileInfo) -> io::Result<W> {
+        self.out.seek(SeekFrom::Start(0))?;
+        self.out.write_all(&header.to_bytes())?;
+        self.out.seek(SeekFrom::End(0))?;
+        self.out.flush()?;
+        Ok(self.out)
+    }
+}
+
+/// Records that the collector itself adds (or a test makes), put into as many chunks as they need. Not for samples that lean on each other
+/// across a chunk's end: each new chunk begins afresh.
+#[derive(Debug, Default)]
+pub struct OwnChunks {
+    owner: ChunkInfo,
+    chunks: Vec<(ChunkInfo, Vec<u8>)>,
+    buffer: Vec<u8>,
+}
+
+/// The longest record there is, bytes.
+pub const LONGEST_RECORD: usize = u16::MAX as usize * 8;
+/// A chunk of the collector's is closed when it has this many bytes.
+const FULL: usize = 1 << 20;
+
+impl OwnChunks {
+    /// Chunks of that owner: pid and process key of the process spoken of (0 for the session), tid 0 for the collector's own, and the
+    /// sequence number of the first.
+    #[must_use]
+    pub fn new(owner: ChunkInfo) -> Self {
+        Self {
+            owner,
+            chunks: Vec::new(),
+            buffer: Vec::new(),
+        }
+    }
+
+    /// Adds a record; `encode` writes its payload. Gives `false`, and adds nothing, if it is longer than a record can be.
+    #[must_use]
+    pub fn push(&mut self, kind: RecordKind, encode: impl FnOnce(&mut Encoder<'_>)) -> bool {
+        self.buffer.resize(LONGEST_RECORD, 0);
+        let mut out = Encoder::new(&mut self.buffer[record::HEADER_SIZE..]);
+        encode(&mut out);
+        let sealed = out
+            .finish()
+            .and_then(|length| record::seal(&mut self.buffer, kind, length));
+        let Some(length) = sealed else {
+            return false;
+        };
+        if self.chunks.last().is_none_or(|last| last.1.len() >= FULL) {
+            let sequence = self.owner.sequence + self.chunks.len() as u64;
+            let info = ChunkInfo {
+                sequence,
+                ..self.owner
+            };
+            self.chunks.push((info, Vec::new()));
+        }
+        if let Some((info, records)) = self.chunks.last_mut() {
+            records.extend_from_slice(&self.buffer[..length]);
+            info.committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        }
+        true
+    }
+}
