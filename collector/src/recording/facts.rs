@@ -30,6 +30,7 @@ pub(super) struct Facts {
     names: HashMap<ThreadId, (u64, String)>,
     gone: Vec<(ProcessId, module::ModuleGone)>,
     perf_maps: Vec<(ProcessId, u64, Vec<u8>)>,
+    segments: HashMap<(u32, u64), session::SegmentTotals>,
 }
 
 impl Facts {
@@ -150,9 +151,32 @@ impl Facts {
                 self.perf_maps
                     .push((process, info.sequence, found.lines.to_vec()));
             }
+            Some(RecordKind::SegmentTotals) => {
+                let found = session::SegmentTotals::decode(record.payload)?;
+                self.segment_totals((info.pid, info.process_key), &found);
+            }
             Some(RecordKind::Sample) | None => {}
         }
         Ok(())
+    }
+
+    /// Notes what a segment counted; the same segment may be met as itself and in a recording.
+    pub(super) fn segment_totals(&mut self, owner: (u32, u64), found: &session::SegmentTotals) {
+        let known = self.segments.entry(owner).or_default();
+        known.homeless_samples = known.homeless_samples.max(found.homeless_samples);
+        known.homeless_weight = known.homeless_weight.max(found.homeless_weight);
+        known.unarmed_threads = known.unarmed_threads.max(found.unarmed_threads);
+        known.damaged_bytes = known.damaged_bytes.max(found.damaged_bytes);
+    }
+
+    fn add_segment_totals(&mut self) {
+        for found in self.segments.values() {
+            let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
+            add(&mut self.recording.homeless_samples, found.homeless_samples);
+            add(&mut self.recording.homeless_weight, found.homeless_weight);
+            add(&mut self.recording.unarmed_threads, found.unarmed_threads);
+            add(&mut self.recording.damaged_bytes, found.damaged_bytes);
+        }
     }
 
     fn module(&mut self, process: ProcessId, found: &module::Module<'_>) {
@@ -185,6 +209,7 @@ impl Facts {
 
     /// Puts everything where it belongs, once all files have been read.
     pub(super) fn finish(mut self) -> Recording {
+        self.add_segment_totals();
         for (thread, (_, name)) in std::mem::take(&mut self.names) {
             self.recording.threads[thread.index()].name = name;
         }

@@ -32,6 +32,7 @@ pub use modules::ModuleMap;
 
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
+use engine::wire::session::SegmentTotals;
 use facts::Facts;
 use scan::{Place, Scan};
 use source::Source;
@@ -99,7 +100,6 @@ struct Reader {
     facts: Facts,
     /// Chunks with their file and thread.
     places: Vec<(ThreadId, usize, Place)>,
-    headers: Vec<FileInfo>,
 }
 
 impl Reader {
@@ -173,7 +173,16 @@ impl Reader {
         for damage in found.listed {
             damages.add(damage.offset, damage.length, damage.what);
         }
-        self.headers.extend(header);
+        if let Some(header) = header {
+            let counted = SegmentTotals {
+                homeless_samples: header.homeless_samples,
+                homeless_weight: header.homeless_weight,
+                unarmed_threads: header.unarmed_threads,
+                damaged_bytes: 0,
+            };
+            let owner = (header.pid, header.process_key);
+            self.facts.segment_totals(owner, &counted);
+        }
         let report = FileReport {
             path,
             kind: header.map_or(FileKind::Recording, |header| header.kind),
@@ -191,12 +200,6 @@ impl Reader {
     /// The second pass over all files.
     fn finish(mut self) -> Result<Recording, OpenError> {
         let mut recording = self.facts.finish();
-        for header in &self.headers {
-            let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
-            add(&mut recording.homeless_samples, header.homeless_samples);
-            add(&mut recording.homeless_weight, header.homeless_weight);
-            add(&mut recording.unarmed_threads, header.unarmed_threads);
-        }
         self.places = without_copies(self.places);
         let mut stacks = Stacks::default();
         let mut records = Vec::new();

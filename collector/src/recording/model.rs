@@ -81,6 +81,8 @@ pub struct Recording {
     pub homeless_weight: u64,
     /// Threads that could not be armed.
     pub unarmed_threads: u64,
+    /// Bytes of segments that the collector left out because they did not check.
+    pub damaged_bytes: u64,
 }
 
 /// What was found in one file.

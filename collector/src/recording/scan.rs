@@ -130,7 +130,7 @@ impl Scan<'_> {
     /// A header whose lengths cannot be true: its records are read as far as they are sound.
     fn salvage(&mut self, at: u64, mut header: Vec<u8>, what: &str) -> io::Result<Here> {
         self.damages.add(at, 0, what);
-        header[8..12].copy_from_slice(&(u32::MAX & !63).to_le_bytes());
+        header[8..12].copy_from_slice(&(!63_u32).to_le_bytes());
         header[12..16].fill(0);
         let most = chunk::SEGMENT_STRIDE - chunk::HEADER_SIZE;
         Ok(match ChunkInfo::parse(&header) {
