@@ -17,6 +17,8 @@ extern crate alloc;
 mod abi;
 mod address;
 mod bytes;
+#[cfg(feature = "convert")]
+mod convert;
 #[cfg(feature = "encode")]
 mod encode;
 mod error;
@@ -32,6 +34,8 @@ mod verify;
 pub use abi::Abi;
 pub use address::Address;
 pub use bytes::ByteOrder;
+#[cfg(feature = "convert")]
+pub use convert::{Conversion, Converted, EhFrame, MalformedEntry, Reason};
 #[cfg(feature = "encode")]
 pub use encode::{EncodeError, Encoder, FunctionRows};
 pub use error::Error;

@@ -4,15 +4,11 @@
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;
 mod machine;
+mod oracle;
 
-use fixture::Fixture;
-use gimli::{
-    BaseAddresses, CfaRule, EhFrame, EndianSlice, RegisterRule, RunTimeEndian, UnwindSection,
-};
-use machine::{Caller, Machine};
-use sframe::{Abi, Address, ByteOrder, Register};
-
-type Reader<'a> = EndianSlice<'a, RunTimeEndian>;
+use machine::Machine;
+use oracle::Oracle;
+use sframe::{Abi, Address};
 
 /// Producers that are wrong about a function, as (fixture, offset of its first instruction in the program's code): what
 /// they wrote cannot be told from what is right, so it is `.eh_frame` that says.
@@ -55,7 +51,11 @@ fn every_instruction_comes_to_what_eh_frame_says() {
     let mut wrong = Vec::new();
     for fixture in fixture::all() {
         let section = fixture.section();
-        let oracle = Oracle::new(&fixture);
+        let oracle = Oracle::new(
+            &fixture.eh_frame.bytes,
+            fixture.eh_frame.address,
+            section.header().abi,
+        );
         let (mut instructions, first) = (
             0,
             section
@@ -98,137 +98,6 @@ fn every_instruction_comes_to_what_eh_frame_says() {
     let mut expected = known;
     expected.sort();
     assert_eq!(wrong, expected);
-}
-
-/// `.eh_frame`, interpreted by gimli.
-struct Oracle {
-    bytes: Vec<u8>,
-    address: u64,
-    endian: RunTimeEndian,
-    abi: Abi,
-}
-
-impl Oracle {
-    fn new(fixture: &Fixture) -> Self {
-        let mut bytes = fixture.eh_frame.bytes.clone();
-        // gimli does not know the augmentation that names the key of return addresses, which changes none of the rules.
-        while let Some(at) = bytes.windows(4).position(|window| window == b"zRB\0") {
-            bytes[at + 2] = b'S';
-        }
-        let header = *fixture.section().header();
-        let endian = match header.byte_order {
-            ByteOrder::Little => RunTimeEndian::Little,
-            ByteOrder::Big => RunTimeEndian::Big,
-        };
-        Self {
-            bytes,
-            address: fixture.eh_frame.address,
-            endian,
-            abi: header.abi,
-        }
-    }
-
-    /// What the rules for the machines' one pc come to.
-    fn callers(&self, machines: &[Machine; 2]) -> [Caller; 2] {
-        let mut eh_frame = EhFrame::new(&self.bytes, self.endian);
-        eh_frame.set_address_size(8);
-        if self.abi == Abi::Aarch64Little {
-            eh_frame.set_vendor(gimli::Vendor::AArch64);
-        }
-        let pc = machines[0].pc.0;
-        let bases = BaseAddresses::default().set_eh_frame(self.address);
-        let fde = eh_frame
-            .fde_for_address(&bases, pc, EhFrame::cie_from_offset)
-            .expect("an FDE");
-        let mut context = gimli::UnwindContext::new();
-        let row = fde
-            .unwind_info_for_address(&eh_frame, &bases, &mut context, pc)
-            .expect("a row")
-            .clone();
-        machines.map(|machine| self.caller(&machine, &row, &eh_frame, fde.cie().encoding()))
-    }
-
-    fn caller(
-        &self,
-        machine: &Machine,
-        row: &gimli::UnwindTableRow<usize>,
-        eh_frame: &EhFrame<Reader<'_>>,
-        encoding: gimli::Encoding,
-    ) -> Caller {
-        let evaluate = |expression: &gimli::UnwindExpression<usize>, initial: Option<u64>| {
-            evaluate(
-                machine,
-                expression.get(eh_frame).expect("an expression"),
-                encoding,
-                initial,
-            )
-        };
-        let cfa = match row.cfa() {
-            CfaRule::RegisterAndOffset { register, offset } => machine
-                .register(Register(register.0))
-                .wrapping_add_signed(*offset),
-            CfaRule::Expression(expression) => evaluate(expression, None),
-        };
-        let value = |register: Register| match row.register(gimli::Register(register.0)) {
-            None | Some(RegisterRule::SameValue) => Some(machine.register(register)),
-            Some(RegisterRule::Undefined) => None,
-            Some(RegisterRule::Offset(offset)) => {
-                Some(machine.memory(cfa.wrapping_add_signed(offset)))
-            }
-            Some(RegisterRule::ValOffset(offset)) => Some(cfa.wrapping_add_signed(offset)),
-            Some(RegisterRule::Register(register)) => Some(machine.register(Register(register.0))),
-            Some(RegisterRule::Expression(expression)) => {
-                Some(machine.memory(evaluate(&expression, Some(cfa))))
-            }
-            Some(RegisterRule::ValExpression(expression)) => Some(evaluate(&expression, Some(cfa))),
-            Some(rule) => panic!("{rule:?}"),
-        };
-        let Some(ra) = value(self.abi.return_address()) else {
-            return Caller::None;
-        };
-        Caller::Frame {
-            cfa,
-            ra,
-            fp: value(self.abi.frame_pointer()).expect("a frame pointer"),
-        }
-    }
-}
-
-/// The value of a DWARF expression on the machine.
-fn evaluate(
-    machine: &Machine,
-    expression: gimli::Expression<Reader<'_>>,
-    encoding: gimli::Encoding,
-    initial: Option<u64>,
-) -> u64 {
-    let mut evaluation = expression.evaluation(encoding);
-    if let Some(value) = initial {
-        evaluation.set_initial_value(value);
-    }
-    let mut state = evaluation.evaluate().expect("an expression");
-    loop {
-        state = match state {
-            gimli::EvaluationResult::Complete => break,
-            gimli::EvaluationResult::RequiresRegister { register, .. } => {
-                let value = machine.register(Register(register.0));
-                evaluation.resume_with_register(gimli::Value::Generic(value))
-            }
-            gimli::EvaluationResult::RequiresMemory { address, .. } => {
-                evaluation.resume_with_memory(gimli::Value::Generic(machine.memory(address)))
-            }
-            state => panic!("{state:?}"),
-        }
-        .expect("a value");
-    }
-    match evaluation.result().as_slice() {
-        [
-            gimli::Piece {
-                location: gimli::Location::Address { address },
-                ..
-            },
-        ] => *address,
-        result => panic!("{result:?}"),
-    }
 }
 
 /// The machine tells rules apart, or the test above could not fail.
