@@ -1,3 +1,5 @@
 //! Reads recordings and writes profiles.
 
+pub mod cli;
+pub mod record;
 pub mod recording;

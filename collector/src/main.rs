@@ -1,2 +1,24 @@
-//! The `rsunwind` command.
-fn main() {}
+//! The `rsunwind` command: hands its arguments to [`collector::cli`] and turns what comes back into an exit status.
+//! Nothing else in the program exits.
+
+use clap::Parser;
+use collector::cli::Cli;
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and the version are "errors" of status 0, and go to stdout.
+            let _ = error.print();
+            return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
+        }
+    };
+    match cli.run() {
+        Ok(status) => ExitCode::from(status),
+        Err(error) => {
+            eprintln!("rsunwind: {error}");
+            ExitCode::from(error.exit_status())
+        }
+    }
+}

@@ -1,0 +1,60 @@
+//! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
+
+use crate::record;
+use clap::{Parser, Subcommand};
+
+/// A profiler that lets programs unwind themselves.
+#[derive(Debug, Parser)]
+#[command(name = "rsunwind", version, propagate_version = true)]
+pub struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a program and profile it and its children
+    Record(record::Args),
+}
+
+/// Why a subcommand failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// `rsunwind record`.
+    #[error(transparent)]
+    Record(#[from] record::Error),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Record(error) => error.exit_status(),
+        }
+    }
+}
+
+impl Cli {
+    /// Does what was asked for, and gives the status to exit with.
+    ///
+    /// # Errors
+    /// Any [`Error`]; nothing has been said about it yet.
+    pub fn run(self) -> Result<u8, Error> {
+        match self.command {
+            Command::Record(args) => Ok(record::run(&args)?),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definition_holds_together() {
+        Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,122 @@
+//! What `rsunwind record` takes on its command line. Numbers with units are read in [`super::units`].
+
+use super::units;
+use clap::{Args as ClapArgs, ValueEnum};
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Arguments of `rsunwind record`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+The program keeps its input, output, signals and terminal; its exit status becomes that of rsunwind (128+N if signal N ended it).
+Ctrl-C and SIGTERM reach it once, and the profile is written whatever ends it.")]
+pub struct Args {
+    /// Samples per second of CPU time, per thread: 99, 1k, 0.5
+    #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
+    pub rate: units::Rate,
+
+    /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts as success
+    #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
+    pub duration: Option<Duration>,
+
+    /// Where the profile goes; an older file is overwritten [default: rsunwind.rsu]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Format of the profile [default: by the extension of FILE]
+    #[arg(short, long)]
+    pub format: Option<String>,
+
+    /// What asks for samples
+    #[arg(long, value_enum, default_value_t)]
+    pub trigger: Trigger,
+
+    /// Which unwind tables are used
+    #[arg(long, value_enum, default_value_t)]
+    pub unwind: Unwind,
+
+    /// Frames kept of a stack, 8 to 2048: of deeper ones both ends are kept
+    #[arg(long, value_name = "N", default_value_t = 1024, value_parser = clap::value_parser!(u32).range(8..=2048))]
+    pub max_depth: u32,
+
+    /// Most shared memory per process (suffixes K, M, G); samples beyond it are counted as lost
+    #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = units::size)]
+    pub size: u64,
+
+    /// Do not profile programs that are started with an environment of their own
+    #[arg(long)]
+    pub no_follow: bool,
+
+    /// Say nothing but errors
+    #[arg(short, long)]
+    pub quiet: bool,
+
+    /// Attach to a running process (not supported yet)
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Option<String>,
+
+    /// Record the whole system (not supported yet)
+    #[arg(short, long)]
+    pub all: bool,
+
+    /// Accepted as perf's flag for call graphs, which are always recorded
+    #[arg(short = 'g', hide = true)]
+    pub call_graph: bool,
+
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// What asks a thread for samples.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Trigger {
+    /// The best that is permitted
+    #[default]
+    Auto,
+    /// perf events, or nothing
+    Perf,
+    /// CPU timers, which the kernel's tick bounds
+    Timer,
+}
+
+/// Which unwind tables are used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Unwind {
+    /// The best that each module has
+    #[default]
+    Auto,
+    /// SFrame, then frame pointers
+    Sframe,
+    /// .eh_frame, then frame pointers
+    #[value(name = "eh_frame")]
+    EhFrame,
+    /// Frame pointers only
+    Fp,
+}
+
+impl Trigger {
+    /// As the `RSUNWIND` variable spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Perf => "perf",
+            Self::Timer => "timer",
+        }
+    }
+}
+
+impl Unwind {
+    /// As the `RSUNWIND` variable spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Sframe => "sframe",
+            Self::EhFrame => "eh_frame",
+            Self::Fp => "fp",
+        }
+    }
+}

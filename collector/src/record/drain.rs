@@ -1,0 +1,145 @@
+//! From the session's segments to the recording: finds segments as processes make them, takes what they seal, and puts away those of
+//! processes that are gone.
+//!
+//! Not here: one segment ([`super::segment`]), and the form of the recording ([`super::writer`]).
+
+use super::perf_map;
+use super::segment::{Segment, Take};
+use super::writer::Writer;
+use engine::wire::file::FileInfo;
+use engine::wire::record::RecordKind;
+use engine::wire::session::{PerfMap, SegmentTotals};
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Segments that are kept open between looks; the files of more are opened for each look, within any limit on descriptors.
+const MOST_OPEN: usize = 256;
+
+/// The drain of one session.
+#[derive(Debug)]
+pub struct Drain {
+    directory: PathBuf,
+    segments: BTreeMap<OsString, Segment>,
+    writer: Writer,
+    /// Program runs seen.
+    runs: u64,
+    /// The longest sampling period that a process had in force, ns.
+    period_ns: Option<u64>,
+}
+
+impl Drain {
+    /// From a session's directory into a recording.
+    #[must_use]
+    pub fn new(directory: &Path, writer: Writer) -> Self {
+        Self { directory: directory.to_owned(), segments: BTreeMap::new(), writer, runs: 0, period_ns: None }
+    }
+
+    /// One look around.
+    ///
+    /// # Errors
+    /// When the recording cannot be written; what could not be stored is still in its segment.
+    pub fn look(&mut self) -> io::Result<()> {
+        self.writer.begin()?;
+        self.discover();
+        let writer = &mut self.writer;
+        for segment in self.segments.values_mut() {
+            segment.take(Take::Sealed, &mut |info, records| writer.chunk(info, records))?;
+        }
+        self.put_away()?;
+        for segment in self.segments.values_mut().skip(MOST_OPEN) {
+            segment.rest();
+        }
+        Ok(())
+    }
+
+    /// The last look: takes everything that is committed, from processes that still run, too.
+    ///
+    /// # Errors
+    /// As [`Drain::look`].
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.discover();
+        while let Some((_, segment)) = self.segments.pop_first() {
+            self.close(segment)?;
+        }
+        Ok(())
+    }
+
+    /// Whether a process that was recorded may still run.
+    #[must_use]
+    pub fn anyone_lives(&self) -> bool {
+        self.segments.values().any(Segment::may_live)
+    }
+
+    /// How many program runs were recorded.
+    #[must_use]
+    pub const fn runs(&self) -> u64 {
+        self.runs
+    }
+
+    /// The longest sampling period that a process had in force, ns.
+    #[must_use]
+    pub const fn period_ns(&self) -> Option<u64> {
+        self.period_ns
+    }
+
+    /// The recording, for what else goes into it.
+    pub const fn writer(&mut self) -> &mut Writer {
+        &mut self.writer
+    }
+
+    fn discover(&mut self) {
+        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            if name.as_encoded_bytes().ends_with(b".seg") && !self.segments.contains_key(&name) {
+                if let Some(segment) = Segment::open(entry.path()) {
+                    self.segments.insert(name, segment);
+                    self.runs += 1;
+                }
+            }
+        }
+    }
+
+    fn put_away(&mut self) -> io::Result<()> {
+        let over = self.segments.iter().filter(|(_, segment)| segment.is_over() || self.was_replaced(segment));
+        let over: Vec<OsString> = over.map(|(name, _)| name.clone()).collect();
+        for name in over {
+            if let Some(segment) = self.segments.remove(&name) {
+                self.close(segment)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the process has replaced its program, and the new one has a segment of its own.
+    fn was_replaced(&self, old: &Segment) -> bool {
+        let same = |new: &FileInfo| (new.pid, new.start_ticks) == (old.info.pid, old.info.start_ticks);
+        self.segments.values().any(|new| same(&new.info) && new.info.process_key > old.info.process_key)
+    }
+
+    /// Takes what is left in a segment and what belongs to its process, and removes the file.
+    fn close(&mut self, mut segment: Segment) -> io::Result<()> {
+        let replaced = self.was_replaced(&segment);
+        let writer = &mut self.writer;
+        segment.take(Take::Everything, &mut |info, records| writer.chunk(info, records))?;
+        let totals = segment.totals();
+        let about = (segment.info.pid, segment.info.process_key);
+        let totals = SegmentTotals {
+            homeless_samples: totals.homeless_samples,
+            homeless_weight: totals.homeless_weight,
+            unarmed_threads: totals.unarmed_threads,
+            damaged_bytes: segment.damaged,
+        };
+        writer.own(about, RecordKind::SegmentTotals, 64, |out| totals.encode(out))?;
+        if !replaced {
+            perf_map::take(segment.info.pid, segment.started_ns, &mut |lines| {
+                writer.own(about, RecordKind::PerfMap, lines.len() + 16, |out| PerfMap { lines }.encode(out))
+            })?;
+        }
+        self.period_ns = self.period_ns.max(segment.period_ns);
+        segment.remove();
+        Ok(())
+    }
+}

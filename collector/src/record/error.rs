@@ -1,0 +1,101 @@
+//! Why a recording could not be made. Each sentence names the thing and the remedy; each has an exit status of its own kind.
+
+use nix::errno::Errno;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Why `rsunwind record` failed. Once the program runs nothing but the loss of its profile is an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No command on the command line.
+    #[error("no program to record: rsunwind record [OPTIONS] -- COMMAND [ARGUMENTS]")]
+    NoCommand,
+    /// `--pid`.
+    #[error("attaching to a running process (-p {0}) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND")]
+    AttachUnsupported(String),
+    /// `--all`.
+    #[error("recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND")]
+    SystemWideUnsupported,
+    /// In no directory of `PATH`, or no such file.
+    #[error("{name}: command not found{hint}")]
+    NotFound {
+        /// As typed.
+        name: String,
+        /// What else may be wrong.
+        hint: String,
+    },
+    /// There, but it cannot be run.
+    #[error("{}: cannot be run: {why}", path.display())]
+    NotExecutable {
+        /// The file.
+        path: PathBuf,
+        /// The reason, with the remedy.
+        why: String,
+    },
+    /// The kernel refused to make a process.
+    #[error("{what}: {source}")]
+    Launch {
+        /// What was attempted.
+        what: &'static str,
+        /// errno.
+        source: io::Error,
+    },
+    /// The output cannot be written: found before the program is started.
+    #[error("{}: cannot be written: {source}; name a file that can be with -o FILE (the program was not started)", path.display())]
+    Output {
+        /// The file.
+        path: PathBuf,
+        /// errno.
+        source: io::Error,
+    },
+    /// `--format` or the extension.
+    #[error("{0}")]
+    Format(String),
+    /// No directory can hold the session's shared memory.
+    #[error("no place for the session's shared memory: {tried}; make one of them writable, or set TMPDIR to a directory that is")]
+    Session {
+        /// Each directory and its errno.
+        tried: String,
+    },
+    /// The preload library cannot be put where programs can load it.
+    #[error("no place for the preload library: {tried}; set XDG_CACHE_HOME to a directory that is writable, not mounted noexec, and whose path has no spaces, colons, commas or dollars")]
+    Library {
+        /// Each directory and what is wrong with it.
+        tried: String,
+    },
+    /// The recording broke off; what was written before is intact.
+    #[error("{}: the recording is cut short after {length} bytes: {source}; what was written until then can be read; free some space, or name another place with -o FILE", path.display())]
+    Recording {
+        /// The file.
+        path: PathBuf,
+        /// errno.
+        source: io::Error,
+        /// Bytes that were written.
+        length: u64,
+        /// The exit status of the program.
+        status: u8,
+    },
+}
+
+impl Error {
+    /// 127 and 126 as the shell has them, 2 for what the user typed, 1 for the rest.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::NotFound { .. } => 127,
+            Self::NotExecutable { .. } => 126,
+            Self::NoCommand | Self::AttachUnsupported(_) | Self::SystemWideUnsupported | Self::Format(_) => 2,
+            Self::Recording { status: status @ 1.., .. } => *status,
+            _ => 1,
+        }
+    }
+
+    pub(super) fn launch(what: &'static str, errno: Errno) -> Self {
+        Self::Launch { what, source: errno.into() }
+    }
+
+    pub(super) fn output(path: &Path, source: io::Error) -> Self {
+        Self::Output { path: path.to_owned(), source }
+    }
+}

@@ -1,0 +1,159 @@
+//! The preload library: carried inside this program, and put where any program can load it.
+//!
+//! Its file is named by its content, so builds live side by side; a file that is there is compared before it is used. It must outlive
+//! the recording: descendants of the program may start others later, and their loader would complain about a file that is gone.
+
+use super::error::Error;
+use nix::sys::statvfs::{FsFlags, statvfs};
+use nix::unistd::geteuid;
+use std::fs::{self, DirBuilder, File, Metadata, Permissions};
+use std::io::{self, Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Made by the build script.
+static CONTENT: &[u8] = include_bytes!(env!("RSUNWIND_PRELOAD_SO"));
+/// How its files are named, before the build's id.
+pub const NAME: &str = "librsunwind_preload";
+
+/// The file that a build of the library has.
+fn file_name() -> String {
+    format!("{NAME}-{}.so", env!("RSUNWIND_PRELOAD_ID"))
+}
+
+/// Puts the library into the first directory that will do, and gives its path. `session` is the last resort.
+///
+/// # Errors
+/// [`Error::Library`] with each directory and what is wrong with it.
+pub fn hand_out(session: &Path) -> Result<PathBuf, Error> {
+    let user = geteuid();
+    let mut tried = Vec::new();
+    for directory in candidates(|name| std::env::var_os(name).map(PathBuf::from), user.is_root(), user.as_raw(), session) {
+        match place(&directory, CONTENT, user.is_root() && directory != session) {
+            Ok(path) => return Ok(path),
+            Err(error) => tried.push(format!("{}: {error}", directory.display())),
+        }
+    }
+    Err(Error::Library { tried: tried.join("; ") })
+}
+
+/// Where to try, best first. Root's own cache is no place: programs that give up root's rights must reach the file.
+fn candidates(variable: impl Fn(&str) -> Option<PathBuf>, root: bool, user: u32, session: &Path) -> Vec<PathBuf> {
+    let absolute = |name| variable(name).filter(|path| path.is_absolute());
+    let mut places = Vec::new();
+    places.extend(absolute("XDG_CACHE_HOME").map(|cache| cache.join("rsunwind")));
+    if root {
+        places.push("/var/cache/rsunwind".into());
+    }
+    places.extend(absolute("HOME").map(|home| home.join(".cache/rsunwind")));
+    for shared in [absolute("TMPDIR"), Some("/var/tmp".into()), Some("/tmp".into())].into_iter().flatten() {
+        places.push(shared.join(format!("rsunwind-{user}")));
+    }
+    places.push(session.to_owned());
+    places
+}
+
+/// Makes sure that `directory` holds the library, readable by whoever must read it.
+fn place(directory: &Path, content: &[u8], for_everybody: bool) -> io::Result<PathBuf> {
+    let unusable = |why: &str| Err(io::Error::other(why.to_owned()));
+    if directory.as_os_str().as_bytes().iter().any(|byte| b" :,$\n\t".contains(byte)) {
+        return unusable("the loader cannot be given a path with such characters");
+    }
+    DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    let metadata = fs::symlink_metadata(directory)?;
+    let others_may_write = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
+    if !metadata.is_dir() || !is_trusted(&metadata) || others_may_write {
+        return unusable("it is not a directory that belongs to you alone");
+    }
+    if statvfs(directory).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOEXEC)) {
+        return unusable("it is mounted noexec");
+    }
+    if for_everybody && !directory.ancestors().all(everybody_passes) {
+        return unusable("other users cannot reach it");
+    }
+    let path = directory.join(file_name());
+    if !is_intact(&path, content) {
+        write(directory, &path, content)?;
+    }
+    Ok(path)
+}
+
+fn everybody_passes(directory: &Path) -> bool {
+    fs::metadata(directory).is_ok_and(|metadata| metadata.mode() & 0o001 != 0)
+}
+
+fn is_trusted(metadata: &Metadata) -> bool {
+    metadata.uid() == geteuid().as_raw() || metadata.uid() == 0
+}
+
+/// Whether the file is there, is nobody else's, can be read by all and says what it should.
+fn is_intact(path: &Path, content: &[u8]) -> bool {
+    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let mode_is_right = metadata.mode() & 0o022 == 0 && metadata.mode() & 0o444 == 0o444;
+    if !metadata.is_file() || !is_trusted(&metadata) || !mode_is_right || metadata.len() != content.len() as u64 {
+        return false;
+    }
+    let mut found = Vec::with_capacity(content.len());
+    File::open(path).and_then(|mut file| file.read_to_end(&mut found)).is_ok() && found == content
+}
+
+/// Writes the file under another name first, so that nobody ever loads half of it.
+fn write(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
+    let mut draft = tempfile::Builder::new().prefix(".librsunwind_preload.").tempfile_in(directory)?;
+    draft.write_all(content)?;
+    draft.as_file().set_permissions(Permissions::from_mode(0o755))?;
+    draft.persist(path).map_err(|error| error.error)?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_writable_or_missing_file_is_replaced_and_an_intact_one_is_kept() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = place(directory.path(), b"content", false).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+        let inode = fs::metadata(&path).unwrap().ino();
+        assert_eq!(place(directory.path(), b"content", false).unwrap(), path);
+        assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "an intact file is used as it is");
+
+        fs::write(&path, b"c0ntent").unwrap();
+        place(directory.path(), b"content", false).unwrap();
+        assert_eq!(fs::read(&path).unwrap(), b"content");
+        fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
+        place(directory.path(), b"content", false).unwrap();
+        assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no draft is left");
+    }
+
+    #[test]
+    fn a_path_that_the_loader_would_split_is_passed_over() {
+        let directory = tempfile::tempdir().unwrap();
+        for name in ["a b", "a:b", "$ORIGIN", "a,b"] {
+            assert!(place(&directory.path().join(name), b"x", false).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn a_place_that_others_cannot_reach_is_no_place_for_roots_programs() {
+        let directory = tempfile::tempdir().unwrap(); // mode 0700
+        assert!(place(directory.path(), b"x", true).is_err());
+        assert!(place(directory.path(), b"x", false).is_ok());
+    }
+
+    #[test]
+    fn the_cache_comes_first_and_the_session_last() {
+        let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/u"));
+        let places = candidates(home, false, 7, Path::new("/s"));
+        assert_eq!(places.first(), Some(&PathBuf::from("/home/u/.cache/rsunwind")));
+        assert_eq!(places.last(), Some(&PathBuf::from("/s")));
+        let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| PathBuf::from("/c"));
+        assert_eq!(candidates(cache, true, 0, Path::new("/s"))[..2], [PathBuf::from("/c/rsunwind"), "/var/cache/rsunwind".into()]);
+        let relative = |_: &str| Some(PathBuf::from("c"));
+        assert_eq!(candidates(relative, false, 7, Path::new("/s")).first(), Some(&PathBuf::from("/var/tmp/rsunwind-7")));
+    }
+}

@@ -1,0 +1,210 @@
+//! `rsunwind record`: runs a program under the preload library and writes what it and its descendants say about themselves.
+//!
+//! **Start at [`run`]**: one call per stage. What the samples hold is in [`engine::wire`]; reading a recording is not here.
+//!
+//! ```text
+//! target ─► output ─► session, library ─► launch ─► watch ─┬─► drain ─► writer ─► recording
+//!  found?   writable?  shared memory       exec     until  │    ▲
+//!                                                   it ends└────┴── segments, written by the profiled processes
+//! ```
+
+mod args;
+mod clock;
+mod drain;
+mod error;
+mod forward;
+pub mod inherited;
+mod launch;
+mod library;
+mod output;
+mod perf_map;
+mod program;
+mod segment;
+mod session;
+mod signals;
+mod target;
+mod units;
+mod watch;
+mod writer;
+
+pub use args::Args;
+pub use error::Error;
+
+use drain::Drain;
+use engine::wire::record::RecordKind;
+use engine::wire::session::Session as SessionRecord;
+use forward::Forwarder;
+use nix::sys::signal::Signal;
+use nix::sys::utsname::uname;
+use nix::unistd::{SysconfVar, sysconf};
+use output::Output;
+use program::{Program, Status};
+use session::Session;
+use signals::Signals;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::time::{Duration, Instant};
+use target::Target;
+use watch::Watch;
+use writer::Writer;
+
+/// How long a program that was told to end may take before its profile is written without waiting for it.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// Most bytes kept of the command line.
+const LONGEST_COMMAND: usize = 32 << 10;
+/// The wait status of a program that goes on (`WIFCONTINUED`), where the recording ended before it.
+const STILL_RUNNING: u32 = 0xffff;
+
+/// Records, and gives the status to exit with: the program's.
+///
+/// # Errors
+/// Any [`Error`]. After [`Error::Recording`] the program has run all the same.
+pub fn run(args: &Args) -> Result<u8, Error> {
+    refuse_what_is_missing(args)?;
+    let target = Target::resolve(&args.command)?;
+    let output = Output::prepare(args.output.as_deref().unwrap_or(Path::new(output::DEFAULT)))?;
+    let signals = Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
+    let session = Session::create()?;
+    let library = library::hand_out(session.path())?;
+    if let Some(obstacle) = &target.obstacle {
+        eprintln!("rsunwind: {obstacle}");
+    }
+
+    let forwarder = Forwarder::new();
+    let environment = environment(args, &target, &session, &library);
+    let account = Account::open(args);
+    let program = Program::new(launch::launch(&target, environment, signals.inherited())?);
+    let (path, writer) = output.begin();
+    session.link(&path);
+
+    let drain = Drain::new(session.path(), writer);
+    let mut watch = Watch::new(&session, drain, &signals, forwarder, program);
+    let end = watch_to_the_end(&mut watch, args.duration);
+    let conclusion = watch.conclude();
+    let recorded = conclusion.result.and_then(|()| account.close(watch.drain(), end));
+    say(args, &path, watch.drain(), &recorded);
+
+    let status = end.status.or_else(|| outwait(&mut watch)).map_or(0, |status| exit_status(status, end.told));
+    let length = watch.drain().writer().length();
+    drop(watch);
+    if conclusion.outlived && library.starts_with(session.path()) {
+        session.leave_only(&library);
+    }
+    recorded.map_err(|source| Error::Recording { path, source, length, status })?;
+    Ok(status)
+}
+
+fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
+    match &args.pid {
+        Some(pid) => Err(Error::AttachUnsupported(pid.clone())),
+        None if args.all => Err(Error::SystemWideUnsupported),
+        None => Ok(()),
+    }
+}
+
+/// What the program is started with: ours only if its loader takes it.
+fn environment(args: &Args, target: &Target, session: &Session, library: &Path) -> Vec<OsString> {
+    let taken = target.obstacle.as_ref().is_none_or(|obstacle| !obstacle.refuses_the_library());
+    let mut settings = OsString::from(format!(
+        "rate={},trigger={},unwind={},depth={},size={},follow={},session=",
+        args.rate,
+        args.trigger.name(),
+        args.unwind.name(),
+        args.max_depth,
+        args.size,
+        if args.no_follow { "no" } else { "yes" },
+    ));
+    settings.push(session.path());
+    launch::environment(taken.then_some(library), &settings)
+}
+
+/// How the program, or the time given to it, ended.
+#[derive(Clone, Copy, Debug)]
+struct End {
+    status: Option<Status>,
+    /// It was told to end because its time was over.
+    told: bool,
+    at_ns: u64,
+}
+
+fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
+    let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
+    let status = watch.until(deadline);
+    let mut end = End { status, told: status.is_none(), at_ns: clock::monotonic_ns() };
+    if end.told {
+        watch.end();
+        watch.program().signal(Signal::SIGTERM);
+        watch.program().signal(Signal::SIGCONT); // one that is stopped could not obey
+        end.status = watch.until(Some(Instant::now() + PATIENCE));
+    }
+    end
+}
+
+/// The profile is written, and the program still runs although it was told to end.
+fn outwait(watch: &mut Watch<'_>) -> Option<Status> {
+    let pid = watch.program().pid();
+    eprintln!("rsunwind: the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)");
+    watch.until(None)
+}
+
+/// Dying of our SIGTERM is what was asked for.
+fn exit_status(status: Status, told: bool) -> u8 {
+    if told && status.signal() == Some(Signal::SIGTERM as i32) { 0 } else { status.exit_status() }
+}
+
+/// What is known of the whole recording, for its last record.
+#[derive(Debug)]
+struct Account {
+    start_ns: u64,
+    asked_millihertz: u64,
+    period_ns: u64,
+    command: Vec<u8>,
+}
+
+impl Account {
+    fn open(args: &Args) -> Self {
+        let command = args.command.iter().flat_map(|argument| [argument.as_bytes(), b"\0"]).flatten().copied();
+        Self {
+            start_ns: clock::monotonic_ns(),
+            asked_millihertz: args.rate.millihertz,
+            period_ns: args.rate.period_ns(),
+            command: command.take(LONGEST_COMMAND).collect(),
+        }
+    }
+
+    fn close(&self, drain: &mut Drain, end: End) -> io::Result<()> {
+        let system = uname().ok();
+        let text = |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
+        let (kernel, host) = (text(system.as_ref().map(|s| s.release())), text(system.as_ref().map(|s| s.nodename())));
+        let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+        let record = SessionRecord {
+            start_ns: self.start_ns,
+            end_ns: end.at_ns,
+            realtime_offset_ns: clock::realtime_offset_ns(),
+            wait_status: end.status.map_or(STILL_RUNNING, |status| status.0 as u32),
+            processors: processors.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            asked_millihertz: self.asked_millihertz,
+            period_ns: drain.period_ns().unwrap_or(self.period_ns),
+            kernel: &kernel,
+            host: &host,
+            command: &self.command,
+        };
+        let room = 256 + kernel.len() + host.len() + self.command.len();
+        drain.writer().own((0, 0), RecordKind::Session, room, |out| record.encode(out))
+    }
+}
+
+/// What was recorded and where it is, on standard error: standard output is the program's.
+fn say(args: &Args, path: &Path, drain: &mut Drain, recorded: &io::Result<()>) {
+    if drain.runs() == 0 {
+        eprintln!(
+            "rsunwind: nothing was recorded: no program loaded the preload library (statically linked and setuid programs cannot, \
+             and one that fails to start does not)"
+        );
+    } else if recorded.is_ok() && !args.quiet {
+        let (runs, plural) = (drain.runs(), if drain.runs() == 1 { "program" } else { "programs" });
+        eprintln!("rsunwind: recorded {runs} {plural} into {} ({} KB)", path.display(), drain.writer().length() / 1000);
+    }
+}

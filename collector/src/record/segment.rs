@@ -1,0 +1,205 @@
+//! One segment: what the collector knows of a profiled process's file, and how it takes chunks out of it.
+//!
+//! The process that writes the file is trusted with nothing: it is read with pread, never mapped, so that a file that is cut short does
+//! no harm, and what does not check is left out. Free → owned → sealed are the process's steps, sealed → free is ours
+//! ([`engine::wire::chunk::ChunkState`]).
+
+use engine::wire::chunk::{ChunkHeader, ChunkInfo, ChunkState, HEADER_SIZE, SEGMENT_STRIDE};
+use engine::wire::event::{Event, EventKind};
+use engine::wire::file::{self, FileInfo, FileKind};
+use engine::wire::process::Process;
+use engine::wire::record::{self, RecordKind};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::kill;
+use nix::unistd::Pid;
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::atomic::{Ordering::Acquire, fence};
+
+/// A segment and what has been seen of its process.
+#[derive(Debug)]
+pub struct Segment {
+    path: PathBuf,
+    /// Open while there are few segments.
+    file: Option<File>,
+    /// The file header as first read.
+    pub info: FileInfo,
+    /// The process was seen alive under its pid, so that pid means the same to us.
+    known: bool,
+    /// It has said that it ends or replaces its program.
+    pub farewell: bool,
+    /// Sampling period in force, ns, once known.
+    pub period_ns: Option<u64>,
+    /// When it started (`CLOCK_MONOTONIC`, ns) in wall clock time, ns since the epoch, once known.
+    pub started_ns: Option<u64>,
+    /// Bytes of chunks that did not check.
+    pub damaged: u64,
+}
+
+/// Which chunks to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Take {
+    /// Those that are sealed; they are freed.
+    Sealed,
+    /// What is committed in others, too: nobody writes any more, or nobody will wait for it.
+    Everything,
+}
+
+impl Segment {
+    /// Opens a segment. `None` while its process is still making it, or if it is none.
+    pub fn open(path: PathBuf) -> Option<Self> {
+        let file = open(&path).ok()?;
+        let info = header(&file).ok().filter(|info| info.kind == FileKind::Segment)?;
+        let mut segment = Self {
+            path,
+            file: Some(file),
+            info,
+            known: false,
+            farewell: false,
+            period_ns: None,
+            started_ns: None,
+            damaged: 0,
+        };
+        segment.known = start_ticks(info.pid) == Some(info.start_ticks);
+        Some(segment)
+    }
+
+    /// Closes the file between looks.
+    pub fn rest(&mut self) {
+        self.file = None;
+    }
+
+    /// Whether the process is gone for certain, or has said farewell and cannot be found. A process of another PID namespace that
+    /// still runs is never taken for gone.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        (self.known || self.farewell) && !exists(self.info.pid)
+    }
+
+    /// Whether the process is there, as far as can be seen.
+    #[must_use]
+    pub fn may_live(&self) -> bool {
+        exists(self.info.pid) || !(self.known || self.farewell)
+    }
+
+    /// The file header as it is now.
+    #[must_use]
+    pub fn totals(&mut self) -> FileInfo {
+        let info = self.opened().and_then(header);
+        info.unwrap_or(self.info)
+    }
+
+    /// Removes the file.
+    pub fn remove(self) {
+        let _ = fs::remove_file(&self.path);
+    }
+
+    /// Gives the chunks that may be taken to `sink`, as header and whole records; `sink` stores them or fails, and a chunk is freed
+    /// only when it is stored.
+    ///
+    /// # Errors
+    /// What `sink` says. A segment that cannot be read is none.
+    pub fn take(&mut self, take: Take, sink: &mut dyn FnMut(ChunkInfo, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let Ok(length) = self.opened().and_then(|file| Ok(file.metadata()?.len())) else { return Ok(()) };
+        let chunks = length.saturating_sub(file::HEADER_SIZE as u64) / SEGMENT_STRIDE as u64;
+        let mut buffer = [0; SEGMENT_STRIDE];
+        for index in 0..chunks {
+            let offset = file::HEADER_SIZE as u64 + index * SEGMENT_STRIDE as u64;
+            let Some(state) = self.opened().ok().and_then(|file| wanted(file, offset, take, &mut buffer)) else { continue };
+            let Ok(info) = ChunkInfo::parse(&buffer) else {
+                self.damaged += SEGMENT_STRIDE as u64;
+                continue;
+            };
+            let records = buffer.get(HEADER_SIZE..HEADER_SIZE + info.committed as usize).unwrap_or(&[]);
+            let intact = self.look_at(records);
+            self.damaged += (records.len() - intact) as u64;
+            sink(ChunkInfo { committed: intact as u32, ..info }, records.get(..intact).unwrap_or(&[]))?;
+            if state == ChunkState::Sealed {
+                self.free(offset);
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what concerns the collector, and gives the length of the records up to the first that does not check.
+    fn look_at(&mut self, records: &[u8]) -> usize {
+        let mut at = 0;
+        while let Some(record) = records.get(at..).filter(|rest| !rest.is_empty()).and_then(|rest| record::parse(rest).ok()) {
+            match RecordKind::from_number(record.kind) {
+                Some(RecordKind::Process) => {
+                    if let Ok(process) = Process::decode(record.payload) {
+                        self.period_ns = Some(process.period_ns);
+                        self.started_ns = process.time_ns.checked_add(process.realtime_offset_ns);
+                    }
+                }
+                Some(RecordKind::Event) => match Event::decode(record.payload).map(|event| event.kind) {
+                    Ok(EventKind::Exit | EventKind::Exec) => self.farewell = true,
+                    Ok(EventKind::ExecFailed) => self.farewell = false,
+                    _ => {}
+                },
+                _ => {}
+            }
+            at += record.length;
+        }
+        at
+    }
+
+    /// The last step of a chunk's round. `committed` goes first: whoever claims the chunk next has it say nothing until it says
+    /// something new.
+    fn free(&mut self, offset: u64) {
+        let Ok(file) = self.opened() else { return };
+        let _ = file.write_all_at(&0u32.to_le_bytes(), offset + offset_of!(ChunkHeader, committed) as u64);
+        let _ = file.write_all_at(&(ChunkState::Free as u32).to_le_bytes(), offset + offset_of!(ChunkHeader, state) as u64);
+    }
+
+    fn opened(&mut self) -> io::Result<&File> {
+        if self.file.is_none() {
+            self.file = Some(open(&self.path)?);
+        }
+        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+}
+
+/// Reads the chunk at `offset` if it is to be taken: the header first, and what it counts after it.
+fn wanted(file: &File, offset: u64, take: Take, buffer: &mut [u8; SEGMENT_STRIDE]) -> Option<ChunkState> {
+    let mut header = [0; HEADER_SIZE];
+    file.read_exact_at(&mut header, offset).ok()?;
+    fence(Acquire);
+    // A chunk without its magic is not begun.
+    let info = ChunkInfo::parse(&header).ok()?;
+    let state = match info.state {
+        state if state == ChunkState::Sealed as u32 => ChunkState::Sealed,
+        state if state == ChunkState::Owned as u32 && take == Take::Everything => ChunkState::Owned,
+        _ => return None,
+    };
+    file.read_exact_at(buffer, offset).ok()?;
+    if state == ChunkState::Owned {
+        buffer.get_mut(..HEADER_SIZE)?.copy_from_slice(&header);
+    }
+    Some(state)
+}
+
+fn open(path: &std::path::Path) -> io::Result<File> {
+    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
+    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+}
+
+fn header(file: &File) -> io::Result<FileInfo> {
+    let mut page = [0; 128];
+    file.read_exact_at(&mut page, 0)?;
+    FileInfo::parse(&page).map_err(io::Error::other)
+}
+
+fn exists(pid: u32) -> bool {
+    i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+}
+
+/// Field 22 of `/proc/PID/stat`; the second is in parentheses and may hold anything.
+fn start_ticks(pid: u32) -> Option<u64> {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    line.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+}

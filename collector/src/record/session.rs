@@ -1,0 +1,175 @@
+//! The session: a directory of shared memory where the program and its descendants find the control page and put their segments.
+//!
+//! Not here: reading the segments ([`super::drain`]). The control page is written with pwrite, in words that nobody sees half of.
+
+use super::clock;
+use super::error::Error;
+use engine::wire::file::VERSION;
+use engine::wire::session::{CONTROL_FILE, CONTROL_MAGIC, Control, OVER, RUNNING};
+use nix::unistd::geteuid;
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io;
+use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+/// Name of the link to the recording that the session is drained into, so that what a killed rsunwind leaves can be read whole.
+pub const RECORDING_LINK: &str = "recording.rsu";
+/// How session directories are named, before some random letters.
+const PREFIX: &str = "rsunwind-";
+const PAGE: u64 = 4096;
+
+/// A running session. Dropping it ends it: targets disarm, and the directory is removed.
+#[derive(Debug)]
+pub struct Session {
+    directory: tempfile::TempDir,
+    control: File,
+}
+
+impl Session {
+    /// Makes the directory and the control page.
+    ///
+    /// # Errors
+    /// [`Error::Session`] with every place that was tried.
+    pub fn create() -> Result<Self, Error> {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+        let places = [Some("/dev/shm".into()), variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), Some("/tmp".into())];
+        let mut tried = Vec::new();
+        for place in places.into_iter().flatten() {
+            match Self::create_in(&place) {
+                Ok(session) => return Ok(session),
+                Err(error) => tried.push(format!("{}: {error}", place.display())),
+            }
+        }
+        Err(Error::Session { tried: tried.join("; ") })
+    }
+
+    fn create_in(place: &Path) -> io::Result<Self> {
+        if place.as_os_str().as_bytes().contains(&b',') {
+            return Err(io::Error::other("settings cannot name a path with a comma"));
+        }
+        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+        // Programs that give up root's rights go on writing segments; nobody else can list or remove them.
+        let (directory_mode, control_mode) = if geteuid().is_root() { (0o1733, 0o644) } else { (0o700, 0o600) };
+        fs::set_permissions(directory.path(), Permissions::from_mode(directory_mode))?;
+        let path = directory.path().join(CONTROL_FILE);
+        let control = OpenOptions::new().read(true).write(true).create_new(true).mode(control_mode).open(path)?;
+        control.set_permissions(Permissions::from_mode(control_mode))?; // whatever the umask
+        let session = Self { directory, control };
+        session.fill()?;
+        Ok(session)
+    }
+
+    fn fill(&self) -> io::Result<()> {
+        // Every byte is written, so that no reader of the page meets a hole on a full disk.
+        self.control.write_all_at(&[0; PAGE as usize], 0)?;
+        self.word(offset_of!(Control, version), VERSION)?;
+        self.word(offset_of!(Control, collector_pid), std::process::id())?;
+        self.word(offset_of!(Control, state), RUNNING)?;
+        self.beat()?;
+        self.long(offset_of!(Control, magic), CONTROL_MAGIC)
+    }
+
+    /// Says that rsunwind lives.
+    ///
+    /// # Errors
+    /// As pwrite.
+    pub fn beat(&self) -> io::Result<()> {
+        self.long(offset_of!(Control, heartbeat_ns), clock::monotonic_ns())
+    }
+
+    /// Says that the session is over: targets disarm at their next sample.
+    ///
+    /// # Errors
+    /// As pwrite.
+    pub fn end(&self) -> io::Result<()> {
+        self.word(offset_of!(Control, state), OVER)
+    }
+
+    /// The directory.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Leaves a link to `recording`, for whoever finds the directory after rsunwind was killed.
+    pub fn link(&self, recording: &Path) {
+        if let Ok(recording) = fs::canonicalize(recording) {
+            let _ = std::os::unix::fs::symlink(recording, self.path().join(RECORDING_LINK));
+        }
+    }
+
+    /// Ends the session but lets `kept`, a file in the directory, and so the directory, stay for programs that may still need it.
+    pub fn leave_only(mut self, kept: &Path) {
+        self.directory.disable_cleanup(true);
+        for entry in fs::read_dir(self.path()).into_iter().flatten().flatten() {
+            if entry.path() != kept {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+
+    fn word(&self, offset: usize, value: u32) -> io::Result<()> {
+        self.control.write_all_at(&value.to_le_bytes(), offset as u64)
+    }
+
+    fn long(&self, offset: usize, value: u64) -> io::Result<()> {
+        self.control.write_all_at(&value.to_le_bytes(), offset as u64)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn word(page: &[u8], offset: usize) -> u32 {
+        u32::from_le_bytes(page[offset..offset + 4].try_into().unwrap())
+    }
+
+    fn long(page: &[u8], offset: usize) -> u64 {
+        u64::from_le_bytes(page[offset..offset + 8].try_into().unwrap())
+    }
+
+    #[test]
+    fn the_control_page_says_who_runs_the_session_and_that_it_lives() {
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::create_in(place.path()).unwrap();
+        let directory = session.path().to_owned();
+        let page = fs::read(directory.join(CONTROL_FILE)).unwrap();
+        assert_eq!(page.len(), 4096);
+        assert_eq!(long(&page, offset_of!(Control, magic)), CONTROL_MAGIC);
+        assert_eq!(word(&page, offset_of!(Control, version)), VERSION);
+        assert_eq!(word(&page, offset_of!(Control, state)), RUNNING);
+        assert_eq!(word(&page, offset_of!(Control, collector_pid)), std::process::id());
+        let first = long(&page, offset_of!(Control, heartbeat_ns));
+        assert!(first > 0 && first <= clock::monotonic_ns());
+        session.beat().unwrap();
+        let page = fs::read(directory.join(CONTROL_FILE)).unwrap();
+        assert!(long(&page, offset_of!(Control, heartbeat_ns)) > first);
+
+        let open = File::open(directory.join(CONTROL_FILE)).unwrap();
+        drop(session);
+        assert!(!directory.exists());
+        let mut page = [0; 4096];
+        open.read_exact_at(&mut page, 0).unwrap();
+        assert_eq!(word(&page, offset_of!(Control, state)), OVER, "who has the page mapped is told");
+    }
+
+    #[test]
+    fn a_library_that_others_still_need_stays() {
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::create_in(place.path()).unwrap();
+        let (directory, kept) = (session.path().to_owned(), session.path().join("library.so"));
+        fs::write(&kept, b"").unwrap();
+        session.leave_only(&kept);
+        let left: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(left, [kept]);
+    }
+}
