@@ -46,7 +46,9 @@ const SOURCES: [&str; 16] = [
 
 fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let root = manifest.parent().ok_or("the collector lies at the top of the file system")?;
+    let root = manifest
+        .parent()
+        .ok_or("the collector lies at the top of the file system")?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
     // A path that is missing would make cargo run this script every time.
     for source in SOURCES.map(|source| root.join(source)) {
@@ -60,15 +62,26 @@ fn main() -> Result<(), Box<dyn Error>> {
     let library = fs::read(&built).map_err(|error| format!("{}: {error}", built.display()))?;
     let embedded = out.join("librsunwind_preload.so");
     fs::write(&embedded, &library)?;
-    println!("cargo::rustc-env=RSUNWIND_PRELOAD_SO={}", embedded.display());
-    println!("cargo::rustc-env=RSUNWIND_PRELOAD_ID={:016x}", content_id(&library));
+    println!(
+        "cargo::rustc-env=RSUNWIND_PRELOAD_SO={}",
+        embedded.display()
+    );
+    println!(
+        "cargo::rustc-env=RSUNWIND_PRELOAD_ID={:016x}",
+        content_id(&library)
+    );
     Ok(())
 }
 
 /// `preload` beside the directory of the profile (`target/debug` and `target/release` share one), so that it survives rebuilds of this crate.
 fn target_directory(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
-    let profile = out.ancestors().find(|path| path.ends_with("build")).and_then(Path::parent);
-    let target = profile.and_then(Path::parent).ok_or("OUT_DIR is not inside a target directory")?;
+    let profile = out
+        .ancestors()
+        .find(|path| path.ends_with("build"))
+        .and_then(Path::parent);
+    let target = profile
+        .and_then(Path::parent)
+        .ok_or("OUT_DIR is not inside a target directory")?;
     Ok(target.join("preload"))
 }
 
@@ -76,7 +89,10 @@ fn target_directory(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
 fn build(preload: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
     // From its own directory, so that its own .cargo/config.toml is found.
-    cargo.current_dir(preload).args(["build", "--release", "--quiet", "--lib", "--target-dir"]).arg(target);
+    cargo
+        .current_dir(preload)
+        .args(["build", "--release", "--quiet", "--lib", "--target-dir"])
+        .arg(target);
     for setting in OUTER {
         cargo.env_remove(setting);
     }
@@ -87,14 +103,22 @@ fn build(preload: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
         cargo.args(["--target", &machine]);
         output.push(&machine);
     }
-    let status = cargo.status().map_err(|error| format!("cargo could not be run: {error}"))?;
+    let status = cargo
+        .status()
+        .map_err(|error| format!("cargo could not be run: {error}"))?;
     if !status.success() {
-        return Err(format!("the preload library in {} could not be built ({status})", preload.display()).into());
+        return Err(format!(
+            "the preload library in {} could not be built ({status})",
+            preload.display()
+        )
+        .into());
     }
     Ok(output.join("release").join("librsunwind_preload.so"))
 }
 
 /// FNV-1a: tells builds apart. Whoever uses a file of that name compares its content.
 fn content_id(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, byte| (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |state, byte| {
+        (state ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
 }

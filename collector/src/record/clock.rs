@@ -16,5 +16,7 @@ pub fn realtime_offset_ns() -> u64 {
 
 fn read(clock: ClockId) -> u64 {
     // The kernel knows both clocks; 0 would show as a time before anything else.
-    clock_gettime(clock).map_or(0, |time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)
+    clock_gettime(clock).map_or(0, |time| {
+        time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+    })
 }

@@ -34,7 +34,13 @@ impl Drain {
     /// From a session's directory into a recording.
     #[must_use]
     pub fn new(directory: &Path, writer: Writer) -> Self {
-        Self { directory: directory.to_owned(), segments: BTreeMap::new(), writer, runs: 0, period_ns: None }
+        Self {
+            directory: directory.to_owned(),
+            segments: BTreeMap::new(),
+            writer,
+            runs: 0,
+            period_ns: None,
+        }
     }
 
     /// One look around.
@@ -46,7 +52,9 @@ impl Drain {
         self.discover();
         let writer = &mut self.writer;
         for segment in self.segments.values_mut() {
-            segment.take(Take::Sealed, &mut |info, records| writer.chunk(info, records))?;
+            segment.take(Take::Sealed, &mut |info, records| {
+                writer.chunk(info, records)
+            })?;
         }
         self.put_away()?;
         for segment in self.segments.values_mut().skip(MOST_OPEN) {
@@ -91,19 +99,25 @@ impl Drain {
     }
 
     fn discover(&mut self) {
-        for entry in fs::read_dir(&self.directory).into_iter().flatten().flatten() {
+        for entry in fs::read_dir(&self.directory)
+            .into_iter()
+            .flatten()
+            .flatten()
+        {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".seg") && !self.segments.contains_key(&name) {
-                if let Some(segment) = Segment::open(entry.path()) {
+            if name.as_encoded_bytes().ends_with(b".seg") && !self.segments.contains_key(&name)
+                && let Some(segment) = Segment::open(entry.path()) {
                     self.segments.insert(name, segment);
                     self.runs += 1;
                 }
-            }
         }
     }
 
     fn put_away(&mut self) -> io::Result<()> {
-        let over = self.segments.iter().filter(|(_, segment)| segment.is_over() || self.was_replaced(segment));
+        let over = self
+            .segments
+            .iter()
+            .filter(|(_, segment)| segment.is_over() || self.was_replaced(segment));
         let over: Vec<OsString> = over.map(|(name, _)| name.clone()).collect();
         for name in over {
             if let Some(segment) = self.segments.remove(&name) {
@@ -115,15 +129,20 @@ impl Drain {
 
     /// Whether the process has replaced its program, and the new one has a segment of its own.
     fn was_replaced(&self, old: &Segment) -> bool {
-        let same = |new: &FileInfo| (new.pid, new.start_ticks) == (old.info.pid, old.info.start_ticks);
-        self.segments.values().any(|new| same(&new.info) && new.info.process_key > old.info.process_key)
+        let same =
+            |new: &FileInfo| (new.pid, new.start_ticks) == (old.info.pid, old.info.start_ticks);
+        self.segments
+            .values()
+            .any(|new| same(&new.info) && new.info.process_key > old.info.process_key)
     }
 
     /// Takes what is left in a segment and what belongs to its process, and removes the file.
     fn close(&mut self, mut segment: Segment) -> io::Result<()> {
         let replaced = self.was_replaced(&segment);
         let writer = &mut self.writer;
-        segment.take(Take::Everything, &mut |info, records| writer.chunk(info, records))?;
+        segment.take(Take::Everything, &mut |info, records| {
+            writer.chunk(info, records)
+        })?;
         let totals = segment.totals();
         let about = (segment.info.pid, segment.info.process_key);
         let totals = SegmentTotals {
@@ -132,10 +151,14 @@ impl Drain {
             unarmed_threads: totals.unarmed_threads,
             damaged_bytes: segment.damaged,
         };
-        writer.own(about, RecordKind::SegmentTotals, 64, |out| totals.encode(out))?;
+        writer.own(about, RecordKind::SegmentTotals, 64, |out| {
+            totals.encode(out)
+        })?;
         if !replaced {
             perf_map::take(segment.info.pid, segment.started_ns, &mut |lines| {
-                writer.own(about, RecordKind::PerfMap, lines.len() + 16, |out| PerfMap { lines }.encode(out))
+                writer.own(about, RecordKind::PerfMap, lines.len() + 16, |out| {
+                    PerfMap { lines }.encode(out)
+                })
             })?;
         }
         self.period_ns = self.period_ns.max(segment.period_ns);

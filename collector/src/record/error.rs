@@ -12,10 +12,14 @@ pub enum Error {
     #[error("no program to record: rsunwind record [OPTIONS] -- COMMAND [ARGUMENTS]")]
     NoCommand,
     /// `--pid`.
-    #[error("attaching to a running process (-p {0}) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND")]
+    #[error(
+        "attaching to a running process (-p {0}) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
+    )]
     AttachUnsupported(String),
     /// `--all`.
-    #[error("recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND")]
+    #[error(
+        "recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
+    )]
     SystemWideUnsupported,
     /// In no directory of `PATH`, or no such file.
     #[error("{name}: command not found{hint}")]
@@ -53,13 +57,17 @@ pub enum Error {
     #[error("{0}")]
     Format(String),
     /// No directory can hold the session's shared memory.
-    #[error("no place for the session's shared memory: {tried}; make one of them writable, or set TMPDIR to a directory that is")]
+    #[error(
+        "no place for the session's shared memory: {tried}; make one of them writable, or set TMPDIR to a directory that is"
+    )]
     Session {
         /// Each directory and its errno.
         tried: String,
     },
     /// The preload library cannot be put where programs can load it.
-    #[error("no place for the preload library: {tried}; set XDG_CACHE_HOME to a directory that is writable, not mounted noexec, and whose path has no spaces, colons, commas or dollars")]
+    #[error(
+        "no place for the preload library: {tried}; set XDG_CACHE_HOME to a directory that is writable, not mounted noexec, and whose path has no spaces, colons, commas or dollars"
+    )]
     Library {
         /// Each directory and what is wrong with it.
         tried: String,
@@ -85,17 +93,29 @@ impl Error {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::NoCommand | Self::AttachUnsupported(_) | Self::SystemWideUnsupported | Self::Format(_) => 2,
-            Self::Recording { status: status @ 1.., .. } => *status,
+            Self::NoCommand
+            | Self::AttachUnsupported(_)
+            | Self::SystemWideUnsupported
+            | Self::Format(_) => 2,
+            Self::Recording {
+                status: status @ 1..,
+                ..
+            } => *status,
             _ => 1,
         }
     }
 
     pub(super) fn launch(what: &'static str, errno: Errno) -> Self {
-        Self::Launch { what, source: errno.into() }
+        Self::Launch {
+            what,
+            source: errno.into(),
+        }
     }
 
     pub(super) fn output(path: &Path, source: io::Error) -> Self {
-        Self::Output { path: path.to_owned(), source }
+        Self::Output {
+            path: path.to_owned(),
+            source,
+        }
     }
 }

@@ -31,12 +31,15 @@ impl Forwarder {
     /// With a fresh witness. Without one (no more processes allowed) every signal that is not the terminal's is passed on.
     #[must_use]
     pub fn new() -> Self {
-        Self { witness: Witness::post() }
+        Self {
+            witness: Witness::post(),
+        }
     }
 
     /// Deals with all signals that came in.
     pub fn attend(&mut self, signals: &Signals, program: &mut Program) {
-        let arrived = |signals: &Signals| std::iter::from_fn(|| signals.next()).collect::<Vec<Arrival>>();
+        let arrived =
+            |signals: &Signals| std::iter::from_fn(|| signals.next()).collect::<Vec<Arrival>>();
         let mut arrivals = arrived(signals);
         arrivals.retain(|arrival| FORWARDED.contains(&arrival.signal));
         if arrivals.is_empty() {
@@ -48,7 +51,10 @@ impl Forwarder {
         }
         let witnessed = self.witness.as_ref().map_or(0, Witness::pending);
         for signal in FORWARDED {
-            let mut meant = arrivals.iter().filter(|arrival| arrival.signal == signal).peekable();
+            let mut meant = arrivals
+                .iter()
+                .filter(|arrival| arrival.signal == signal)
+                .peekable();
             let to_all = witnessed & (1 << (signal as i32 - 1)) != 0;
             if meant.peek().is_some() && !to_all && meant.all(|arrival| !arrival.from_kernel) {
                 program.signal(signal);
@@ -85,7 +91,8 @@ impl Witness {
     fn pending(&self) -> u64 {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).unwrap_or_default();
         let mask = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
-        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok()).unwrap_or(0)
+        mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+            .unwrap_or(0)
     }
 }
 

@@ -8,9 +8,9 @@
 #![allow(unsafe_code)]
 
 use super::error::Error;
-use super::{inherited, library};
 use super::signals::Inherited;
 use super::target::Target;
+use super::{inherited, library};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -35,8 +35,15 @@ struct Image {
 ///
 /// # Errors
 /// [`Error::NotExecutable`], [`Error::NotFound`] (the interpreter), or [`Error::Launch`]; then nothing runs.
-pub fn launch(target: &Target, environment: Vec<OsString>, signals: &Inherited) -> Result<Pid, Error> {
-    let image = Image::new(target, environment).map_err(|source| Error::Launch { what: "the program's arguments", source })?;
+pub fn launch(
+    target: &Target,
+    environment: Vec<OsString>,
+    signals: &Inherited,
+) -> Result<Pid, Error> {
+    let image = Image::new(target, environment).map_err(|source| Error::Launch {
+        what: "the program's arguments",
+        source,
+    })?;
     let failed = |what| move |errno| Error::launch(what, errno);
     let (report, reporter) = pipe2(OFlag::O_CLOEXEC).map_err(failed("a pipe could not be made"))?;
     // SAFETY: see the top of the file.
@@ -63,13 +70,27 @@ pub fn launch(target: &Target, environment: Vec<OsString>, signals: &Inherited) 
 impl Image {
     fn new(target: &Target, environment: Vec<OsString>) -> io::Result<Self> {
         let path = CString::new(target.path.as_os_str().as_bytes())?;
-        let arguments: Vec<CString> =
-            target.arguments.iter().map(|argument| CString::new(argument.as_bytes())).collect::<Result<_, _>>()?;
+        let arguments: Vec<CString> = target
+            .arguments
+            .iter()
+            .map(|argument| CString::new(argument.as_bytes()))
+            .collect::<Result<_, _>>()?;
         let shell = c"/bin/sh".to_owned();
-        let shell_arguments =
-            [shell.clone(), path.clone()].into_iter().chain(arguments.iter().skip(1).cloned()).collect();
-        let environment = environment.into_iter().map(|entry| CString::new(entry.into_vec())).collect::<Result<_, _>>()?;
-        Ok(Self { path, arguments, environment, shell, shell_arguments })
+        let shell_arguments = [shell.clone(), path.clone()]
+            .into_iter()
+            .chain(arguments.iter().skip(1).cloned())
+            .collect();
+        let environment = environment
+            .into_iter()
+            .map(|entry| CString::new(entry.into_vec()))
+            .collect::<Result<_, _>>()?;
+        Ok(Self {
+            path,
+            arguments,
+            environment,
+            shell,
+            shell_arguments,
+        })
     }
 
     /// Replaces the calling process; gives back why it could not.
@@ -108,21 +129,33 @@ pub fn environment(library: Option<&Path>, settings: &OsStr) -> Vec<OsString> {
     compose(std::env::vars_os(), library, settings)
 }
 
-fn compose(own: impl IntoIterator<Item = (OsString, OsString)>, library: Option<&Path>, settings: &OsStr) -> Vec<OsString> {
+fn compose(
+    own: impl IntoIterator<Item = (OsString, OsString)>,
+    library: Option<&Path>,
+    settings: &OsStr,
+) -> Vec<OsString> {
     let mut entries = Vec::new();
     let mut wanted = [
         library.map(|library| ("LD_PRELOAD", library.as_os_str())),
         library.map(|_| ("RSUNWIND", settings)),
     ];
     for (name, value) in own {
-        let ours = wanted.iter_mut().find(|slot| slot.is_some_and(|(ours, _)| name == ours)).and_then(Option::take);
+        let ours = wanted
+            .iter_mut()
+            .find(|slot| slot.is_some_and(|(ours, _)| name == ours))
+            .and_then(Option::take);
         entries.push(match ours {
             Some(("LD_PRELOAD", library)) => entry(&name, &preload(library, &value)),
             Some((_, settings)) => entry(&name, settings),
             None => entry(&name, &value),
         });
     }
-    entries.extend(wanted.into_iter().flatten().map(|(name, value)| entry(OsStr::new(name), value)));
+    entries.extend(
+        wanted
+            .into_iter()
+            .flatten()
+            .map(|(name, value)| entry(OsStr::new(name), value)),
+    );
     entries
 }
 
@@ -132,13 +165,21 @@ fn entry(name: &OsStr, value: &OsStr) -> OsString {
 
 /// Ours in front of the user's, and no other build of it.
 fn preload(library: &OsStr, users: &OsStr) -> OsString {
-    let others = users.as_bytes().split(|byte| matches!(byte, b':' | b' ')).filter(|path| !path.is_empty());
+    let others = users
+        .as_bytes()
+        .split(|byte| matches!(byte, b':' | b' '))
+        .filter(|path| !path.is_empty());
     let others = others.map(OsStr::from_bytes).filter(|path| !is_ours(path));
-    std::iter::once(library).chain(others).collect::<Vec<_>>().join(OsStr::new(":"))
+    std::iter::once(library)
+        .chain(others)
+        .collect::<Vec<_>>()
+        .join(OsStr::new(":"))
 }
 
 fn is_ours(path: &OsStr) -> bool {
-    Path::new(path).file_name().is_some_and(|name| name.as_bytes().starts_with(library::NAME.as_bytes()))
+    Path::new(path)
+        .file_name()
+        .is_some_and(|name| name.as_bytes().starts_with(library::NAME.as_bytes()))
 }
 
 #[cfg(test)]
@@ -146,19 +187,32 @@ mod tests {
     use super::*;
 
     fn pairs(text: &[(&str, &str)]) -> Vec<(OsString, OsString)> {
-        text.iter().map(|(name, value)| (name.into(), value.into())).collect()
+        text.iter()
+            .map(|(name, value)| (name.into(), value.into()))
+            .collect()
     }
 
     #[test]
     fn the_users_preload_is_kept_in_order_behind_ours() {
         let own = pairs(&[("B", "2"), ("LD_PRELOAD", "/x.so:/y.so /z.so"), ("A", "1")]);
         let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"));
-        assert_eq!(entries, ["B=2", "LD_PRELOAD=/ours.so:/x.so:/y.so:/z.so", "A=1", "RSUNWIND=rate=9"]);
+        assert_eq!(
+            entries,
+            [
+                "B=2",
+                "LD_PRELOAD=/ours.so:/x.so:/y.so:/z.so",
+                "A=1",
+                "RSUNWIND=rate=9"
+            ]
+        );
     }
 
     #[test]
     fn a_recording_inside_a_recording_loads_the_library_once() {
-        let own = pairs(&[("RSUNWIND", "rate=1"), ("LD_PRELOAD", "/c/librsunwind_preload-1.so:/x.so")]);
+        let own = pairs(&[
+            ("RSUNWIND", "rate=1"),
+            ("LD_PRELOAD", "/c/librsunwind_preload-1.so:/x.so"),
+        ]);
         let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"));
         assert_eq!(entries, ["RSUNWIND=rate=9", "LD_PRELOAD=/ours.so:/x.so"]);
     }
@@ -166,6 +220,9 @@ mod tests {
     #[test]
     fn without_a_library_the_environment_stays() {
         let own = pairs(&[("LD_PRELOAD", "/x.so"), ("E", "")]);
-        assert_eq!(compose(own, None, OsStr::new("rate=9")), ["LD_PRELOAD=/x.so", "E="]);
+        assert_eq!(
+            compose(own, None, OsStr::new("rate=9")),
+            ["LD_PRELOAD=/x.so", "E="]
+        );
     }
 }

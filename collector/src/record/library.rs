@@ -29,17 +29,29 @@ fn file_name() -> String {
 pub fn hand_out(session: &Path) -> Result<PathBuf, Error> {
     let user = geteuid();
     let mut tried = Vec::new();
-    for directory in candidates(|name| std::env::var_os(name).map(PathBuf::from), user.is_root(), user.as_raw(), session) {
+    for directory in candidates(
+        |name| std::env::var_os(name).map(PathBuf::from),
+        user.is_root(),
+        user.as_raw(),
+        session,
+    ) {
         match place(&directory, CONTENT, user.is_root() && directory != session) {
             Ok(path) => return Ok(path),
             Err(error) => tried.push(format!("{}: {error}", directory.display())),
         }
     }
-    Err(Error::Library { tried: tried.join("; ") })
+    Err(Error::Library {
+        tried: tried.join("; "),
+    })
 }
 
 /// Where to try, best first. Root's own cache is no place: programs that give up root's rights must reach the file.
-fn candidates(variable: impl Fn(&str) -> Option<PathBuf>, root: bool, user: u32, session: &Path) -> Vec<PathBuf> {
+fn candidates(
+    variable: impl Fn(&str) -> Option<PathBuf>,
+    root: bool,
+    user: u32,
+    session: &Path,
+) -> Vec<PathBuf> {
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     let mut places = Vec::new();
     places.extend(absolute("XDG_CACHE_HOME").map(|cache| cache.join("rsunwind")));
@@ -47,7 +59,14 @@ fn candidates(variable: impl Fn(&str) -> Option<PathBuf>, root: bool, user: u32,
         places.push("/var/cache/rsunwind".into());
     }
     places.extend(absolute("HOME").map(|home| home.join(".cache/rsunwind")));
-    for shared in [absolute("TMPDIR"), Some("/var/tmp".into()), Some("/tmp".into())].into_iter().flatten() {
+    for shared in [
+        absolute("TMPDIR"),
+        Some("/var/tmp".into()),
+        Some("/tmp".into()),
+    ]
+    .into_iter()
+    .flatten()
+    {
         places.push(shared.join(format!("rsunwind-{user}")));
     }
     places.push(session.to_owned());
@@ -57,10 +76,18 @@ fn candidates(variable: impl Fn(&str) -> Option<PathBuf>, root: bool, user: u32,
 /// Makes sure that `directory` holds the library, readable by whoever must read it.
 fn place(directory: &Path, content: &[u8], for_everybody: bool) -> io::Result<PathBuf> {
     let unusable = |why: &str| Err(io::Error::other(why.to_owned()));
-    if directory.as_os_str().as_bytes().iter().any(|byte| b" :,$\n\t".contains(byte)) {
+    if directory
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b" :,$\n\t".contains(byte))
+    {
         return unusable("the loader cannot be given a path with such characters");
     }
-    DirBuilder::new().recursive(true).mode(0o755).create(directory)?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(directory)?;
     let metadata = fs::symlink_metadata(directory)?;
     let others_may_write = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
     if !metadata.is_dir() || !is_trusted(&metadata) || others_may_write {
@@ -89,20 +116,33 @@ fn is_trusted(metadata: &Metadata) -> bool {
 
 /// Whether the file is there, is nobody else's, can be read by all and says what it should.
 fn is_intact(path: &Path, content: &[u8]) -> bool {
-    let Ok(metadata) = fs::symlink_metadata(path) else { return false };
+    let Ok(metadata) = fs::symlink_metadata(path) else {
+        return false;
+    };
     let mode_is_right = metadata.mode() & 0o022 == 0 && metadata.mode() & 0o444 == 0o444;
-    if !metadata.is_file() || !is_trusted(&metadata) || !mode_is_right || metadata.len() != content.len() as u64 {
+    if !metadata.is_file()
+        || !is_trusted(&metadata)
+        || !mode_is_right
+        || metadata.len() != content.len() as u64
+    {
         return false;
     }
     let mut found = Vec::with_capacity(content.len());
-    File::open(path).and_then(|mut file| file.read_to_end(&mut found)).is_ok() && found == content
+    File::open(path)
+        .and_then(|mut file| file.read_to_end(&mut found))
+        .is_ok()
+        && found == content
 }
 
 /// Writes the file under another name first, so that nobody ever loads half of it.
 fn write(directory: &Path, path: &Path, content: &[u8]) -> io::Result<()> {
-    let mut draft = tempfile::Builder::new().prefix(".librsunwind_preload.").tempfile_in(directory)?;
+    let mut draft = tempfile::Builder::new()
+        .prefix(".librsunwind_preload.")
+        .tempfile_in(directory)?;
     draft.write_all(content)?;
-    draft.as_file().set_permissions(Permissions::from_mode(0o755))?;
+    draft
+        .as_file()
+        .set_permissions(Permissions::from_mode(0o755))?;
     draft.persist(path).map_err(|error| error.error)?;
     Ok(())
 }
@@ -119,7 +159,11 @@ mod tests {
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
         let inode = fs::metadata(&path).unwrap().ino();
         assert_eq!(place(directory.path(), b"content", false).unwrap(), path);
-        assert_eq!(fs::metadata(&path).unwrap().ino(), inode, "an intact file is used as it is");
+        assert_eq!(
+            fs::metadata(&path).unwrap().ino(),
+            inode,
+            "an intact file is used as it is"
+        );
 
         fs::write(&path, b"c0ntent").unwrap();
         place(directory.path(), b"content", false).unwrap();
@@ -127,20 +171,28 @@ mod tests {
         fs::set_permissions(&path, Permissions::from_mode(0o777)).unwrap();
         place(directory.path(), b"content", false).unwrap();
         assert_eq!(fs::metadata(&path).unwrap().mode() & 0o777, 0o755);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no draft is left");
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            1,
+            "no draft is left"
+        );
     }
 
     #[test]
     fn a_path_that_the_loader_would_split_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["a b", "a:b", "$ORIGIN", "a,b"] {
-            assert!(place(&directory.path().join(name), b"x", false).is_err(), "{name}");
+            assert!(
+                place(&directory.path().join(name), b"x", false).is_err(),
+                "{name}"
+            );
         }
     }
 
     #[test]
     fn a_place_that_others_cannot_reach_is_no_place_for_roots_programs() {
-        let directory = tempfile::tempdir().unwrap(); // mode 0700
+        let directory = tempfile::tempdir().unwrap();
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
         assert!(place(directory.path(), b"x", true).is_err());
         assert!(place(directory.path(), b"x", false).is_ok());
     }
@@ -149,11 +201,20 @@ mod tests {
     fn the_cache_comes_first_and_the_session_last() {
         let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/u"));
         let places = candidates(home, false, 7, Path::new("/s"));
-        assert_eq!(places.first(), Some(&PathBuf::from("/home/u/.cache/rsunwind")));
+        assert_eq!(
+            places.first(),
+            Some(&PathBuf::from("/home/u/.cache/rsunwind"))
+        );
         assert_eq!(places.last(), Some(&PathBuf::from("/s")));
         let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| PathBuf::from("/c"));
-        assert_eq!(candidates(cache, true, 0, Path::new("/s"))[..2], [PathBuf::from("/c/rsunwind"), "/var/cache/rsunwind".into()]);
+        assert_eq!(
+            candidates(cache, true, 0, Path::new("/s"))[..2],
+            [PathBuf::from("/c/rsunwind"), "/var/cache/rsunwind".into()]
+        );
         let relative = |_: &str| Some(PathBuf::from("c"));
-        assert_eq!(candidates(relative, false, 7, Path::new("/s")).first(), Some(&PathBuf::from("/var/tmp/rsunwind-7")));
+        assert_eq!(
+            candidates(relative, false, 7, Path::new("/s")).first(),
+            Some(&PathBuf::from("/var/tmp/rsunwind-7"))
+        );
     }
 }

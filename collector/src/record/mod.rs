@@ -48,7 +48,6 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 use target::Target;
 use watch::Watch;
-use writer::Writer;
 
 /// How long a program that was told to end may take before its profile is written without waiting for it.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -65,7 +64,8 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
     let target = Target::resolve(&args.command)?;
     let output = Output::prepare(args.output.as_deref().unwrap_or(Path::new(output::DEFAULT)))?;
-    let signals = Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
+    let signals =
+        Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
     let session = Session::create()?;
     let library = library::hand_out(session.path())?;
     if let Some(obstacle) = &target.obstacle {
@@ -83,16 +83,26 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let mut watch = Watch::new(&session, drain, &signals, forwarder, program);
     let end = watch_to_the_end(&mut watch, args.duration);
     let conclusion = watch.conclude();
-    let recorded = conclusion.result.and_then(|()| account.close(watch.drain(), end));
+    let recorded = conclusion
+        .result
+        .and_then(|()| account.close(watch.drain(), end));
     say(args, &path, watch.drain(), &recorded);
 
-    let status = end.status.or_else(|| outwait(&mut watch)).map_or(0, |status| exit_status(status, end.told));
+    let status = end
+        .status
+        .or_else(|| outwait(&mut watch))
+        .map_or(0, |status| exit_status(status, end.told));
     let length = watch.drain().writer().length();
     drop(watch);
     if conclusion.outlived && library.starts_with(session.path()) {
         session.leave_only(&library);
     }
-    recorded.map_err(|source| Error::Recording { path, source, length, status })?;
+    recorded.map_err(|source| Error::Recording {
+        path,
+        source,
+        length,
+        status,
+    })?;
     Ok(status)
 }
 
@@ -106,7 +116,10 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
 
 /// What the program is started with: ours only if its loader takes it.
 fn environment(args: &Args, target: &Target, session: &Session, library: &Path) -> Vec<OsString> {
-    let taken = target.obstacle.as_ref().is_none_or(|obstacle| !obstacle.refuses_the_library());
+    let taken = target
+        .obstacle
+        .as_ref()
+        .is_none_or(|obstacle| !obstacle.refuses_the_library());
     let mut settings = OsString::from(format!(
         "rate={},trigger={},unwind={},depth={},size={},follow={},session=",
         args.rate,
@@ -132,7 +145,11 @@ struct End {
 fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
     let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
     let status = watch.until(deadline);
-    let mut end = End { status, told: status.is_none(), at_ns: clock::monotonic_ns() };
+    let mut end = End {
+        status,
+        told: status.is_none(),
+        at_ns: clock::monotonic_ns(),
+    };
     if end.told {
         watch.end();
         watch.program().signal(Signal::SIGTERM);
@@ -145,13 +162,19 @@ fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
 /// The profile is written, and the program still runs although it was told to end.
 fn outwait(watch: &mut Watch<'_>) -> Option<Status> {
     let pid = watch.program().pid();
-    eprintln!("rsunwind: the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)");
+    eprintln!(
+        "rsunwind: the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)"
+    );
     watch.until(None)
 }
 
 /// Dying of our SIGTERM is what was asked for.
 fn exit_status(status: Status, told: bool) -> u8 {
-    if told && status.signal() == Some(Signal::SIGTERM as i32) { 0 } else { status.exit_status() }
+    if told && status.signal() == Some(Signal::SIGTERM as i32) {
+        0
+    } else {
+        status.exit_status()
+    }
 }
 
 /// What is known of the whole recording, for its last record.
@@ -165,7 +188,12 @@ struct Account {
 
 impl Account {
     fn open(args: &Args) -> Self {
-        let command = args.command.iter().flat_map(|argument| [argument.as_bytes(), b"\0"]).flatten().copied();
+        let command = args
+            .command
+            .iter()
+            .flat_map(|argument| [argument.as_bytes(), b"\0"])
+            .flatten()
+            .copied();
         Self {
             start_ns: clock::monotonic_ns(),
             asked_millihertz: args.rate.millihertz,
@@ -176,15 +204,21 @@ impl Account {
 
     fn close(&self, drain: &mut Drain, end: End) -> io::Result<()> {
         let system = uname().ok();
-        let text = |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
-        let (kernel, host) = (text(system.as_ref().map(|s| s.release())), text(system.as_ref().map(|s| s.nodename())));
+        let text =
+            |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
+        let (kernel, host) = (
+            text(system.as_ref().map(|s| s.release())),
+            text(system.as_ref().map(|s| s.nodename())),
+        );
         let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
         let record = SessionRecord {
             start_ns: self.start_ns,
             end_ns: end.at_ns,
             realtime_offset_ns: clock::realtime_offset_ns(),
             wait_status: end.status.map_or(STILL_RUNNING, |status| status.0 as u32),
-            processors: processors.and_then(|count| u32::try_from(count).ok()).unwrap_or(0),
+            processors: processors
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
             asked_millihertz: self.asked_millihertz,
             period_ns: drain.period_ns().unwrap_or(self.period_ns),
             kernel: &kernel,
@@ -192,7 +226,9 @@ impl Account {
             command: &self.command,
         };
         let room = 256 + kernel.len() + host.len() + self.command.len();
-        drain.writer().own((0, 0), RecordKind::Session, room, |out| record.encode(out))
+        drain
+            .writer()
+            .own((0, 0), RecordKind::Session, room, |out| record.encode(out))
     }
 }
 
@@ -204,7 +240,18 @@ fn say(args: &Args, path: &Path, drain: &mut Drain, recorded: &io::Result<()>) {
              and one that fails to start does not)"
         );
     } else if recorded.is_ok() && !args.quiet {
-        let (runs, plural) = (drain.runs(), if drain.runs() == 1 { "program" } else { "programs" });
-        eprintln!("rsunwind: recorded {runs} {plural} into {} ({} KB)", path.display(), drain.writer().length() / 1000);
+        let (runs, plural) = (
+            drain.runs(),
+            if drain.runs() == 1 {
+                "process"
+            } else {
+                "processes"
+            },
+        );
+        eprintln!(
+            "rsunwind: recorded {runs} {plural} into {} ({} KB)",
+            path.display(),
+            drain.writer().length() / 1000
+        );
     }
 }

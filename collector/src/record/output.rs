@@ -37,12 +37,24 @@ impl Output {
         let open = |new: bool| OpenOptions::new().write(true).create_new(new).open(path);
         let opened = match open(true) {
             Ok(file) => Ok((file, Some(Made(path.to_owned())))),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => open(false).map(|file| (file, None)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                open(false).map(|file| (file, None))
+            }
             Err(error) => Err(error),
         };
-        let tried = opened.and_then(|(file, made)| if has_room(&file) { Ok((file, made)) } else { Err(io::ErrorKind::StorageFull.into()) });
+        let tried = opened.and_then(|(file, made)| {
+            if has_room(&file) {
+                Ok((file, made))
+            } else {
+                Err(io::ErrorKind::StorageFull.into())
+            }
+        });
         let (file, made) = tried.map_err(|source| Error::output(path, source))?;
-        Ok(Self { path: path.to_owned(), file, made })
+        Ok(Self {
+            path: path.to_owned(),
+            file,
+            made,
+        })
     }
 
     /// The program runs: the file is the recording's now.

@@ -20,7 +20,11 @@ const COARSE: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 /// What `sink` says. No map, or one that cannot be read, is none.
-pub fn take(pid: u32, started_ns: Option<u64>, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+pub fn take(
+    pid: u32,
+    started_ns: Option<u64>,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let path = PathBuf::from(format!("/tmp/perf-{pid}.map"));
     match open(&path, started_ns) {
         Some(file) => pieces(file, PIECE, sink),
@@ -29,20 +33,32 @@ pub fn take(pid: u32, started_ns: Option<u64>, sink: &mut dyn FnMut(&[u8]) -> io
 }
 
 fn open(path: &Path, started_ns: Option<u64>) -> Option<File> {
-    let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path).ok()?;
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)
+        .ok()?;
     let metadata = file.metadata().ok().filter(|metadata| metadata.is_file())?;
     let started = SystemTime::UNIX_EPOCH + Duration::from_nanos(started_ns?);
     (metadata.modified().ok()? + COARSE >= started).then_some(file)
 }
 
 /// A line that does not fit a piece is left out, as is a last one without its end.
-fn pieces(file: impl Read, size: usize, sink: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()> {
+fn pieces(
+    file: impl Read,
+    size: usize,
+    sink: &mut dyn FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
     let mut file = BufReader::new(file);
     let (mut piece, mut line) = (Vec::new(), Vec::new());
     loop {
         line.clear();
         // A file that cannot be read any further ends here.
-        let length = file.by_ref().take(size as u64).read_until(b'\n', &mut line).unwrap_or(0);
+        let length = file
+            .by_ref()
+            .take(size as u64)
+            .read_until(b'\n', &mut line)
+            .unwrap_or(0);
         if length == 0 {
             break;
         }
@@ -56,7 +72,11 @@ fn pieces(file: impl Read, size: usize, sink: &mut dyn FnMut(&[u8]) -> io::Resul
         }
         piece.extend_from_slice(&line);
     }
-    if piece.is_empty() { Ok(()) } else { sink(&piece) }
+    if piece.is_empty() {
+        Ok(())
+    } else {
+        sink(&piece)
+    }
 }
 
 #[cfg(test)]
@@ -75,10 +95,16 @@ mod tests {
 
     #[test]
     fn pieces_are_whole_lines_in_order() {
-        let text: Vec<u8> = (0..1000).flat_map(|line| format!("{line:x} 10 function_{line}\n").into_bytes()).collect();
+        let text: Vec<u8> = (0..1000)
+            .flat_map(|line| format!("{line:x} 10 function_{line}\n").into_bytes())
+            .collect();
         let found = cut(&text, 256);
         assert!(found.len() > 50);
-        assert!(found.iter().all(|piece| piece.len() <= 256 && piece.ends_with(b"\n")));
+        assert!(
+            found
+                .iter()
+                .all(|piece| piece.len() <= 256 && piece.ends_with(b"\n"))
+        );
         assert_eq!(found.concat(), text);
     }
 
@@ -92,13 +118,18 @@ mod tests {
     #[test]
     fn a_map_older_than_its_process_is_another_ones() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        let now = SystemTime::now()
+            .duration_since(SystemTime::UNIX_EPOCH)
+            .unwrap();
         let at = |time: Duration| u64::try_from(time.as_nanos()).ok();
         assert!(open(file.path(), at(now - Duration::from_secs(60))).is_some());
         assert!(open(file.path(), at(now + Duration::from_secs(60))).is_none());
         let directory = tempfile::tempdir().unwrap();
         let link = directory.path().join("map");
         std::os::unix::fs::symlink(file.path(), &link).unwrap();
-        assert!(open(&link, at(now - Duration::from_secs(60))).is_none(), "a link may lead anywhere");
+        assert!(
+            open(&link, at(now - Duration::from_secs(60))).is_none(),
+            "a link may lead anywhere"
+        );
     }
 }

@@ -29,7 +29,9 @@ impl Status {
     /// What a shell would report: the exit status, or 128 and the signal.
     #[must_use]
     pub fn exit_status(self) -> u8 {
-        let status = self.signal().map_or_else(|| libc::WEXITSTATUS(self.0), |signal| 128 + signal);
+        let status = self
+            .signal()
+            .map_or_else(|| libc::WEXITSTATUS(self.0), |signal| 128 + signal);
         u8::try_from(status).unwrap_or(u8::MAX)
     }
 }
@@ -52,7 +54,8 @@ impl Program {
         if self.status.is_none() {
             let mut status = 0;
             // SAFETY: writes to a local.
-            let reaped = unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, libc::WNOHANG) };
+            let reaped =
+                unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, libc::WNOHANG) };
             self.status = (reaped == self.pid.as_raw()).then_some(Status(status));
         }
         self.status
@@ -74,7 +77,14 @@ mod tests {
     #[test]
     fn statuses_are_given_as_shells_give_them() {
         assert_eq!(Status(3 << 8).exit_status(), 3);
-        assert_eq!((Status(9).exit_status(), Status(9).signal()), (137, Some(9)));
-        assert_eq!(Status(34 | 0x80).exit_status(), 162, "a real-time signal, with a core");
+        assert_eq!(
+            (Status(9).exit_status(), Status(9).signal()),
+            (137, Some(9))
+        );
+        assert_eq!(
+            Status(34 | 0x80).exit_status(),
+            162,
+            "a real-time signal, with a core"
+        );
     }
 }

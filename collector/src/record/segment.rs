@@ -53,7 +53,9 @@ impl Segment {
     /// Opens a segment. `None` while its process is still making it, or if it is none.
     pub fn open(path: PathBuf) -> Option<Self> {
         let file = open(&path).ok()?;
-        let info = header(&file).ok().filter(|info| info.kind == FileKind::Segment)?;
+        let info = header(&file)
+            .ok()
+            .filter(|info| info.kind == FileKind::Segment)?;
         let mut segment = Self {
             path,
             file: Some(file),
@@ -103,21 +105,41 @@ impl Segment {
     ///
     /// # Errors
     /// What `sink` says. A segment that cannot be read is none.
-    pub fn take(&mut self, take: Take, sink: &mut dyn FnMut(ChunkInfo, &[u8]) -> io::Result<()>) -> io::Result<()> {
-        let Ok(length) = self.opened().and_then(|file| Ok(file.metadata()?.len())) else { return Ok(()) };
+    pub fn take(
+        &mut self,
+        take: Take,
+        sink: &mut dyn FnMut(ChunkInfo, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let Ok(length) = self.opened().and_then(|file| Ok(file.metadata()?.len())) else {
+            return Ok(());
+        };
         let chunks = length.saturating_sub(file::HEADER_SIZE as u64) / SEGMENT_STRIDE as u64;
         let mut buffer = [0; SEGMENT_STRIDE];
         for index in 0..chunks {
             let offset = file::HEADER_SIZE as u64 + index * SEGMENT_STRIDE as u64;
-            let Some(state) = self.opened().ok().and_then(|file| wanted(file, offset, take, &mut buffer)) else { continue };
+            let Some(state) = self
+                .opened()
+                .ok()
+                .and_then(|file| wanted(file, offset, take, &mut buffer))
+            else {
+                continue;
+            };
             let Ok(info) = ChunkInfo::parse(&buffer) else {
                 self.damaged += SEGMENT_STRIDE as u64;
                 continue;
             };
-            let records = buffer.get(HEADER_SIZE..HEADER_SIZE + info.committed as usize).unwrap_or(&[]);
+            let records = buffer
+                .get(HEADER_SIZE..HEADER_SIZE + info.committed as usize)
+                .unwrap_or(&[]);
             let intact = self.look_at(records);
             self.damaged += (records.len() - intact) as u64;
-            sink(ChunkInfo { committed: intact as u32, ..info }, records.get(..intact).unwrap_or(&[]))?;
+            sink(
+                ChunkInfo {
+                    committed: intact as u32,
+                    ..info
+                },
+                records.get(..intact).unwrap_or(&[]),
+            )?;
             if state == ChunkState::Sealed {
                 self.free(offset);
             }
@@ -128,7 +150,11 @@ impl Segment {
     /// Notes what concerns the collector, and gives the length of the records up to the first that does not check.
     fn look_at(&mut self, records: &[u8]) -> usize {
         let mut at = 0;
-        while let Some(record) = records.get(at..).filter(|rest| !rest.is_empty()).and_then(|rest| record::parse(rest).ok()) {
+        while let Some(record) = records
+            .get(at..)
+            .filter(|rest| !rest.is_empty())
+            .and_then(|rest| record::parse(rest).ok())
+        {
             match RecordKind::from_number(record.kind) {
                 Some(RecordKind::Process) => {
                     if let Ok(process) = Process::decode(record.payload) {
@@ -136,11 +162,13 @@ impl Segment {
                         self.started_ns = process.time_ns.checked_add(process.realtime_offset_ns);
                     }
                 }
-                Some(RecordKind::Event) => match Event::decode(record.payload).map(|event| event.kind) {
-                    Ok(EventKind::Exit | EventKind::Exec) => self.farewell = true,
-                    Ok(EventKind::ExecFailed) => self.farewell = false,
-                    _ => {}
-                },
+                Some(RecordKind::Event) => {
+                    match Event::decode(record.payload).map(|event| event.kind) {
+                        Ok(EventKind::Exit | EventKind::Exec) => self.farewell = true,
+                        Ok(EventKind::ExecFailed) => self.farewell = false,
+                        _ => {}
+                    }
+                }
                 _ => {}
             }
             at += record.length;
@@ -152,20 +180,33 @@ impl Segment {
     /// something new.
     fn free(&mut self, offset: u64) {
         let Ok(file) = self.opened() else { return };
-        let _ = file.write_all_at(&0u32.to_le_bytes(), offset + offset_of!(ChunkHeader, committed) as u64);
-        let _ = file.write_all_at(&(ChunkState::Free as u32).to_le_bytes(), offset + offset_of!(ChunkHeader, state) as u64);
+        let _ = file.write_all_at(
+            &0u32.to_le_bytes(),
+            offset + offset_of!(ChunkHeader, committed) as u64,
+        );
+        let _ = file.write_all_at(
+            &(ChunkState::Free as u32).to_le_bytes(),
+            offset + offset_of!(ChunkHeader, state) as u64,
+        );
     }
 
     fn opened(&mut self) -> io::Result<&File> {
         if self.file.is_none() {
             self.file = Some(open(&self.path)?);
         }
-        self.file.as_ref().ok_or_else(|| io::ErrorKind::NotFound.into())
+        self.file
+            .as_ref()
+            .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 }
 
 /// Reads the chunk at `offset` if it is to be taken: the header first, and what it counts after it.
-fn wanted(file: &File, offset: u64, take: Take, buffer: &mut [u8; SEGMENT_STRIDE]) -> Option<ChunkState> {
+fn wanted(
+    file: &File,
+    offset: u64,
+    take: Take,
+    buffer: &mut [u8; SEGMENT_STRIDE],
+) -> Option<ChunkState> {
     let mut header = [0; HEADER_SIZE];
     file.read_exact_at(&mut header, offset).ok()?;
     fence(Acquire);
@@ -184,8 +225,16 @@ fn wanted(file: &File, offset: u64, take: Take, buffer: &mut [u8; SEGMENT_STRIDE
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {
-    let file = OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
-    if file.metadata()?.is_file() { Ok(file) } else { Err(io::ErrorKind::InvalidInput.into()) }
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(path)?;
+    if file.metadata()?.is_file() {
+        Ok(file)
+    } else {
+        Err(io::ErrorKind::InvalidInput.into())
+    }
 }
 
 fn header(file: &File) -> io::Result<FileInfo> {
@@ -195,11 +244,17 @@ fn header(file: &File) -> io::Result<FileInfo> {
 }
 
 fn exists(pid: u32) -> bool {
-    i32::try_from(pid).is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
+    i32::try_from(pid)
+        .is_ok_and(|pid| pid > 0 && kill(Pid::from_raw(pid), None) != Err(Errno::ESRCH))
 }
 
 /// Field 22 of `/proc/PID/stat`; the second is in parentheses and may hold anything.
 fn start_ticks(pid: u32) -> Option<u64> {
     let line = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    line.rsplit_once(')')?.1.split_ascii_whitespace().nth(19)?.parse().ok()
+    line.rsplit_once(')')?
+        .1
+        .split_ascii_whitespace()
+        .nth(19)?
+        .parse()
+        .ok()
 }

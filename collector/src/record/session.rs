@@ -33,8 +33,17 @@ impl Session {
     /// # Errors
     /// [`Error::Session`] with every place that was tried.
     pub fn create() -> Result<Self, Error> {
-        let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let places = [Some("/dev/shm".into()), variable("XDG_RUNTIME_DIR"), variable("TMPDIR"), Some("/tmp".into())];
+        let variable = |name| {
+            std::env::var_os(name)
+                .map(PathBuf::from)
+                .filter(|path| path.is_absolute())
+        };
+        let places = [
+            Some("/dev/shm".into()),
+            variable("XDG_RUNTIME_DIR"),
+            variable("TMPDIR"),
+            Some("/tmp".into()),
+        ];
         let mut tried = Vec::new();
         for place in places.into_iter().flatten() {
             match Self::create_in(&place) {
@@ -42,19 +51,33 @@ impl Session {
                 Err(error) => tried.push(format!("{}: {error}", place.display())),
             }
         }
-        Err(Error::Session { tried: tried.join("; ") })
+        Err(Error::Session {
+            tried: tried.join("; "),
+        })
     }
 
     fn create_in(place: &Path) -> io::Result<Self> {
         if place.as_os_str().as_bytes().contains(&b',') {
             return Err(io::Error::other("settings cannot name a path with a comma"));
         }
-        let directory = tempfile::Builder::new().prefix(PREFIX).tempdir_in(place)?;
+        let directory = tempfile::Builder::new()
+            .prefix(PREFIX)
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(place)?;
         // Programs that give up root's rights go on writing segments; nobody else can list or remove them.
-        let (directory_mode, control_mode) = if geteuid().is_root() { (0o1733, 0o644) } else { (0o700, 0o600) };
+        let (directory_mode, control_mode) = if geteuid().is_root() {
+            (0o1733, 0o644)
+        } else {
+            (0o700, 0o600)
+        };
         fs::set_permissions(directory.path(), Permissions::from_mode(directory_mode))?;
         let path = directory.path().join(CONTROL_FILE);
-        let control = OpenOptions::new().read(true).write(true).create_new(true).mode(control_mode).open(path)?;
+        let control = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create_new(true)
+            .mode(control_mode)
+            .open(path)?;
         control.set_permissions(Permissions::from_mode(control_mode))?; // whatever the umask
         let session = Self { directory, control };
         session.fill()?;
@@ -111,11 +134,13 @@ impl Session {
     }
 
     fn word(&self, offset: usize, value: u32) -> io::Result<()> {
-        self.control.write_all_at(&value.to_le_bytes(), offset as u64)
+        self.control
+            .write_all_at(&value.to_le_bytes(), offset as u64)
     }
 
     fn long(&self, offset: usize, value: u64) -> io::Result<()> {
-        self.control.write_all_at(&value.to_le_bytes(), offset as u64)
+        self.control
+            .write_all_at(&value.to_le_bytes(), offset as u64)
     }
 }
 
@@ -147,7 +172,10 @@ mod tests {
         assert_eq!(long(&page, offset_of!(Control, magic)), CONTROL_MAGIC);
         assert_eq!(word(&page, offset_of!(Control, version)), VERSION);
         assert_eq!(word(&page, offset_of!(Control, state)), RUNNING);
-        assert_eq!(word(&page, offset_of!(Control, collector_pid)), std::process::id());
+        assert_eq!(
+            word(&page, offset_of!(Control, collector_pid)),
+            std::process::id()
+        );
         let first = long(&page, offset_of!(Control, heartbeat_ns));
         assert!(first > 0 && first <= clock::monotonic_ns());
         session.beat().unwrap();
@@ -159,7 +187,11 @@ mod tests {
         assert!(!directory.exists());
         let mut page = [0; 4096];
         open.read_exact_at(&mut page, 0).unwrap();
-        assert_eq!(word(&page, offset_of!(Control, state)), OVER, "who has the page mapped is told");
+        assert_eq!(
+            word(&page, offset_of!(Control, state)),
+            OVER,
+            "who has the page mapped is told"
+        );
     }
 
     #[test]
@@ -169,7 +201,10 @@ mod tests {
         let (directory, kept) = (session.path().to_owned(), session.path().join("library.so"));
         fs::write(&kept, b"").unwrap();
         session.leave_only(&kept);
-        let left: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let left: Vec<_> = fs::read_dir(directory)
+            .unwrap()
+            .map(|entry| entry.unwrap().path())
+            .collect();
         assert_eq!(left, [kept]);
     }
 }

@@ -10,13 +10,21 @@
 use super::inherited;
 use nix::errno::Errno;
 use nix::libc;
-use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask};
+use nix::sys::signal::{
+    SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask,
+};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
 
 /// Passed on to the program when they are meant for it.
-pub const FORWARDED: [Signal; 6] =
-    [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP, Signal::SIGQUIT, Signal::SIGUSR1, Signal::SIGUSR2];
+pub const FORWARDED: [Signal; 6] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+    Signal::SIGUSR1,
+    Signal::SIGUSR2,
+];
 
 /// Signal state that the program must find as if it had been started directly.
 #[derive(Clone, Copy, Debug)]
@@ -31,10 +39,17 @@ impl Inherited {
     /// # Errors
     /// errno of the calls.
     pub fn restore(&self) -> Result<(), Errno> {
-        let pipe = if inherited::pipe_signal_was_ignored() { SigHandler::SigIgn } else { SigHandler::SigDfl };
+        let pipe = if inherited::pipe_signal_was_ignored() {
+            SigHandler::SigIgn
+        } else {
+            SigHandler::SigDfl
+        };
         // SAFETY: no handler is installed.
         unsafe {
-            sigaction(Signal::SIGPIPE, &SigAction::new(pipe, SaFlags::empty(), SigSet::empty()))?;
+            sigaction(
+                Signal::SIGPIPE,
+                &SigAction::new(pipe, SaFlags::empty(), SigSet::empty()),
+            )?;
             sigaction(Signal::SIGCHLD, &self.child)?;
         }
         sigprocmask(SigmaskHow::SIG_SETMASK, Some(&self.mask), None)
@@ -64,15 +79,22 @@ impl Signals {
     /// errno of the calls.
     pub fn take() -> Result<Self, Errno> {
         let mut set = SigSet::empty();
-        FORWARDED.iter().chain([&Signal::SIGCHLD, &Signal::SIGXFSZ]).for_each(|signal| set.add(*signal));
+        FORWARDED
+            .iter()
+            .chain([&Signal::SIGCHLD, &Signal::SIGXFSZ])
+            .for_each(|signal| set.add(*signal));
         let default = SigAction::new(SigHandler::SigDfl, SaFlags::empty(), SigSet::empty());
         // Where SIGCHLD is ignored the kernel reaps the program, and its status is lost.
         // SAFETY: no handler is installed.
         let child = unsafe { sigaction(Signal::SIGCHLD, &default)? };
         let mut mask = SigSet::empty();
         sigprocmask(SigmaskHow::SIG_BLOCK, Some(&set), Some(&mut mask))?;
-        let descriptor = SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
-        Ok(Self { descriptor, inherited: Inherited { mask, child } })
+        let descriptor =
+            SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)?;
+        Ok(Self {
+            descriptor,
+            inherited: Inherited { mask, child },
+        })
     }
 
     /// What the program must find.
@@ -85,7 +107,10 @@ impl Signals {
     pub fn next(&self) -> Option<Arrival> {
         let info = self.descriptor.read_signal().ok().flatten()?;
         let signal = Signal::try_from(info.ssi_signo as i32).ok()?;
-        Some(Arrival { signal, from_kernel: info.ssi_code == libc::SI_KERNEL })
+        Some(Arrival {
+            signal,
+            from_kernel: info.ssi_code == libc::SI_KERNEL,
+        })
     }
 }
 

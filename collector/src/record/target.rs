@@ -11,7 +11,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{AccessFlags, access, getegid, geteuid};
-use object::read::elf::{FileHeader as _, ProgramHeader as _, SectionHeader as _};
+use object::read::elf::{FileHeader as _, ProgramHeader as _};
 use object::{Endianness, ReadCache, ReadRef, elf};
 use std::ffi::{CString, OsStr, OsString};
 use std::fmt;
@@ -26,7 +26,11 @@ const DEFAULT_PATH: &str = "/bin:/usr/bin";
 /// How many interpreters of interpreters the kernel follows.
 const MOST_INTERPRETERS: usize = 4;
 /// The ELF machine of this build.
-const MACHINE: u16 = if cfg!(target_arch = "aarch64") { elf::EM_AARCH64 } else { elf::EM_X86_64 };
+const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
+    elf::EM_AARCH64
+} else {
+    elf::EM_X86_64
+};
 
 /// A program that can be started.
 #[derive(Debug)]
@@ -70,7 +74,10 @@ impl Obstacle {
     /// Whether even naming the library would change what the program prints: its loader would complain.
     #[must_use]
     pub const fn refuses_the_library(&self) -> bool {
-        matches!(self.kind, ObstacleKind::ThirtyTwoBit | ObstacleKind::Foreign(_))
+        matches!(
+            self.kind,
+            ObstacleKind::ThirtyTwoBit | ObstacleKind::Foreign(_)
+        )
     }
 }
 
@@ -93,7 +100,10 @@ impl fmt::Display for Obstacle {
                 "{path} has {what}, so the loader ignores LD_PRELOAD: it runs unprofiled; record it as root, or profile a copy without {what}"
             ),
             ObstacleKind::ThirtyTwoBit => {
-                write!(f, "{path} is a 32-bit program: it and what it starts run unprofiled; profile a 64-bit build")
+                write!(
+                    f,
+                    "{path} is a 32-bit program: it and what it starts run unprofiled; profile a 64-bit build"
+                )
             }
             ObstacleKind::Foreign(machine) => write!(
                 f,
@@ -109,14 +119,25 @@ impl Target {
     /// # Errors
     /// [`Error::NoCommand`], [`Error::NotFound`], [`Error::NotExecutable`].
     pub fn resolve(command: &[OsString]) -> Result<Self, Error> {
-        let name = command.first().filter(|name| !name.is_empty()).ok_or(Error::NoCommand)?;
+        let name = command
+            .first()
+            .filter(|name| !name.is_empty())
+            .ok_or(Error::NoCommand)?;
         let path = if name.as_bytes().contains(&b'/') {
             usable(Path::new(name))?
         } else {
-            search(name, &std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()))?
+            search(
+                name,
+                &std::env::var_os("PATH").unwrap_or_else(|| DEFAULT_PATH.into()),
+            )?
         };
         let nature = Nature::of(&path);
-        Ok(Self { path, arguments: command.to_vec(), obstacle: nature.obstacle, interpreter: nature.interpreter })
+        Ok(Self {
+            path,
+            arguments: command.to_vec(),
+            obstacle: nature.obstacle,
+            interpreter: nature.interpreter,
+        })
     }
 
     /// What a refused exec means.
@@ -132,14 +153,21 @@ impl Target {
             (Errno::ENOEXEC, _) => "it is not in a format that the kernel can execute".into(),
             (errno, _) => errno.desc().into(),
         };
-        Error::NotExecutable { path: self.path.clone(), why }
+        Error::NotExecutable {
+            path: self.path.clone(),
+            why,
+        }
     }
 }
 
 fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Error> {
     let mut refused = None;
     for directory in std::env::split_paths(path) {
-        let candidate = if directory.as_os_str().is_empty() { Path::new(".").join(name) } else { directory.join(name) };
+        let candidate = if directory.as_os_str().is_empty() {
+            Path::new(".").join(name)
+        } else {
+            directory.join(name)
+        };
         match usable(&candidate) {
             Ok(found) => return Ok(found),
             Err(error @ Error::NotExecutable { .. }) => refused = refused.or(Some(error)),
@@ -151,18 +179,33 @@ fn search(name: &OsStr, path: &OsStr) -> Result<PathBuf, Error> {
         Ok(_) => format!(" (did you mean {}?)", here.display()),
         Err(_) => ": it is in no directory of PATH; check the spelling or give its path".into(),
     };
-    Err(refused.unwrap_or(Error::NotFound { name: name.to_string_lossy().into_owned(), hint }))
+    Err(refused.unwrap_or(Error::NotFound {
+        name: name.to_string_lossy().into_owned(),
+        hint,
+    }))
 }
 
 /// `path`, if it is a file that may be executed.
 fn usable(path: &Path) -> Result<PathBuf, Error> {
-    let refused = |why: &str| Err(Error::NotExecutable { path: path.to_owned(), why: why.into() });
+    let refused = |why: &str| {
+        Err(Error::NotExecutable {
+            path: path.to_owned(),
+            why: why.into(),
+        })
+    };
     match fs::metadata(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => refused("permission denied on the way to it"),
-        Err(_) => Err(Error::NotFound { name: path.display().to_string(), hint: ": no such file; check the path".into() }),
+        Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
+            refused("permission denied on the way to it")
+        }
+        Err(_) => Err(Error::NotFound {
+            name: path.display().to_string(),
+            hint: ": no such file; check the path".into(),
+        }),
         Ok(metadata) if metadata.is_dir() => refused("it is a directory: name a program in it"),
         Ok(metadata) if !metadata.is_file() => refused("it is not a file"),
-        Ok(_) if access(path, AccessFlags::X_OK).is_err() => refused("it is not executable: chmod +x makes it so"),
+        Ok(_) if access(path, AccessFlags::X_OK).is_err() => {
+            refused("it is not executable: chmod +x makes it so")
+        }
         Ok(_) => Ok(path.to_owned()),
     }
 }
@@ -180,11 +223,17 @@ impl Nature {
         let mut nature = Self::default();
         let mut file = path.to_owned();
         for _ in 0..=MOST_INTERPRETERS {
-            let Some(interpreter) = script_interpreter(&file) else { break };
-            nature.interpreter.get_or_insert_with(|| interpreter.clone());
+            let Some(interpreter) = script_interpreter(&file) else {
+                break;
+            };
+            nature
+                .interpreter
+                .get_or_insert_with(|| interpreter.clone());
             file = interpreter;
         }
-        let Ok(opened) = File::open(&file) else { return nature };
+        let Ok(opened) = File::open(&file) else {
+            return nature;
+        };
         let cache = ReadCache::new(opened);
         let kind = match binary(&cache) {
             Some(Binary::Other(kind)) => Some(kind),
@@ -203,16 +252,30 @@ impl Nature {
 /// The program that `#!` names.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    File::open(path).ok()?.take(256).read_to_end(&mut start).ok()?;
-    let line = start.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
-    let word = line.trim_ascii().split(|byte| matches!(byte, b' ' | b'\t')).next()?;
+    File::open(path)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut start)
+        .ok()?;
+    let line = start
+        .strip_prefix(b"#!")?
+        .split(|byte| *byte == b'\n')
+        .next()?;
+    let word = line
+        .trim_ascii()
+        .split(|byte| matches!(byte, b' ' | b'\t'))
+        .next()?;
     (!word.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(word)))
 }
 
 /// A dynamic loader run by name is static itself and loads the library all the same.
 fn is_loader(path: &Path) -> bool {
-    let name = fs::canonicalize(path).ok().and_then(|path| path.file_name().map(OsStr::to_owned));
-    name.is_some_and(|name| name.as_bytes().starts_with(b"ld-") || name.as_bytes().starts_with(b"ld.so"))
+    let name = fs::canonicalize(path)
+        .ok()
+        .and_then(|path| path.file_name().map(OsStr::to_owned));
+    name.is_some_and(|name| {
+        name.as_bytes().starts_with(b"ld-") || name.as_bytes().starts_with(b"ld.so")
+    })
 }
 
 enum Binary {
@@ -226,12 +289,26 @@ fn binary<'data>(data: impl ReadRef<'data>) -> Option<Binary> {
     if !identity.starts_with(&elf::ELFMAG) {
         return None;
     }
-    let machine = |bytes: [u8; 2]| if identity.get(5) == Some(&elf::ELFDATA2MSB) { u16::from_be_bytes(bytes) } else { u16::from_le_bytes(bytes) };
+    let machine = |bytes: [u8; 2]| {
+        if identity.get(5) == Some(&elf::ELFDATA2MSB) {
+            u16::from_be_bytes(bytes)
+        } else {
+            u16::from_le_bytes(bytes)
+        }
+    };
     let machine = machine(identity.get(18..20)?.try_into().ok()?);
-    let compatible = if MACHINE == elf::EM_X86_64 { elf::EM_386 } else { elf::EM_ARM };
+    let compatible = if MACHINE == elf::EM_X86_64 {
+        elf::EM_386
+    } else {
+        elf::EM_ARM
+    };
     match (machine, identity.get(4)) {
-        (machine, Some(&elf::ELFCLASS32)) if machine == compatible || machine == MACHINE => return Some(Binary::Other(ObstacleKind::ThirtyTwoBit)),
-        (machine, _) if machine != MACHINE => return Some(Binary::Other(ObstacleKind::Foreign(machine))),
+        (machine, Some(&elf::ELFCLASS32)) if machine == compatible || machine == MACHINE => {
+            return Some(Binary::Other(ObstacleKind::ThirtyTwoBit));
+        }
+        (machine, _) if machine != MACHINE => {
+            return Some(Binary::Other(ObstacleKind::Foreign(machine)));
+        }
         _ => {}
     }
     let header = elf::FileHeader64::<Endianness>::parse(data).ok()?;
@@ -241,14 +318,17 @@ fn binary<'data>(data: impl ReadRef<'data>) -> Option<Binary> {
             return Some(Binary::Dynamic(PathBuf::from(OsStr::from_bytes(loader))));
         }
     }
-    let go = header.sections(endian, data).is_ok_and(|sections| sections.section_by_name(endian, b".go.buildinfo").is_some());
+    let go = header
+        .sections(endian, data)
+        .is_ok_and(|sections| sections.section_by_name(endian, b".go.buildinfo").is_some());
     Some(Binary::Static { go })
 }
 
 /// What gives the program other rights than ours, so that the kernel asks the loader to be careful.
 fn privileges(path: &Path) -> Option<&'static str> {
     let metadata = fs::metadata(path).ok()?;
-    let mounted_without = statvfs(path).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID));
+    let mounted_without =
+        statvfs(path).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOSUID));
     if mounted_without || nix::sys::prctl::get_no_new_privs().unwrap_or(false) {
         return None;
     }
@@ -263,9 +343,18 @@ fn privileges(path: &Path) -> Option<&'static str> {
 }
 
 fn has_capabilities(path: &Path) -> bool {
-    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else { return false };
+    let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
+        return false;
+    };
     // SAFETY: two strings that end in zero, and a buffer of no size: only the attribute's length is asked for.
-    unsafe { libc::getxattr(path.as_ptr(), c"security.capability".as_ptr(), std::ptr::null_mut(), 0) > 0 }
+    unsafe {
+        libc::getxattr(
+            path.as_ptr(),
+            c"security.capability".as_ptr(),
+            std::ptr::null_mut(),
+            0,
+        ) > 0
+    }
 }
 
 #[cfg(test)]
@@ -310,9 +399,16 @@ mod tests {
         let interpreter = executable(directory.path(), "static", &header(2, MACHINE));
         let line = format!("#! {} -x\necho\n", interpreter.display());
         let inner = executable(directory.path(), "inner", line.as_bytes());
-        let outer = executable(directory.path(), "outer", format!("#!{}\n", inner.display()).as_bytes());
+        let outer = executable(
+            directory.path(),
+            "outer",
+            format!("#!{}\n", inner.display()).as_bytes(),
+        );
         let obstacle = Nature::of(&outer).obstacle.unwrap();
-        assert_eq!((obstacle.path, obstacle.kind), (interpreter, ObstacleKind::Static { go: false }));
+        assert_eq!(
+            (obstacle.path, obstacle.kind),
+            (interpreter, ObstacleKind::Static { go: false })
+        );
     }
 
     #[test]
@@ -324,11 +420,17 @@ mod tests {
         let there = executable(second.path(), "tool", b"");
         assert_eq!(search(OsStr::new("tool"), &path).unwrap(), there);
         fs::remove_file(&there).unwrap();
-        assert_eq!(search(OsStr::new("tool"), &path).unwrap_err().exit_status(), 126);
+        assert_eq!(
+            search(OsStr::new("tool"), &path).unwrap_err().exit_status(),
+            126
+        );
         fs::remove_file(&here).unwrap();
         let error = search(OsStr::new("tool"), &path).unwrap_err();
         assert_eq!(error.exit_status(), 127);
-        assert!(error.to_string().contains("tool: command not found"), "{error}");
+        assert!(
+            error.to_string().contains("tool: command not found"),
+            "{error}"
+        );
         assert_eq!(usable(first.path()).unwrap_err().exit_status(), 126);
     }
 }

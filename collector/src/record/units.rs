@@ -25,14 +25,22 @@ impl Rate {
         let factor = match unit.to_ascii_lowercase().as_str() {
             "" | "hz" => 1.0,
             "k" | "khz" => 1e3,
-            _ => return Err(format!("`{unit}` is not a unit of rates: give a number of Hz, such as 99 or 1k")),
+            _ => {
+                return Err(format!(
+                    "`{unit}` is not a unit of rates: give a number of Hz, such as 99 or 1k"
+                ));
+            }
         };
         let hertz = positive(number, "a rate, such as 99 or 1k")? * factor;
         if !RATES.contains(&hertz) {
             let (low, high) = (RATES.start(), RATES.end());
-            return Err(format!("give {low} to {high} samples a second, such as 99 or 1k"));
+            return Err(format!(
+                "give {low} to {high} samples a second, such as 99 or 1k"
+            ));
         }
-        Ok(Self { millihertz: (hertz * 1e3).round() as u64 })
+        Ok(Self {
+            millihertz: (hertz * 1e3).round() as u64,
+        })
     }
 
     /// The sampling period, ns.
@@ -60,10 +68,15 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         "ms" => 1e-3,
         "m" | "min" => 60.0,
         "h" => 3600.0,
-        _ => return Err(format!("`{unit}` is not a unit of time: give seconds (10, 10s), or 500ms, 2m, 1h")),
+        _ => {
+            return Err(format!(
+                "`{unit}` is not a unit of time: give seconds (10, 10s), or 500ms, 2m, 1h"
+            ));
+        }
     };
     let number = positive(number, "a time, such as 10s or 500ms")?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| "that is too long: leave -d out to record until the program ends".into())
+    Duration::try_from_secs_f64(number * seconds)
+        .map_err(|_| "that is too long: leave -d out to record until the program ends".into())
 }
 
 /// Reads bytes: `1048576`, `512K`, `64M`, `1G`.
@@ -73,12 +86,20 @@ pub fn duration(text: &str) -> Result<Duration, String> {
 pub fn size(text: &str) -> Result<u64, String> {
     const LOWEST: u64 = 64 << 10;
     let (number, unit) = split(text);
-    let shift = match unit.to_ascii_lowercase().trim_end_matches('b').trim_end_matches('i') {
+    let shift = match unit
+        .to_ascii_lowercase()
+        .trim_end_matches('b')
+        .trim_end_matches('i')
+    {
         "" => 0,
         "k" => 10,
         "m" => 20,
         "g" => 30,
-        _ => return Err(format!("`{unit}` is not a unit of sizes: give bytes, or 512K, 64M, 1G")),
+        _ => {
+            return Err(format!(
+                "`{unit}` is not a unit of sizes: give bytes, or 512K, 64M, 1G"
+            ));
+        }
     };
     let bytes = positive(number, "a size, such as 64M")? * (1u64 << shift) as f64;
     if bytes < LOWEST as f64 || bytes > (1u64 << 40) as f64 {
@@ -89,7 +110,9 @@ pub fn size(text: &str) -> Result<u64, String> {
 
 /// The number and the unit behind it.
 fn split(text: &str) -> (&str, &str) {
-    let end = text.find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+')).unwrap_or(text.len());
+    let end = text
+        .find(|c: char| !matches!(c, '0'..='9' | '.' | '-' | '+'))
+        .unwrap_or(text.len());
     let (number, unit) = text.split_at(end);
     (number, unit.trim())
 }
@@ -108,17 +131,37 @@ mod tests {
 
     #[test]
     fn rates_are_read_as_people_type_them() {
-        for (text, millihertz) in [("99", 99_000), ("1k", 1_000_000), ("0.5", 500), ("2.5kHz", 2_500_000), ("100000", 100_000_000)] {
+        for (text, millihertz) in [
+            ("99", 99_000),
+            ("1k", 1_000_000),
+            ("0.5", 500),
+            ("2.5kHz", 2_500_000),
+            ("100000", 100_000_000),
+        ] {
             assert_eq!(Rate::parse(text), Ok(Rate { millihertz }), "{text}");
         }
         assert_eq!(Rate { millihertz: 500 }.to_string(), "0.5");
-        assert_eq!(Rate { millihertz: 999_000 }.to_string(), "999");
-        assert_eq!(Rate { millihertz: 1_000_000 }.period_ns(), 1_000_000);
+        assert_eq!(
+            Rate {
+                millihertz: 999_000
+            }
+            .to_string(),
+            "999"
+        );
+        assert_eq!(
+            Rate {
+                millihertz: 1_000_000
+            }
+            .period_ns(),
+            1_000_000
+        );
     }
 
     #[test]
     fn absurd_rates_are_refused_with_the_remedy() {
-        for text in ["0", "-1", "0.01", "100001", "1M", "nan", "inf", "", "k", "1e9"] {
+        for text in [
+            "0", "-1", "0.01", "100001", "1M", "nan", "inf", "", "k", "1e9",
+        ] {
             let error = Rate::parse(text).unwrap_err();
             assert!(error.contains("99"), "{text}: {error}");
         }
@@ -126,7 +169,14 @@ mod tests {
 
     #[test]
     fn times_are_read_as_people_type_them() {
-        for (text, ms) in [("10", 10_000), ("10s", 10_000), ("500ms", 500), ("2m", 120_000), ("1h", 3_600_000), ("1.5s", 1_500)] {
+        for (text, ms) in [
+            ("10", 10_000),
+            ("10s", 10_000),
+            ("500ms", 500),
+            ("2m", 120_000),
+            ("1h", 3_600_000),
+            ("1.5s", 1_500),
+        ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
         for text in ["0", "-5", "10 years", "", "s", "99999999999999999999"] {
@@ -136,7 +186,13 @@ mod tests {
 
     #[test]
     fn sizes_are_read_as_people_type_them() {
-        for (text, bytes) in [("65536", 65536), ("512K", 512 << 10), ("64M", 64 << 20), ("1G", 1 << 30), ("1GiB", 1 << 30)] {
+        for (text, bytes) in [
+            ("65536", 65536),
+            ("512K", 512 << 10),
+            ("64M", 64 << 20),
+            ("1G", 1 << 30),
+            ("1GiB", 1 << 30),
+        ] {
             assert_eq!(size(text), Ok(bytes), "{text}");
         }
         for text in ["0", "1", "64X", "2000G"] {

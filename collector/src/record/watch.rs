@@ -43,8 +43,23 @@ pub struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Begins to watch a program that has just been started.
     #[must_use]
-    pub fn new(session: &'a Session, drain: Drain, signals: &'a Signals, forwarder: Forwarder, program: Program) -> Self {
-        Self { session, drain, signals, forwarder, program, next_look: Instant::now(), failure: None, over: false }
+    pub fn new(
+        session: &'a Session,
+        drain: Drain,
+        signals: &'a Signals,
+        forwarder: Forwarder,
+        program: Program,
+    ) -> Self {
+        Self {
+            session,
+            drain,
+            signals,
+            forwarder,
+            program,
+            next_look: Instant::now(),
+            failure: None,
+            over: false,
+        }
     }
 
     /// Watches until the program ends, or until the deadline.
@@ -85,7 +100,10 @@ impl<'a> Watch<'a> {
             std::thread::sleep(GRACE);
         }
         let finished = self.drain.finish();
-        Conclusion { result: self.failure.take().map_or(finished, Err), outlived }
+        Conclusion {
+            result: self.failure.take().map_or(finished, Err),
+            outlived,
+        }
     }
 
     fn look(&mut self) {
@@ -109,6 +127,9 @@ impl<'a> Watch<'a> {
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
         // An interrupted or refused poll is a short sleep.
-        let _ = poll(&mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)], timeout);
+        let _ = poll(
+            &mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        );
     }
 }

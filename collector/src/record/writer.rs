@@ -8,7 +8,11 @@ use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// The ELF machine of what is recorded.
-const MACHINE: u32 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
+const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
+    183
+} else {
+    62
+};
 
 /// Whom a chunk of the collector's own is about: the pid and key of a process, or zeros for the recording itself.
 pub type About = (u32, u64);
@@ -30,7 +34,13 @@ impl Writer {
     #[must_use]
     pub fn new(file: File) -> Self {
         let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-        Self { file, regular, length: 0, own: 0, buffer: Vec::new() }
+        Self {
+            file,
+            regular,
+            length: 0,
+            own: 0,
+            buffer: Vec::new(),
+        }
     }
 
     /// Writes the file header, once.
@@ -84,9 +94,16 @@ impl Writer {
     pub fn chunk(&mut self, info: ChunkInfo, records: &[u8]) -> io::Result<()> {
         self.begin()?;
         let stride = (HEADER_SIZE + records.len()).next_multiple_of(ALIGNMENT);
-        let fits = u32::try_from(stride).ok().zip(u32::try_from(records.len()).ok());
+        let fits = u32::try_from(stride)
+            .ok()
+            .zip(u32::try_from(records.len()).ok());
         let (stride_field, committed) = fits.ok_or(io::ErrorKind::FileTooLarge)?;
-        let info = ChunkInfo { state: ChunkState::Sealed as u32, stride: stride_field, committed, ..info };
+        let info = ChunkInfo {
+            state: ChunkState::Sealed as u32,
+            stride: stride_field,
+            committed,
+            ..info
+        };
         self.buffer.clear();
         self.buffer.extend_from_slice(&info.to_bytes());
         self.buffer.extend_from_slice(records);
@@ -101,13 +118,28 @@ impl Writer {
     ///
     /// # Errors
     /// As [`Writer::chunk`], and for a payload that is longer.
-    pub fn own(&mut self, about: About, kind: RecordKind, room: usize, encode: impl FnOnce(&mut Encoder<'_>)) -> io::Result<()> {
+    pub fn own(
+        &mut self,
+        about: About,
+        kind: RecordKind,
+        room: usize,
+        encode: impl FnOnce(&mut Encoder<'_>),
+    ) -> io::Result<()> {
         let mut record = vec![0; record::HEADER_SIZE + room.next_multiple_of(8)];
         let mut encoder = Encoder::new(record.get_mut(record::HEADER_SIZE..).unwrap_or_default());
         encode(&mut encoder);
-        let length = encoder.finish().and_then(|length| record::seal(&mut record, kind, length));
-        let record = length.and_then(|length| record.get(..length)).ok_or(io::ErrorKind::FileTooLarge)?;
-        let info = ChunkInfo { pid: about.0, process_key: about.1, sequence: self.own, ..ChunkInfo::default() };
+        let length = encoder
+            .finish()
+            .and_then(|length| record::seal(&mut record, kind, length));
+        let record = length
+            .and_then(|length| record.get(..length))
+            .ok_or(io::ErrorKind::FileTooLarge)?;
+        let info = ChunkInfo {
+            pid: about.0,
+            process_key: about.1,
+            sequence: self.own,
+            ..ChunkInfo::default()
+        };
         self.own += 1;
         self.chunk(info, record)
     }
@@ -123,16 +155,28 @@ mod tests {
     fn chunks_lie_one_behind_the_other_and_read_back() {
         let file = tempfile::tempfile().unwrap();
         let mut writer = Writer::new(file.try_clone().unwrap());
-        let about = ChunkInfo { pid: 7, tid: 8, samples: 3, ..ChunkInfo::default() };
+        let about = ChunkInfo {
+            pid: 7,
+            tid: 8,
+            samples: 3,
+            ..ChunkInfo::default()
+        };
         writer.chunk(about, &[1; 24]).unwrap();
-        writer.own((7, 9), RecordKind::PerfMap, 64, |out| PerfMap { lines: b"1 2 f\n" }.encode(out)).unwrap();
+        writer
+            .own((7, 9), RecordKind::PerfMap, 64, |out| {
+                PerfMap { lines: b"1 2 f\n" }.encode(out)
+            })
+            .unwrap();
 
         let mut bytes = vec![0; writer.length() as usize];
         file.read_exact_at(&mut bytes, 0).unwrap();
         assert_eq!(file.metadata().unwrap().len(), writer.length());
         assert_eq!(FileInfo::parse(&bytes).unwrap().kind, FileKind::Recording);
         let first = ChunkInfo::parse(&bytes[4096..]).unwrap();
-        assert_eq!((first.pid, first.tid, first.samples, first.committed), (7, 8, 3, 24));
+        assert_eq!(
+            (first.pid, first.tid, first.samples, first.committed),
+            (7, 8, 3, 24)
+        );
         let at = 4096 + first.stride as usize;
         let second = ChunkInfo::parse(&bytes[at..]).unwrap();
         assert_eq!((second.pid, second.process_key, second.tid), (7, 9, 0));
@@ -144,7 +188,10 @@ mod tests {
     #[test]
     fn a_full_disk_is_noticed_and_an_older_recording_goes_only_then() {
         let full = File::options().write(true).open("/dev/full").unwrap();
-        assert_eq!(Writer::new(full).begin().unwrap_err().kind(), io::ErrorKind::StorageFull);
+        assert_eq!(
+            Writer::new(full).begin().unwrap_err().kind(),
+            io::ErrorKind::StorageFull
+        );
 
         let file = tempfile::tempfile().unwrap();
         file.set_len(9999).unwrap();
