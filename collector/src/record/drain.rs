@@ -6,10 +6,9 @@
 use super::perf_map;
 use super::segment::{Segment, Take};
 use super::writer::Writer;
-use engine::wire::file::FileInfo;
 use engine::wire::record::RecordKind;
 use engine::wire::session::{PerfMap, SegmentTotals};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
@@ -17,6 +16,9 @@ use std::path::{Path, PathBuf};
 
 /// Segments that are kept open between looks; the files of more are opened for each look, within any limit on descriptors.
 const MOST_OPEN: usize = 256;
+
+/// The key of the newest program run, by pid and start time of the process.
+type Newest = HashMap<(u32, u64), u64>;
 
 /// The drain of one session.
 #[derive(Debug)]
@@ -53,7 +55,7 @@ impl Drain {
         let writer = &mut self.writer;
         for segment in self.segments.values_mut() {
             segment.take(Take::Sealed, &mut |info, records| {
-                writer.chunk(info, records)
+                writer.chunk(&info, records)
             })?;
         }
         self.put_away()?;
@@ -69,8 +71,9 @@ impl Drain {
     /// As [`Drain::look`].
     pub fn finish(&mut self) -> io::Result<()> {
         self.discover();
+        let newest = self.newest();
         while let Some((_, segment)) = self.segments.pop_first() {
-            self.close(segment)?;
+            self.close(segment, &newest)?;
         }
         Ok(())
     }
@@ -105,43 +108,46 @@ impl Drain {
             .flatten()
         {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".seg") && !self.segments.contains_key(&name)
-                && let Some(segment) = Segment::open(entry.path()) {
-                    self.segments.insert(name, segment);
-                    self.runs += 1;
-                }
+            if name.as_encoded_bytes().ends_with(b".seg")
+                && !self.segments.contains_key(&name)
+                && let Some(segment) = Segment::open(entry.path())
+            {
+                self.segments.insert(name, segment);
+                self.runs += 1;
+            }
         }
     }
 
     fn put_away(&mut self) -> io::Result<()> {
-        let over = self
-            .segments
-            .iter()
-            .filter(|(_, segment)| segment.is_over() || self.was_replaced(segment));
+        let newest = self.newest();
+        let over = |segment: &Segment| segment.is_over() || is_replaced(segment, &newest);
+        let over = self.segments.iter().filter(|(_, segment)| over(segment));
         let over: Vec<OsString> = over.map(|(name, _)| name.clone()).collect();
         for name in over {
             if let Some(segment) = self.segments.remove(&name) {
-                self.close(segment)?;
+                self.close(segment, &newest)?;
             }
         }
         Ok(())
     }
 
-    /// Whether the process has replaced its program, and the new one has a segment of its own.
-    fn was_replaced(&self, old: &Segment) -> bool {
-        let same =
-            |new: &FileInfo| (new.pid, new.start_ticks) == (old.info.pid, old.info.start_ticks);
-        self.segments
-            .values()
-            .any(|new| same(&new.info) && new.info.process_key > old.info.process_key)
+    /// The newest program run of each process.
+    fn newest(&self) -> Newest {
+        let mut newest = Newest::new();
+        for segment in self.segments.values() {
+            let key = newest
+                .entry((segment.info.pid, segment.info.start_ticks))
+                .or_default();
+            *key = segment.info.process_key.max(*key);
+        }
+        newest
     }
 
     /// Takes what is left in a segment and what belongs to its process, and removes the file.
-    fn close(&mut self, mut segment: Segment) -> io::Result<()> {
-        let replaced = self.was_replaced(&segment);
+    fn close(&mut self, mut segment: Segment, newest: &Newest) -> io::Result<()> {
         let writer = &mut self.writer;
         segment.take(Take::Everything, &mut |info, records| {
-            writer.chunk(info, records)
+            writer.chunk(&info, records)
         })?;
         let totals = segment.totals();
         let about = (segment.info.pid, segment.info.process_key);
@@ -151,12 +157,10 @@ impl Drain {
             unarmed_threads: totals.unarmed_threads,
             damaged_bytes: segment.damaged,
         };
-        writer.own(about, RecordKind::SegmentTotals, 64, |out| {
-            totals.encode(out)
-        })?;
-        if !replaced {
+        writer.own(about, RecordKind::SegmentTotals, |out| totals.encode(out))?;
+        if !is_replaced(&segment, newest) {
             perf_map::take(segment.info.pid, segment.started_ns, &mut |lines| {
-                writer.own(about, RecordKind::PerfMap, lines.len() + 16, |out| {
+                writer.own(about, RecordKind::PerfMap, |out| {
                     PerfMap { lines }.encode(out)
                 })
             })?;
@@ -165,4 +169,10 @@ impl Drain {
         segment.remove();
         Ok(())
     }
+}
+
+/// Whether the process has replaced its program, and the new one has a segment of its own.
+fn is_replaced(segment: &Segment, newest: &Newest) -> bool {
+    let key = newest.get(&(segment.info.pid, segment.info.start_ticks));
+    key.is_some_and(|key| *key > segment.info.process_key)
 }

@@ -225,10 +225,9 @@ impl Account {
             host: &host,
             command: &self.command,
         };
-        let room = 256 + kernel.len() + host.len() + self.command.len();
         drain
             .writer()
-            .own((0, 0), RecordKind::Session, room, |out| record.encode(out))
+            .own((0, 0), RecordKind::Session, |out| record.encode(out))
     }
 }
 

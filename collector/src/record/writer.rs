@@ -1,11 +1,15 @@
-//! Writes the recording: a file header, then chunks, each in one write, so that whatever ends rsunwind leaves whole chunks but the last.
+//! The recording's file while it is written: begun late, so that an older recording stays until there is a new one, and cut back to
+//! whole chunks when the disk is full.
+//!
+//! Not here: the form of a recording ([`crate::recording::write`]).
 
-use engine::wire::chunk::{ALIGNMENT, ChunkInfo, ChunkState, HEADER_SIZE};
+use crate::recording::write::{self, OwnChunks};
+use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, FileKind};
-use engine::wire::record::{self, RecordKind};
+use engine::wire::record::RecordKind;
 use std::fs::File;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Seek, SeekFrom};
 
 /// The ELF machine of what is recorded.
 const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
@@ -23,10 +27,9 @@ pub struct Writer {
     file: File,
     /// Whether the file has an end that can be cut off again.
     regular: bool,
-    length: u64,
+    begun: Option<write::Writer<File>>,
     /// Chunks of the collector's own.
     own: u64,
-    buffer: Vec<u8>,
 }
 
 impl Writer {
@@ -37,9 +40,8 @@ impl Writer {
         Self {
             file,
             regular,
-            length: 0,
+            begun: None,
             own: 0,
-            buffer: Vec::new(),
         }
     }
 
@@ -48,7 +50,7 @@ impl Writer {
     /// # Errors
     /// As write.
     pub fn begin(&mut self) -> io::Result<()> {
-        if self.length > 0 {
+        if self.begun.is_some() {
             return Ok(());
         }
         if self.regular {
@@ -64,90 +66,71 @@ impl Writer {
             unarmed_threads: 0,
             start_ticks: 0,
         };
-        self.append(&header.to_bytes())
-    }
-
-    /// In one piece or not at all, as far as the file can be cut again.
-    fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let written = self.file.write_all(bytes);
-        match written {
-            Ok(()) => self.length += bytes.len() as u64,
-            Err(_) if self.regular => {
-                self.file.set_len(self.length)?;
-                self.file.seek(SeekFrom::Start(self.length))?;
-            }
-            Err(_) => {}
-        }
-        written
+        self.begun = Some(write::Writer::new(self.file.try_clone()?, &header)?);
+        Ok(())
     }
 
     /// Bytes written.
     #[must_use]
-    pub const fn length(&self) -> u64 {
-        self.length
+    pub fn length(&self) -> u64 {
+        self.begun.as_ref().map_or(0, write::Writer::length)
     }
 
-    /// Appends whole records under the header given; their lengths are the header's business no more.
+    /// Appends whole records under the header given, whose lengths are made to fit.
     ///
     /// # Errors
     /// As write; the file then ends with the chunk before.
-    pub fn chunk(&mut self, info: ChunkInfo, records: &[u8]) -> io::Result<()> {
-        self.begin()?;
-        let stride = (HEADER_SIZE + records.len()).next_multiple_of(ALIGNMENT);
-        let fits = u32::try_from(stride)
-            .ok()
-            .zip(u32::try_from(records.len()).ok());
-        let (stride_field, committed) = fits.ok_or(io::ErrorKind::FileTooLarge)?;
-        let info = ChunkInfo {
-            state: ChunkState::Sealed as u32,
-            stride: stride_field,
-            committed,
-            ..info
-        };
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&info.to_bytes());
-        self.buffer.extend_from_slice(records);
-        self.buffer.resize(stride, 0);
-        let buffer = std::mem::take(&mut self.buffer);
-        let written = self.append(&buffer);
-        self.buffer = buffer;
-        written
+    pub fn chunk(&mut self, info: &ChunkInfo, records: &[u8]) -> io::Result<()> {
+        self.whole(|writer| writer.append(info, records))
     }
 
-    /// Appends one record of the collector's own. `room` bytes must hold its payload.
+    /// Appends one record of the collector's own.
     ///
     /// # Errors
-    /// As [`Writer::chunk`], and for a payload that is longer.
+    /// As [`Writer::chunk`], and for a record that is longer than one can be.
     pub fn own(
         &mut self,
         about: About,
         kind: RecordKind,
-        room: usize,
         encode: impl FnOnce(&mut Encoder<'_>),
     ) -> io::Result<()> {
-        let mut record = vec![0; record::HEADER_SIZE + room.next_multiple_of(8)];
-        let mut encoder = Encoder::new(record.get_mut(record::HEADER_SIZE..).unwrap_or_default());
-        encode(&mut encoder);
-        let length = encoder
-            .finish()
-            .and_then(|length| record::seal(&mut record, kind, length));
-        let record = length
-            .and_then(|length| record.get(..length))
-            .ok_or(io::ErrorKind::FileTooLarge)?;
-        let info = ChunkInfo {
+        let mut chunks = OwnChunks::new(ChunkInfo {
             pid: about.0,
             process_key: about.1,
             sequence: self.own,
             ..ChunkInfo::default()
-        };
+        });
+        if !chunks.push(kind, encode) {
+            return Err(io::ErrorKind::FileTooLarge.into());
+        }
         self.own += 1;
-        self.chunk(info, record)
+        self.whole(|writer| writer.append_own(chunks))
+    }
+
+    /// In one piece or not at all, as far as the file can be cut.
+    fn whole(
+        &mut self,
+        append: impl FnOnce(&mut write::Writer<File>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        self.begin()?;
+        let Some(writer) = &mut self.begun else {
+            return Ok(());
+        };
+        let before = writer.length();
+        let written = append(writer);
+        if written.is_err() && self.regular {
+            self.file.set_len(before)?;
+            self.file.seek(SeekFrom::Start(before))?;
+        }
+        written
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::wire::chunk::HEADER_SIZE;
+    use engine::wire::record;
     use engine::wire::session::PerfMap;
     use std::os::unix::fs::FileExt;
 
@@ -159,13 +142,15 @@ mod tests {
             pid: 7,
             tid: 8,
             samples: 3,
+            committed: 24,
             ..ChunkInfo::default()
         };
-        writer.chunk(about, &[1; 24]).unwrap();
+        writer.chunk(&about, &[1; 24]).unwrap();
+        let map = PerfMap {
+            lines: b"1 2 f\n".as_slice(),
+        };
         writer
-            .own((7, 9), RecordKind::PerfMap, 64, |out| {
-                PerfMap { lines: b"1 2 f\n" }.encode(out)
-            })
+            .own((7, 9), RecordKind::PerfMap, |out| map.encode(out))
             .unwrap();
 
         let mut bytes = vec![0; writer.length() as usize];
@@ -181,12 +166,12 @@ mod tests {
         let second = ChunkInfo::parse(&bytes[at..]).unwrap();
         assert_eq!((second.pid, second.process_key, second.tid), (7, 9, 0));
         let record = record::parse(&bytes[at + HEADER_SIZE..]).unwrap();
-        assert_eq!(PerfMap::decode(record.payload).unwrap().lines, b"1 2 f\n");
+        assert_eq!(PerfMap::decode(record.payload), Ok(map));
         assert_eq!(at + second.stride as usize, bytes.len());
     }
 
     #[test]
-    fn a_full_disk_is_noticed_and_an_older_recording_goes_only_then() {
+    fn a_full_disk_is_noticed_and_an_older_recording_goes_only_when_a_new_one_begins() {
         let full = File::options().write(true).open("/dev/full").unwrap();
         assert_eq!(
             Writer::new(full).begin().unwrap_err().kind(),
