@@ -145,7 +145,7 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
-            let drained = event.drain();
+            let drained = this.drain_perf();
             let weight = drained.samples.saturating_add(drained.lost);
             if weight == 0 {
                 Origin::Stale

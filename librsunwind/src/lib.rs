@@ -10,7 +10,7 @@ pub mod config;
 pub mod handler;
 pub mod modules;
 pub mod process;
-pub mod sample;
+mod sample;
 pub mod segment;
 pub mod session;
 pub mod sys;

@@ -14,7 +14,7 @@ mod maps;
 
 use crate::process::PROCESS;
 use crate::sys::{self, Errno};
-use crate::text::Text;
+use crate::text::{Text, copy};
 use crate::thread::{self, ThreadState};
 use crate::{clock, weak_address};
 use core::cell::Cell;
@@ -175,15 +175,7 @@ impl LoaderObject {
         if name.is_empty() {
             return sys::read_link(b"/proc/self/exe\0", buffer);
         }
-        let text = name.to_bytes();
-        let length = text.len().min(buffer.len());
-        match (buffer.get_mut(..length), text.get(..length)) {
-            (Some(place), Some(text)) => {
-                place.copy_from_slice(text);
-                place
-            }
-            _ => &[],
-        }
+        copy(buffer, name.to_bytes())
     }
 }
 

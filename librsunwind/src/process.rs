@@ -52,8 +52,8 @@ pub enum StartError {
     Config(crate::config::ConfigError),
     /// The session is over, or its collector gone: nothing to say, it is an outliving descendant.
     SessionOver,
-    /// The file for samples could not be made.
-    Segment(Errno, Text<PATH_SIZE>),
+    /// The file for samples could not be made; [`crate::segment::Segment::path`] names it.
+    Segment(Errno),
     /// Memory could not be had.
     Memory(Errno),
     /// The signal's action could not be set.
@@ -113,9 +113,10 @@ impl Process {
         clock::find_vdso(auxiliary.vdso);
         self.main_stack_top.store(auxiliary.above_stack, Relaxed);
         if let Destination::Session(directory) = config.destination {
+            SEGMENT.set_path(directory);
             session::attach(directory).map_err(|error| match error {
                 session::AttachError::Over => StartError::SessionOver,
-                session::AttachError::Refused(errno) => StartError::Segment(errno, directory),
+                session::AttachError::Refused(errno) => StartError::Segment(errno),
             })?;
         }
         modules::prepare(auxiliary.vdso).map_err(StartError::Memory)?;
@@ -155,9 +156,10 @@ impl Process {
                 .then(b".seg"),
             Destination::File(pattern) => expand(&pattern, writer.pid),
         };
+        SEGMENT.set_path(path);
         SEGMENT
-            .create(path, writer, config.size)
-            .map_err(|errno| StartError::Segment(errno, path))
+            .create(writer, config.size)
+            .map_err(StartError::Segment)
     }
 
     fn record(&self, this: &mut ThreadState, origin: Origin) {

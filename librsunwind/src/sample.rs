@@ -18,7 +18,7 @@ use engine::wire::sample::SampleHead;
 ///
 /// # Signal safety
 /// This is what the handler is for.
-pub fn take(this: &mut ThreadState, request: Request, time_ns: u64, context: *mut c_void) {
+pub(crate) fn take(this: &mut ThreadState, request: Request, time_ns: u64, context: *mut c_void) {
     let Some(cache) = modules::rules() else {
         return;
     };

@@ -81,13 +81,11 @@ impl Segment {
     ///
     /// # Errors
     /// As `open`, `fallocate` and `mmap`.
-    pub fn create(&self, path: Text<PATH_SIZE>, writer: Writer, size: u64) -> Result<(), Errno> {
+    pub fn create(&self, writer: Writer, size: u64) -> Result<(), Errno> {
+        let path = self.path();
         let mut terminated = path;
-        let mut file = File::open(
-            terminated.path(),
-            libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW,
-            0o600,
-        )?;
+        let (flags, mode) = (libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW, 0o600);
+        let mut file = File::open(terminated.path(), flags, mode)?;
         let mut start = [0u8; 128];
         let existing = FileInfo::parse(file.read(&mut start)).ok();
         let ours = existing.is_some_and(|info| {
@@ -96,11 +94,9 @@ impl Segment {
                 && info.start_ticks == writer.start_ticks
         });
         if !ours && !start.iter().all(|byte| *byte == 0) {
-            file = File::open(
-                terminated.path(),
-                libc::O_RDWR | libc::O_TRUNC | libc::O_NOFOLLOW,
-                0o600,
-            )?;
+            // Not truncated: another process may have it mapped, and would die of that.
+            sys::remove_file(terminated.path())?;
+            file = File::open(terminated.path(), flags | libc::O_EXCL, mode)?;
         }
         file.allocate(0, file::HEADER_SIZE as u64)?;
         let header = sys::map_file(&file, 0, file::HEADER_SIZE, true, 0)?.cast::<FileHeader>();
@@ -136,6 +132,18 @@ impl Segment {
         self.sequence.store(0, Relaxed);
         self.header.store(header, Release);
         Ok(())
+    }
+
+    /// Where the file is, or is to be.
+    pub fn path(&self) -> Text<PATH_SIZE> {
+        // SAFETY: written before other threads use the segment, see the type.
+        unsafe { (*self.file.get()).path }
+    }
+
+    /// Says where the file is to be.
+    pub fn set_path(&self, path: Text<PATH_SIZE>) {
+        // SAFETY: as above.
+        unsafe { (*self.file.get()).path = path };
     }
 
     /// In a fork child: the mappings did not come along, and the file is the parent's.

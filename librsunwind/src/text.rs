@@ -93,6 +93,13 @@ impl<const N: usize> Text<N> {
     }
 }
 
+/// Copies as much as fits; gives the part written. Unlike `copy_from_slice` it cannot panic.
+pub fn copy<'t>(to: &'t mut [u8], from: &[u8]) -> &'t [u8] {
+    let length = to.len().min(from.len());
+    to.iter_mut().zip(from).for_each(|(to, from)| *to = *from);
+    to.get(..length).unwrap_or(&[])
+}
+
 /// Reads a decimal number; `None` if there is anything else.
 pub fn parse_decimal(bytes: &[u8]) -> Option<u64> {
     if bytes.is_empty() {

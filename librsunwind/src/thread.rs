@@ -17,6 +17,7 @@ use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
 use crate::sys::{self, Errno, PAGE};
 use crate::text::Text;
+use crate::trigger::perf::Drained;
 use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed};
 use crate::{arch, clock};
@@ -27,6 +28,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
 use engine::memory::StackMemory;
 use engine::wire::chunk::ThreadTotals;
 use engine::wire::codec::Encoder;
+use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{Frame, SampleHead, Trigger};
 use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
@@ -69,6 +71,8 @@ pub struct ThreadState {
     committed: usize,
     totals: ThreadTotals,
     before: Option<(SampleHead, usize)>,
+    kernel_before: Option<(KernelHead, usize)>,
+    kernel_frames: [u64; kernel::MAX_DEPTH],
     /// Room for each of two stacks, in frames.
     room: usize,
     frames: [*mut Frame; 2],
@@ -134,6 +138,8 @@ impl ThreadState {
                 committed: 0,
                 totals: ThreadTotals::default(),
                 before: None,
+                kernel_before: None,
+                kernel_frames: [0; kernel::MAX_DEPTH],
                 room: max_depth,
                 frames: [first, first.wrapping_add(max_depth)],
             });
@@ -153,7 +159,8 @@ impl ThreadState {
         this.armed = Armed::None;
         this.stack = StackMemory::new(0, 0);
         (this.believes_blocked, this.owed, this.unfinished) = (false, false, false);
-        (this.nonce, this.chunk, this.committed, this.before) = (0, None, 0, None);
+        (this.nonce, this.chunk, this.committed) = (0, None, 0);
+        (this.before, this.kernel_before) = (None, None);
         this.totals = ThreadTotals::default();
         this.claimed.store(0, Release);
     }
@@ -337,6 +344,40 @@ impl ThreadState {
         })
     }
 
+    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples.
+    pub fn drain_perf(&mut self) -> Drained {
+        let mut armed = core::mem::take(&mut self.armed);
+        let drained = match &mut armed {
+            Armed::Perf(event) => {
+                event.drain(|head, frames| self.write_kernel_sample(head, frames))
+            }
+            _ => Drained::default(),
+        };
+        self.armed = armed;
+        drained
+    }
+
+    fn write_kernel_sample(&mut self, head: &KernelHead, frames: &[u64]) {
+        let written = (self.chunk.is_some() && self.kernel_sample_here(head, frames))
+            || (self.next_chunk() && self.kernel_sample_here(head, frames));
+        if written && let Some(kept) = self.kernel_frames.get_mut(..frames.len()) {
+            kept.iter_mut()
+                .zip(frames)
+                .for_each(|(to, from)| *to = *from);
+            self.kernel_before = Some((*head, frames.len()));
+        }
+    }
+
+    fn kernel_sample_here(&mut self, head: &KernelHead, frames: &[u64]) -> bool {
+        let (before, kept) = (self.kernel_before, self.kernel_frames);
+        self.write_here(RecordKind::Kernel, &|out: &mut Encoder<'_>| {
+            let previous = before
+                .as_ref()
+                .map(|(head, count)| (head, kept.get(..*count).unwrap_or(&[])));
+            kernel::encode(out, previous, head, frames);
+        })
+    }
+
     /// Room for the frames of the next sample.
     ///
     /// # Safety
@@ -376,6 +417,7 @@ impl ThreadState {
         }
         self.committed = 0;
         self.before = None;
+        self.kernel_before = None;
         self.chunk = SEGMENT
             .claim(self.tid.load(Relaxed), self.key.load(Relaxed))
             .ok();

@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
 use rsunwind::process::{Auxiliary, PROCESS, StartError};
+use rsunwind::segment::SEGMENT;
 use rsunwind::text::Text;
 use rsunwind::wire::process::Origin;
 use rsunwind::wire::thread::ThreadEndReason;
@@ -100,9 +101,9 @@ fn complain(error: StartError) {
             .then(what.as_bytes())
             .then(b" in RSUNWIND: ")
             .then(remedy.as_bytes()),
-        StartError::Segment(errno, path) => text
+        StartError::Segment(errno) => text
             .then(b"cannot write ")
-            .then(path.bytes())
+            .then(SEGMENT.path().bytes())
             .then(b": ")
             .then(reason(errno.0).as_bytes()),
         StartError::Memory(errno) => text.then(b"no memory: ").then(reason(errno.0).as_bytes()),

@@ -124,6 +124,9 @@ pub fn stack_pointer() -> u64 {
 ///
 /// # Signal safety
 /// This is the handler.
+///
+/// # Safety
+/// For the kernel to call.
 #[unsafe(naked)]
 pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context: *mut c_void) {
     naked_asm!(

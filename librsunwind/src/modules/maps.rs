@@ -4,6 +4,7 @@
 //! None needed: text in, addresses out; images are read through [`engine::elf_image`], which checks.
 
 use crate::sys::File;
+use crate::text::copy;
 use engine::address::RuntimeAddress;
 use engine::elf_image::{self, BuildId};
 use engine::module_map::{Module, ModuleKind, Table};
@@ -113,12 +114,7 @@ fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)>
         if (mapping.start..mapping.end).contains(&pc.0)
             && mapping.executable | !mapping.path.is_empty()
         {
-            let length = mapping.path.len().min(buffer.len());
-            if let (Some(place), Some(path)) =
-                (buffer.get_mut(..length), mapping.path.get(..length))
-            {
-                place.copy_from_slice(path);
-            }
+            let length = copy(buffer, mapping.path).len();
             let Mapping {
                 start,
                 end,
@@ -185,9 +181,14 @@ fn each(mut visit: impl FnMut(&Mapping<'_>) -> bool) {
             }
         }
         held = filled.saturating_sub(used);
-        window.copy_within(used..filled, 0);
         if held == window.len() {
             return; // a line longer than any path allows
+        }
+        for index in 0..held {
+            let byte = window.get(used.saturating_add(index)).copied().unwrap_or(0);
+            if let Some(slot) = window.get_mut(index) {
+                *slot = byte;
+            }
         }
     }
 }

@@ -145,6 +145,15 @@ pub fn read_file<'b>(path: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
     }
 }
 
+/// Removes a name. `path` ends in a zero byte.
+///
+/// # Errors
+/// As `unlink(2)`.
+pub fn remove_file(path: &[u8]) -> Result<(), Errno> {
+    // SAFETY: the path is zero-terminated, as `File::open` has checked before.
+    unsafe { call!(libc::SYS_unlinkat, libc::AT_FDCWD, path.as_ptr(), 0) }.map(drop)
+}
+
 /// Where a symbolic link points; empty if that cannot be read. `path` ends in a zero byte.
 pub fn read_link<'b>(path: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
     // SAFETY: the path is a zero-terminated literal of the caller's; the kernel writes within the buffer.

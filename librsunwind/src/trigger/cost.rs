@@ -37,7 +37,7 @@ fn measure() -> Option<u64> {
         .or_else(|_| PerfEvent::open(TRIAL_PERIOD_NS, false))
         .ok()?;
     let disturbed = spin(turns, cpu_ns);
-    let samples = event.drain().samples;
+    let samples = event.drain(|_, _| ()).samples;
     disturbed.saturating_sub(plain).checked_div(samples)
 }
 

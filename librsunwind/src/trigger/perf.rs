@@ -12,9 +12,10 @@ use super::SIGNAL;
 use crate::arch::PERF_REGS_SP_IP;
 use crate::sys::{self, Errno, File, PAGE, call};
 use core::sync::atomic::{AtomicU64, Ordering};
+use engine::wire::kernel::{KernelHead, MAX_DEPTH};
 
-/// Pages of ring data: about 290 samples of 56 bytes a page can wait while the thread is in one long system call.
-const DATA_PAGES: usize = 4;
+/// Pages of ring data: some 300 samples with kernel stacks can wait while the thread is in one long system call.
+const DATA_PAGES: usize = 16;
 const DATA_PAGES_SCARCE: usize = 1;
 
 /// An armed perf event of this thread.
@@ -77,11 +78,16 @@ const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const SAMPLE_IP: u64 = 1;
 const SAMPLE_TID: u64 = 1 << 1;
 const SAMPLE_TIME: u64 = 1 << 2;
+const SAMPLE_CALLCHAIN: u64 = 1 << 5;
 const SAMPLE_REGS_USER: u64 = 1 << 12;
 const OPEN_CLOEXEC: usize = 8;
 const IOC_ENABLE: usize = 0x2400;
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
+const CPU_MODE_MASK: u64 = 7;
+const CPU_MODE_KERNEL: u64 = 1;
+/// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
+const FIRST_MARKER: u64 = (-4095i64) as u64;
 
 impl PerfEvent {
     /// Opens and enables an event on the calling thread.
@@ -94,7 +100,11 @@ impl PerfEvent {
             size: size_of::<Attributes>() as u32,
             config: CONFIG_TASK_CLOCK,
             sample_period: period_ns,
-            sample_type: SAMPLE_IP | SAMPLE_TID | SAMPLE_TIME | SAMPLE_REGS_USER,
+            sample_type: SAMPLE_IP
+                | SAMPLE_TID
+                | SAMPLE_TIME
+                | SAMPLE_REGS_USER
+                | if kernel { SAMPLE_CALLCHAIN } else { 0 },
             flags: FLAG_DISABLED
                 | FLAG_EXCLUDE_HV
                 | FLAG_EXCLUDE_CALLCHAIN_USER
@@ -147,11 +157,11 @@ impl PerfEvent {
         descriptor == self.descriptor
     }
 
-    /// Takes everything out of the ring.
+    /// Takes everything out of the ring, and shows each sample taken in kernel mode: its head and its stack.
     ///
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
-    pub fn drain(&mut self) -> Drained {
+    pub fn drain(&mut self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
         let head = self.position(1024).load(Ordering::Acquire);
         let mut drained = Drained {
             cursor: head,
@@ -160,22 +170,61 @@ impl PerfEvent {
         let mut at = self.seen;
         while at < head {
             let header = self.word(at);
-            let (kind, size) = (header as u32, header >> 48);
+            let (kind, mode, size) = (header as u32, header >> 32 & CPU_MODE_MASK, header >> 48);
             if size < 8 {
                 break; // not a record: the ring is not what we think it is
             }
+            let end = at.wrapping_add(size);
             match kind {
-                RECORD_SAMPLE => drained.samples = drained.samples.saturating_add(1),
+                RECORD_SAMPLE => {
+                    drained.samples = drained.samples.saturating_add(1);
+                    if mode == CPU_MODE_KERNEL && self.kernel {
+                        self.show_kernel_sample(at, end, &mut visit);
+                    }
+                }
                 RECORD_LOST => {
                     drained.lost = drained.lost.saturating_add(self.word(at.wrapping_add(16)))
                 }
                 _ => {}
             }
-            at = at.wrapping_add(size);
+            at = end;
         }
         self.seen = head;
         self.position(1032).store(head, Ordering::Release);
         drained
+    }
+
+    /// Record: header, ip, pid and tid, time, number of entries, entries …, register ABI, sp, ip.
+    fn show_kernel_sample(&self, at: u64, end: u64, visit: &mut impl FnMut(&KernelHead, &[u64])) {
+        let word = |index: u64| self.word(at.wrapping_add(index.wrapping_mul(8)));
+        let count = word(4).min(end.wrapping_sub(at) >> 3);
+        let mut frames = [0u64; MAX_DEPTH];
+        let mut used = 0usize;
+        for entry in (0..count).map(|index| word(index.wrapping_add(5))) {
+            // Markers that say whose addresses follow; only the kernel's are asked for.
+            let is_marker = entry >= FIRST_MARKER;
+            if let (false, Some(slot)) = (is_marker, frames.get_mut(used)) {
+                *slot = entry;
+                used = used.wrapping_add(1);
+            }
+        }
+        let registers = count.wrapping_add(5);
+        let known = word(registers) != 0;
+        let head = KernelHead {
+            cursor: end,
+            time_ns: word(3),
+            user_ip: if known {
+                word(registers.wrapping_add(2))
+            } else {
+                0
+            },
+            user_sp: if known {
+                word(registers.wrapping_add(1))
+            } else {
+                0
+            },
+        };
+        visit(&head, frames.get(..used).unwrap_or(&[]));
     }
 
     fn position(&self, offset: usize) -> &AtomicU64 {

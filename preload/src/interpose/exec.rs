@@ -6,6 +6,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
 use rsunwind::process::PROCESS;
 use rsunwind::sys;
+use rsunwind::text::copy;
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
 use rsunwind::wire::event::EventKind;
@@ -95,12 +96,12 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 1024]) -> Option<&'b CStr> {
         let length = directory.len().checked_add(bytes.len())?.checked_add(2)?;
         let place = buffer.get_mut(..length)?;
         let (start, rest) = place.split_at_mut_checked(directory.len())?;
-        start.copy_from_slice(directory);
+        copy(start, directory);
         let (slash, rest) = rest.split_first_mut()?;
         *slash = b'/';
         let (zero, middle) = rest.split_last_mut()?;
         *zero = 0;
-        middle.copy_from_slice(bytes);
+        copy(middle, bytes);
         sys::is_executable(place).then_some(length)
     })?;
     CStr::from_bytes_with_nul(buffer.get(..length)?).ok()

@@ -67,7 +67,10 @@ impl<'a> Encoder<'a> {
         let end = self.at.saturating_add(bytes.len());
         match self.buffer.get_mut(self.at..end) {
             Some(slot) => {
-                slot.copy_from_slice(bytes);
+                // Not copy_from_slice, which could panic as far as the compiler can see.
+                slot.iter_mut()
+                    .zip(bytes)
+                    .for_each(|(to, from)| *to = *from);
                 self.at = end;
             }
             None => self.overflowed = true,

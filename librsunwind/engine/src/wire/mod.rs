@@ -34,6 +34,7 @@ pub mod chunk;
 pub mod codec;
 pub mod event;
 pub mod file;
+pub mod kernel;
 pub mod module;
 pub mod process;
 pub mod record;

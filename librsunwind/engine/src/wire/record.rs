@@ -29,6 +29,8 @@ pub enum RecordKind {
     PerfMap = 9,
     /// [`super::session::SegmentTotals`]: the counters of a segment's file header, kept by the collector.
     SegmentTotals = 10,
+    /// [`super::kernel`]: the kernel's half of a sample.
+    Kernel = 11,
 }
 
 impl RecordKind {
@@ -46,6 +48,7 @@ impl RecordKind {
             8 => Self::Session,
             9 => Self::PerfMap,
             10 => Self::SegmentTotals,
+            11 => Self::Kernel,
             _ => return None,
         })
     }

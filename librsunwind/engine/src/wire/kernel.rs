@@ -1,0 +1,179 @@
+//! The kernel's half of a sample: its stack at the moment of the event, and what it saw of the user's registers.
+//!
+//! Kernel samples of a thread stand before the user sample ([`super::sample`]) whose nonce is the first at or above their cursor: together
+//! they are one entry into the kernel. Like samples they lean on the one before in the chunk: outer frames in common are only counted.
+//!
+//! ```text
+//! cursor Δ | time Δ | user ip Δ | user sp Δ | reused | new frames | frame Δ … frame Δ        (frame differences: to the frame before)
+//! ```
+
+use super::WireError;
+use super::codec::{Decoder, Encoder};
+
+/// Deepest kernel stack kept, frames; the kernel's own limit is 127.
+pub const MAX_DEPTH: usize = 127;
+
+/// Everything of a kernel sample but its frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct KernelHead {
+    /// End position in the thread's perf ring: at most the nonce of the user stack that it belongs to.
+    pub cursor: u64,
+    /// `CLOCK_MONOTONIC`, ns.
+    pub time_ns: u64,
+    /// The user's instruction pointer, as the kernel saw it; 0 if it had none.
+    pub user_ip: u64,
+    /// The user's stack pointer, as the kernel saw it; 0 if it had none.
+    pub user_sp: u64,
+}
+
+impl KernelHead {
+    const BLANK: Self = Self {
+        cursor: 0,
+        time_ns: 0,
+        user_ip: 0,
+        user_sp: 0,
+    };
+}
+
+/// Writes a payload. Frames are kernel addresses from the leaf: where it stood, then return addresses.
+///
+/// # Signal safety
+/// Writes into the caller's buffer only.
+pub fn encode(
+    out: &mut Encoder<'_>,
+    previous: Option<(&KernelHead, &[u64])>,
+    head: &KernelHead,
+    frames: &[u64],
+) {
+    let (before, frames_before) = previous.unwrap_or((&KernelHead::BLANK, &[]));
+    let reused = frames_before
+        .iter()
+        .rev()
+        .zip(frames.iter().rev())
+        .take_while(|(a, b)| a == b)
+        .count();
+    let (new, _) = frames
+        .split_at_checked(frames.len().wrapping_sub(reused))
+        .unwrap_or((frames, &[]));
+    out.difference(before.cursor, head.cursor);
+    out.difference(before.time_ns, head.time_ns);
+    out.difference(before.user_ip, head.user_ip);
+    out.difference(before.user_sp, head.user_sp);
+    out.number(reused as u64);
+    out.number(new.len() as u64);
+    let mut last = u64::MAX << 32;
+    for frame in new {
+        out.difference(last, *frame);
+        last = *frame;
+    }
+}
+
+/// A decoded payload. The whole stack is the new frames, then the outermost `reused` ones of the kernel sample before.
+#[derive(Clone, Copy, Debug)]
+pub struct KernelSample<'a> {
+    /// Everything but the frames.
+    pub head: KernelHead,
+    /// How many outermost frames are those of the kernel sample before in the chunk.
+    pub reused: usize,
+    new: usize,
+    frames: Decoder<'a>,
+}
+
+impl<'a> KernelSample<'a> {
+    /// Reads a payload; `before` is the head of the kernel sample before in the same chunk, or the default.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the numbers in it.
+    pub fn decode(payload: &'a [u8], before: &KernelHead) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        let head = KernelHead {
+            cursor: from.difference(before.cursor)?,
+            time_ns: from.difference(before.time_ns)?,
+            user_ip: from.difference(before.user_ip)?,
+            user_sp: from.difference(before.user_sp)?,
+        };
+        let reused = from.small("reused frames")? as usize;
+        let new = from.small("new frames")? as usize;
+        if reused.saturating_add(new) > MAX_DEPTH {
+            return Err(WireError::BadValue("kernel frames", new as u64));
+        }
+        Ok(Self {
+            head,
+            reused,
+            new,
+            frames: from,
+        })
+    }
+
+    /// The frames that differ from the kernel sample before, from the leaf.
+    pub fn new_frames(&self) -> impl Iterator<Item = Result<u64, WireError>> + use<'a> {
+        let mut from = self.frames;
+        let mut last = u64::MAX << 32;
+        (0..self.new).map(move |_| {
+            last = from.difference(last)?;
+            Ok(last)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_samples_round_trip_alone_and_after_another() {
+        let first = [
+            0xffff_ffff_8100_1234u64,
+            0xffff_ffff_8200_0000,
+            0xffff_ffff_8100_00aa,
+        ];
+        let head = KernelHead {
+            cursor: 64,
+            time_ns: 1 << 50,
+            user_ip: 0x7fff_1234,
+            user_sp: 0x7ffe_0000,
+        };
+        let mut buffer = [0; 256];
+        let mut out = Encoder::new(&mut buffer);
+        encode(&mut out, None, &head, &first);
+        let length = out.finish().unwrap();
+        let sample = KernelSample::decode(&buffer[..length], &KernelHead::default()).unwrap();
+        assert_eq!((sample.head, sample.reused), (head, 0));
+        assert_eq!(
+            sample.new_frames().collect::<Result<Vec<_>, _>>().unwrap(),
+            first
+        );
+        for cut in 0..length {
+            let whole = KernelSample::decode(&buffer[..cut], &KernelHead::default())
+                .is_ok_and(|s| s.new_frames().all(|f| f.is_ok()));
+            assert!(!whole, "cut at {cut}");
+        }
+
+        let second = [0xffff_ffff_8100_5555u64, first[1], first[2]];
+        let later = KernelHead {
+            cursor: 128,
+            time_ns: head.time_ns + 9,
+            ..head
+        };
+        let mut out = Encoder::new(&mut buffer);
+        encode(&mut out, Some((&head, &first)), &later, &second);
+        let length = out.finish().unwrap();
+        let sample = KernelSample::decode(&buffer[..length], &head).unwrap();
+        assert_eq!((sample.head, sample.reused), (later, 2));
+        assert_eq!(
+            sample.new_frames().collect::<Result<Vec<_>, _>>().unwrap(),
+            second[..1]
+        );
+    }
+
+    #[test]
+    fn more_frames_than_the_kernel_gives_are_refused() {
+        let mut buffer = [0; 16];
+        let mut out = Encoder::new(&mut buffer);
+        for number in [0, 0, 0, 0, 100, 28] {
+            out.number(number);
+        }
+        let length = out.finish().unwrap();
+        assert!(KernelSample::decode(&buffer[..length], &KernelHead::default()).is_err());
+    }
+}
