@@ -3,3 +3,4 @@
 pub mod cli;
 pub mod record;
 pub mod recording;
+pub mod symbolize;

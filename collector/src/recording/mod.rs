@@ -24,6 +24,7 @@ mod walk;
 pub mod write;
 
 pub use error::{Damage, Damages, OpenError};
+pub(crate) use model::index;
 pub use model::{
     Arming, Event, FileReport, FrameId, Module, ModuleId, Process, ProcessId, RawFrame, RawSample,
     Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,

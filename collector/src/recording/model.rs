@@ -34,6 +34,7 @@ macro_rules! index {
         }
     };
 }
+pub(crate) use index;
 
 index!(
     /// Of [`Recording::processes`].

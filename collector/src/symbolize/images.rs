@@ -1,0 +1,149 @@
+//! Which file on this machine has the symbols of a recorded module: the module's own file if its build-id is the recorded one, else a
+//! separate debug file of that build-id.
+//!
+//! Not here: reading the symbols (`elf`).
+
+use crate::recording::index;
+use object::{Object, ObjectSection};
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+index!(
+    /// Of [`super::Symbols::images`].
+    ImageId
+);
+
+/// A binary file that code was mapped from, in however many processes and places.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Image {
+    /// As the processes saw it; `[vdso]` for the vDSO; empty if unknown.
+    pub path: String,
+    /// `NT_GNU_BUILD_ID`; empty if it has none.
+    pub build_id: Vec<u8>,
+}
+
+impl Image {
+    /// The last component of its path.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        let path = self.path.strip_suffix(" (deleted)").unwrap_or(&self.path);
+        match path.rsplit('/').next() {
+            Some(name) if !name.is_empty() => name,
+            _ => "[unknown]",
+        }
+    }
+
+    /// Its build-id in hexadecimal.
+    #[must_use]
+    pub fn build_id_text(&self) -> String {
+        self.build_id
+            .iter()
+            .map(|byte| format!("{byte:02x}"))
+            .collect()
+    }
+}
+
+/// Where symbols are looked for.
+#[derive(Clone, Debug)]
+pub struct Places {
+    /// Directories with a `.build-id` directory inside, such as `/usr/lib/debug`.
+    pub debug_directories: Vec<PathBuf>,
+    /// Caches of debuginfod, in which a build-id is a directory.
+    pub debuginfod_caches: Vec<PathBuf>,
+}
+
+impl Default for Places {
+    fn default() -> Self {
+        let variable = |name| std::env::var_os(name).map(PathBuf::from);
+        let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
+        let named = variable("DEBUGINFOD_CACHE_PATH");
+        Self {
+            debug_directories: vec!["/usr/lib/debug".into(), "/lib/debug".into()],
+            debuginfod_caches: named
+                .into_iter()
+                .chain(cache.map(|cache| cache.join("debuginfod_client")))
+                .collect(),
+        }
+    }
+}
+
+/// What was found for an image.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// This file has its symbols, as far as there are any.
+    File(PathBuf),
+    /// None has; the sentence says why, and the remedy.
+    Nothing(String),
+}
+
+impl Places {
+    /// Looks for the symbols of an image.
+    pub(super) fn find(&self, image: &Image) -> Found {
+        let name = image.name();
+        if image.path.is_empty() {
+            return Found::Nothing("a module without a path has no symbols".to_owned());
+        }
+        let path = image.path.strip_suffix(" (deleted)").unwrap_or(&image.path);
+        let own = Path::new(path);
+        let why = match File::open(own).ok().and_then(|file| Facts::read(&file)) {
+            Some(facts) if facts.build_id == image.build_id => {
+                let better = self.debug_file(&image.build_id);
+                let better = better.filter(|_| !facts.has_dwarf && !facts.has_link);
+                return Found::File(better.unwrap_or_else(|| own.to_owned()));
+            }
+            Some(_) => "another build of it is there now",
+            None if own.exists() => "it cannot be read here",
+            None => "it is not on this machine",
+        };
+        match self.debug_file(&image.build_id) {
+            Some(file) => Found::File(file),
+            None if image.build_id.is_empty() => Found::Nothing(format!(
+                "{name} has no symbols: {why} ({path}), and it has no build-id to look for debug files by"
+            )),
+            None => Found::Nothing(format!(
+                "{name} has no symbols: {why} ({path}); bring back the build with build-id {}, or install its debug file \
+                 under /usr/lib/debug/.build-id",
+                image.build_id_text()
+            )),
+        }
+    }
+
+    fn debug_file(&self, build_id: &[u8]) -> Option<PathBuf> {
+        let text: String = build_id.iter().map(|byte| format!("{byte:02x}")).collect();
+        let (first, rest) = text
+            .split_at_checked(2)
+            .filter(|(_, rest)| !rest.is_empty())?;
+        let in_directories = self.debug_directories.iter().map(|directory| {
+            let indexed = directory.join(".build-id").join(first);
+            indexed.join(format!("{rest}.debug"))
+        });
+        let in_caches = self.debuginfod_caches.iter().flat_map(|cache| {
+            let of_build = cache.join(&text);
+            [of_build.join("debuginfo"), of_build.join("executable")]
+        });
+        in_directories.chain(in_caches).find(|file| file.is_file())
+    }
+}
+
+/// What the sections of an ELF file say of it.
+struct Facts {
+    build_id: Vec<u8>,
+    has_dwarf: bool,
+    has_link: bool,
+}
+
+impl Facts {
+    fn read(file: &File) -> Option<Self> {
+        let data = object::ReadCache::new(file);
+        let elf = object::File::parse(&data).ok()?;
+        let has = |name| {
+            elf.section_by_name(name)
+                .is_some_and(|section| section.size() > 0)
+        };
+        Some(Self {
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            has_dwarf: has(".debug_info") || has(".zdebug_info"),
+            has_link: has(".gnu_debuglink"),
+        })
+    }
+}

@@ -1,0 +1,1 @@
+//! Names of real binaries, built for the test.
