@@ -155,7 +155,7 @@ impl Facts {
                 let found = session::SegmentTotals::decode(record.payload)?;
                 self.segment_totals((info.pid, info.process_key), &found);
             }
-            Some(RecordKind::Sample) | None => {}
+            _ => {}
         }
         Ok(())
     }
