@@ -4,3 +4,4 @@ pub mod cli;
 pub mod record;
 pub mod recording;
 pub mod symbolize;
+pub mod sframe_cmd;

@@ -1,0 +1,73 @@
+//! [`Error`]: why a command could not do its work.
+
+use std::io;
+use std::path::PathBuf;
+
+use sframe::Address;
+
+/// Why `rsunwind sframe` could not do its work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file cannot be read.
+    #[error("cannot read {}: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// The file cannot be written.
+    #[error("cannot write {}: {source}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// Standard output cannot be written.
+    #[error("cannot write the output: {0}")]
+    Output(io::Error),
+    /// The file is no ELF file that can be read.
+    #[error("{}: {source}", path.display())]
+    Elf {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: object::Error,
+    },
+    /// The file is of a kind the command does not work on.
+    #[error("{}: {why}", path.display())]
+    Unsuitable {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: &'static str,
+    },
+    /// The file has no such section.
+    #[error("{} has no {section}", path.display())]
+    NoSection {
+        /// The file.
+        path: PathBuf,
+        /// The section.
+        section: &'static str,
+    },
+    /// The `.sframe` section is malformed.
+    #[error("{}: .sframe at {address}: {source}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// Where the section lies.
+        address: Address,
+        /// What is wrong.
+        source: sframe::Error,
+    },
+    /// The section cannot be written.
+    #[error("{}: {source}", path.display())]
+    Encode {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        source: sframe::EncodeError,
+    },
+}
