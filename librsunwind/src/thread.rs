@@ -15,11 +15,11 @@
 
 use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
-use crate::sys::{self, Errno, PAGE};
+use crate::sys::{self, Errno, HeldBack, PAGE};
 use crate::text::Text;
 use crate::trigger::perf::Drained;
 use crate::trigger::timer::CpuTimer;
-use crate::trigger::{self, Armed};
+use crate::trigger::{self, Armed, SIGNAL};
 use crate::{arch, clock};
 use core::ffi::c_void;
 use core::ptr;
@@ -216,6 +216,7 @@ impl ThreadState {
     /// Arms the thread with a CPU timer, whatever else is permitted, and records nothing yet.
     pub fn arm_with_timer(&mut self) {
         let tag = core::ptr::from_mut(self) as usize;
+        let _held = HeldBack::new(SIGNAL);
         if let Ok(timer) = CpuTimer::start(PROCESS.period_ns(), tag) {
             self.armed = Armed::Timer(timer);
         }
@@ -225,6 +226,8 @@ impl ThreadState {
         let config = PROCESS.config();
         let period_ns = PROCESS.period_ns();
         let tag = core::ptr::from_mut(self) as usize;
+        // The handler must not meet a trigger that is half in place.
+        let _held = HeldBack::new(SIGNAL);
         let refused = match trigger::arm(config, period_ns, tag) {
             Ok((armed, refused)) => {
                 self.armed = armed;
@@ -259,6 +262,8 @@ impl ThreadState {
 
     /// Stops the trigger; no more signals will be generated.
     pub fn disarm(&mut self) {
+        // The handler must not read a ring that is being unmapped.
+        let _held = HeldBack::new(SIGNAL);
         self.armed = Armed::None;
     }
 
@@ -302,8 +307,9 @@ impl ThreadState {
     }
 
     /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is silent here: only samples are
-    /// counted, by their caller.
+    /// counted, by their caller. No sample can come between: it would be written to the same place.
     pub fn write(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
+        let _held = HeldBack::new(SIGNAL);
         if self.chunk.is_some() && self.write_here(kind, &encode) {
             return true;
         }

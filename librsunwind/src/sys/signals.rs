@@ -58,3 +58,23 @@ pub fn send_to_thread(tid: u32, signal: i32) {
     // SAFETY: no memory involved.
     let _ = unsafe { call!(libc::SYS_tgkill, super::getpid(), tid, signal) };
 }
+
+/// Holds a signal back from the calling thread while it lives. Where it is blocked already, it stays so.
+#[derive(Debug)]
+pub struct HeldBack(u64);
+
+impl HeldBack {
+    /// From now on.
+    pub fn new(signal: i32) -> Self {
+        let bit = bit(signal);
+        Self(bit & !signal_mask(libc::SIG_BLOCK, bit))
+    }
+}
+
+impl Drop for HeldBack {
+    fn drop(&mut self) {
+        if self.0 != 0 {
+            signal_mask(libc::SIG_UNBLOCK, self.0);
+        }
+    }
+}
