@@ -53,7 +53,8 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     if blocked {
         sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
     }
-    PROCESS.event(this, EventKind::ExecFailed, 0, path.to_bytes());
+    let errno = crate::next::errno() as u64;
+    PROCESS.event(this, EventKind::ExecFailed, errno, path.to_bytes());
     this.arm_again();
     result
 }

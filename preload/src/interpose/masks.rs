@@ -109,7 +109,8 @@ unsafe fn change(
     set: Set,
     old: *mut libc::sigset_t,
 ) -> c_int {
-    if !PROCESS.is_active() {
+    // A thread that is not ours to sample keeps its mask to itself.
+    if !PROCESS.is_active() || ThreadState::current().is_none() {
         // SAFETY: the caller's arguments.
         return unsafe { function(how, set, old) };
     }
@@ -130,11 +131,11 @@ unsafe fn change(
         Some(mask) => believe(how, mask),
         None => ThreadState::current().is_some_and(|this| this.believes_blocked),
     };
+    // What is really blocked may be our doing: a handler of the program's can interrupt a call that is shielded.
     // SAFETY: null or the caller's set.
-    if let Some(old) = unsafe { old.as_mut() }
-        && before
-    {
-        *old = mask_set(mask_word(old) | sys::bit(SIGNAL));
+    if let Some(old) = unsafe { old.as_mut() } {
+        let others = mask_word(old) & !sys::bit(SIGNAL);
+        *old = mask_set(others | if before { sys::bit(SIGNAL) } else { 0 });
     }
     result
 }
