@@ -1,1 +1,29 @@
-//! Live tests: real processes, profiled.
+//! What live tests share: the preload library built once, victims compiled once, programs run with and without profiling, and the
+//! recordings that they leave, read back through the wire contract alone.
+//!
+//! Not here: any assertion about a profile. Tests state those.
+
+pub mod library;
+pub mod lock;
+pub mod recording;
+pub mod run;
+pub mod symbols;
+pub mod victim;
+
+use std::path::PathBuf;
+
+/// The directory that cargo builds into.
+#[must_use]
+pub fn target_directory() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(directory) => PathBuf::from(directory),
+        None => repository().join("target"),
+    }
+}
+
+/// The top of the repository.
+#[must_use]
+pub fn repository() -> PathBuf {
+    let here = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    here.parent().map(PathBuf::from).unwrap_or(here)
+}

@@ -1,0 +1,34 @@
+//! The preload library, built as the README says, in a target directory of its own (a shared one would wait for the cargo that runs the
+//! tests).
+
+use crate::{lock, repository, target_directory};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The library's path. The first caller of a test run builds it; cargo finds out fast when there is nothing to do.
+///
+/// # Panics
+/// If it does not build.
+#[must_use]
+pub fn path() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(build)
+}
+
+fn build() -> PathBuf {
+    let _lock = lock::take("preload");
+    let target = target_directory().join("preload");
+    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        .args(["build", "--release", "--quiet"])
+        .current_dir(repository().join("preload"))
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("RUSTFLAGS")
+        .status()
+        .unwrap_or_else(|error| panic!("cargo: {error}"));
+    assert!(
+        status.success(),
+        "the preload library does not build: {status}"
+    );
+    target.join("release/librsunwind_preload.so")
+}
