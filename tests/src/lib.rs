@@ -3,6 +3,7 @@
 //!
 //! Not here: any assertion about a profile. Tests state those.
 
+pub mod command;
 pub mod library;
 pub mod lock;
 pub mod recording;

@@ -1,0 +1,158 @@
+//! The `rsunwind` command under test, and small programs to run under it.
+//!
+//! Not here: what a recording says; tests read it with [`collector::recording`].
+
+use collector::recording::{self, Recording};
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The command, built in this test's own profile if it is not.
+///
+/// # Panics
+/// If it cannot be built.
+pub fn rsunwind() -> &'static Path {
+    static PATH: OnceLock<PathBuf> = OnceLock::new();
+    PATH.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test has a file");
+        let profile = test
+            .ancestors()
+            .nth(2)
+            .expect("tests lie in target/PROFILE/deps");
+        let root = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .parent()
+            .expect("tests lie in the workspace");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.current_dir(root).args([
+            "build",
+            "--quiet",
+            "--package",
+            "rsunwind-collector",
+            "--bin",
+            "rsunwind",
+        ]);
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        assert!(
+            cargo.status().expect("cargo runs").success(),
+            "rsunwind builds"
+        );
+        profile.join("rsunwind")
+    })
+}
+
+/// A directory of its own for one test, with ways to fill it.
+#[derive(Debug)]
+pub struct Bench {
+    directory: TempDir,
+}
+
+impl Default for Bench {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Bench {
+    /// An empty directory.
+    ///
+    /// # Panics
+    /// Without room for one.
+    #[must_use]
+    pub fn new() -> Self {
+        Self {
+            directory: tempfile::tempdir().expect("a temporary directory"),
+        }
+    }
+
+    /// A path in the directory.
+    #[must_use]
+    pub fn path(&self, name: &str) -> PathBuf {
+        self.directory.path().join(name)
+    }
+
+    /// Compiles a C program with the compiler and flags given, and gives its path.
+    ///
+    /// # Panics
+    /// If it does not compile.
+    #[must_use]
+    pub fn compile(&self, compiler: &str, flags: &[&str], source: &str) -> PathBuf {
+        let (file, program) = (self.path("program.c"), self.path("program"));
+        fs::write(&file, source).expect("room for a source");
+        let status = Command::new(compiler)
+            .arg("-o")
+            .arg(&program)
+            .arg(&file)
+            .args(flags)
+            .status();
+        assert!(
+            status
+                .expect("tests/setup installs the compilers")
+                .success(),
+            "{compiler} {flags:?}"
+        );
+        program
+    }
+
+    /// `rsunwind record`, writing `profile.rsu` here, ready for the program and its arguments.
+    #[must_use]
+    pub fn record(&self, options: &[&str]) -> Command {
+        let mut command = Command::new(rsunwind());
+        command
+            .current_dir(self.directory.path())
+            .args(["record", "-o", "profile.rsu"])
+            .args(options)
+            .arg("--");
+        command
+    }
+
+    /// Reads what [`Bench::record`] wrote.
+    ///
+    /// # Panics
+    /// If it cannot be read.
+    #[must_use]
+    pub fn recording(&self) -> Recording {
+        recording::read(&[self.path("profile.rsu")]).expect("a recording")
+    }
+}
+
+/// Runs a command to its end, and gives what it wrote.
+///
+/// # Panics
+/// If it cannot be run.
+pub fn output(command: &mut Command) -> Output {
+    command.stdin(Stdio::null()).output().expect("it runs")
+}
+
+/// A shell that runs `script` with `arguments` as `$@`.
+pub fn shell<S: AsRef<OsStr>>(script: &str, arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new("sh");
+    command.args(["-c", script, "sh"]).args(arguments);
+    command
+}
+
+/// Text of a program's output.
+#[must_use]
+pub fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Waits until something is there, a minute at most.
+///
+/// # Panics
+/// If it does not come.
+pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(60) {
+        if let Some(found) = look() {
+            return found;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    panic!("waited a minute for {what}");
+}

@@ -1,0 +1,159 @@
+//! What becomes of a session: descendants that outlive the command, an rsunwind that is killed, files that JITs write.
+
+use collector::recording;
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+/// The session directory that a program sees in its environment.
+fn session_of(settings: &str) -> PathBuf {
+    settings
+        .split(',')
+        .find_map(|setting| setting.trim().strip_prefix("session="))
+        .expect("a session")
+        .into()
+}
+
+#[test]
+fn a_session_leaves_nothing_behind() {
+    let bench = Bench::new();
+    let printed = output(bench.record(&["-q"]).args([
+        "sh",
+        "-c",
+        "echo $RSUNWIND; ls -ld ${RSUNWIND##*session=}",
+    ]))
+    .stdout;
+    let printed = text(&printed);
+    let session = session_of(printed.lines().next().unwrap());
+    assert!(printed.contains("drwx"), "it was there: {printed}");
+    assert!(!session.exists(), "{}", session.display());
+}
+
+#[test]
+fn record_ends_with_its_command_and_a_descendant_goes_on() {
+    let bench = Bench::new();
+    let marker = bench.path("lived");
+    let script = format!(
+        "(i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; echo $i > {}) >/dev/null 2>&1 & sleep 0.3; exit 8",
+        marker.display()
+    );
+    let result = output(bench.record(&["-q"]).args(["sh", "-c", &script]));
+    assert_eq!(result.status.code(), Some(8));
+    assert!(!marker.exists(), "rsunwind did not wait for it");
+    assert_eq!(bench.recording().processes.len(), 3, "two shells and sleep");
+    assert!(bench.recording().session.is_some());
+    let written = wait_for("the descendant", || {
+        fs::read_to_string(&marker)
+            .ok()
+            .filter(|text| text.ends_with('\n'))
+    });
+    assert_eq!(written, "1000000\n");
+}
+
+#[test]
+fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
+    let bench = Bench::new();
+    let script = "echo $RSUNWIND; i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done; echo done";
+    let mut command = bench.record(&["-F", "10k"]);
+    let mut child = command
+        .args(["sh", "-c", script])
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let session = session_of(&lines.next().unwrap().unwrap());
+    let path = bench.path("profile.rsu");
+    // A chunk that was sealed and drained: something is in the recording already.
+    wait_for("the first chunk", || {
+        fs::metadata(&path).ok().filter(|file| file.len() > 8192)
+    });
+    child.kill().unwrap();
+    child.wait().unwrap();
+
+    let drained = recording::read(&[&path]).unwrap();
+    assert!(drained.session.is_none() && !drained.samples.is_empty());
+    assert_eq!(
+        drained.files[0].damages.count(),
+        0,
+        "{:?}",
+        drained.files[0].damages
+    );
+    assert_eq!(
+        lines.next().unwrap().unwrap(),
+        "done",
+        "the program goes on"
+    );
+    let both = recording::read(&[&session]).unwrap();
+    assert!(
+        both.samples.len() > drained.samples.len(),
+        "{} and {}",
+        both.samples.len(),
+        drained.samples.len()
+    );
+    assert_eq!(both.processes.len(), 1);
+    assert!(both.processes[0].identified);
+    fs::remove_dir_all(session).unwrap();
+}
+
+#[test]
+fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
+    let bench = Bench::new();
+    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; ls -l ${RSUNWIND##*session=}";
+    let mut command = bench.record(&["-q", "-F", "20k", "--size", "128K"]);
+    let printed = text(&output(command.args(["bash", "-c", script])).stdout);
+    let recording = bench.recording();
+    let written = fs::metadata(bench.path("profile.rsu")).unwrap().len();
+    assert!(
+        written > 2 * (128 << 10),
+        "{written} bytes were recorded, more than the segment may have: {printed}"
+    );
+    let lost: u64 = recording
+        .threads
+        .iter()
+        .map(|thread| thread.totals.lost_samples)
+        .sum();
+    assert_eq!((lost, recording.homeless_samples), (0, 0));
+}
+
+#[test]
+fn the_map_of_a_jit_is_taken_along() {
+    let bench = Bench::new();
+    let script = "(echo 1000 10 jitted_one; echo 2000 20 jitted two) > /tmp/perf-$$.map; echo $$";
+    let pid = text(&output(bench.record(&["-q"]).args(["sh", "-c", script])).stdout);
+    fs::remove_file(format!("/tmp/perf-{}.map", pid.trim())).unwrap();
+    let recording = bench.recording();
+    let process = recording
+        .processes
+        .iter()
+        .find(|process| process.pid.to_string() == pid.trim())
+        .unwrap();
+    assert_eq!(
+        text(&process.perf_map),
+        "1000 10 jitted_one\n2000 20 jitted two\n"
+    );
+}
+
+#[test]
+fn an_older_recording_is_overwritten_only_by_a_new_one() {
+    let bench = Bench::new();
+    fs::write(bench.path("profile.rsu"), "old").unwrap();
+    assert_eq!(
+        output(bench.record(&[]).arg("no-such-program"))
+            .status
+            .code(),
+        Some(127)
+    );
+    assert_eq!(fs::read(bench.path("profile.rsu")).unwrap(), b"old");
+    assert_eq!(output(bench.record(&[]).arg("true")).status.code(), Some(0));
+    assert_eq!(bench.recording().processes.len(), 1);
+    let mut unnamed = Command::new(rsunwind());
+    unnamed.current_dir(bench.path("")).args(["record", "true"]);
+    assert_eq!(output(&mut unnamed).status.code(), Some(0));
+    assert!(
+        recording::read(&[bench.path("rsunwind.rsu")]).is_ok(),
+        "the default name"
+    );
+}
