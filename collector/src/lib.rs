@@ -3,5 +3,5 @@
 pub mod cli;
 pub mod record;
 pub mod recording;
-pub mod symbolize;
 pub mod sframe_cmd;
+pub mod symbolize;

@@ -229,8 +229,10 @@ impl Modules for Finder<'_> {
 impl Finder<'_> {
     fn discover(&self, pc: RuntimeAddress, known: bool) -> Option<Module> {
         let mut buffer = [0u8; 1024];
-        if let Some(object) = loader_object(pc) {
-            let image = elf_image::at(RuntimeAddress(object.start))?;
+        // The loader gives single segments of an image that is not mapped in one piece: its header is then found in the maps.
+        if let Some(object) = loader_object(pc)
+            && let Some(image) = elf_image::at(RuntimeAddress(object.start))
+        {
             let path = object.path(&mut buffer);
             self.with_thread(|this| add(this, &image.module, image.build_id().as_bytes(), path));
             return Some(image.module).filter(|module| module.contains(pc));
