@@ -1,7 +1,8 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
 
-use crate::record;
+use crate::{record, sframe_cmd};
 use clap::{Parser, Subcommand};
+use std::process::ExitCode;
 
 /// A profiler that lets programs unwind themselves.
 #[derive(Debug, Parser)]
@@ -15,6 +16,7 @@ pub struct Cli {
 enum Command {
     /// Run a program and profile it and its children
     Record(record::Args),
+    Sframe(sframe_cmd::Arguments),
 }
 
 /// Why a subcommand failed.
@@ -24,6 +26,9 @@ pub enum Error {
     /// `rsunwind record`.
     #[error(transparent)]
     Record(#[from] record::Error),
+    /// `rsunwind sframe`.
+    #[error(transparent)]
+    Sframe(#[from] sframe_cmd::Error),
 }
 
 impl Error {
@@ -32,6 +37,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Record(error) => error.exit_status(),
+            Self::Sframe(_) => 2,
         }
     }
 }
@@ -41,9 +47,10 @@ impl Cli {
     ///
     /// # Errors
     /// Any [`Error`]; nothing has been said about it yet.
-    pub fn run(self) -> Result<u8, Error> {
+    pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
-            Command::Record(args) => Ok(record::run(&args)?),
+            Command::Record(args) => Ok(record::run(&args)?.into()),
+            Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),
         }
     }
 }

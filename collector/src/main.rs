@@ -15,7 +15,7 @@ fn main() -> ExitCode {
         }
     };
     match cli.run() {
-        Ok(status) => ExitCode::from(status),
+        Ok(status) => status,
         Err(error) => {
             eprintln!("rsunwind: {error}");
             ExitCode::from(error.exit_status())
