@@ -1,6 +1,6 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
 
-use crate::{record, sframe_cmd};
+use crate::{record, report, sframe_cmd};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -16,6 +16,8 @@ pub struct Cli {
 enum Command {
     /// Run a program and profile it and its children
     Record(record::Args),
+    /// Show who used the CPU in a recording
+    Report(report::Args),
     Sframe(sframe_cmd::Arguments),
 }
 
@@ -26,6 +28,9 @@ pub enum Error {
     /// `rsunwind record`.
     #[error(transparent)]
     Record(#[from] record::Error),
+    /// `rsunwind report`.
+    #[error(transparent)]
+    Report(#[from] report::Error),
     /// `rsunwind sframe`.
     #[error(transparent)]
     Sframe(#[from] sframe_cmd::Error),
@@ -37,6 +42,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Record(error) => error.exit_status(),
+            Self::Report(error) => error.exit_status(),
             Self::Sframe(_) => 2,
         }
     }
@@ -50,6 +56,10 @@ impl Cli {
     pub fn run(self) -> Result<ExitCode, Error> {
         match self.command {
             Command::Record(args) => Ok(record::run(&args)?.into()),
+            Command::Report(args) => {
+                report::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),
         }
     }

@@ -1,7 +1,10 @@
 //! Reads recordings and writes profiles.
 
 pub mod cli;
+pub mod profile;
 pub mod record;
 pub mod recording;
+pub mod report;
 pub mod sframe_cmd;
+pub mod summary;
 pub mod symbolize;

@@ -6,6 +6,7 @@
 //! Not here: reading recordings (`recording`), stacks and weights (`profile`).
 
 mod elf;
+mod entry;
 mod images;
 mod perf_map;
 mod progress;
@@ -27,6 +28,9 @@ use std::sync::Mutex;
 
 /// What code outside of all modules is called when no JIT names it.
 pub const UNKNOWN: &str = "[unknown]";
+
+/// What the function is called in which a thread begins, in a C library without symbols.
+pub const THREAD_ENTRY: &str = "[thread entry]";
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -64,8 +68,6 @@ pub struct Place {
     pub address: u64,
     /// The functions there, innermost first; at least one.
     pub functions: Vec<Named>,
-    /// Whether a symbol was found.
-    pub known: bool,
 }
 
 /// Names for a whole recording.
@@ -234,6 +236,12 @@ fn name_batch(
         named.extend(elf::names(symbolizer, &file, addresses)?);
         progress.add(addresses.len());
     }
+    let unnamed = batch.addresses.iter().zip(&mut named);
+    entry::name(
+        &file,
+        image.name(),
+        unnamed.filter(|(_, names)| names.is_empty()),
+    );
     Ok(named)
 }
 
@@ -282,24 +290,27 @@ fn map_text(recording: &Recording, process: &Process) -> Vec<u8> {
     Vec::new()
 }
 
-fn place(images: &[Image], key: Key, functions: Vec<Named>) -> Place {
-    let known = !functions.is_empty();
-    let (image, address, fallback) = match key {
-        Key::Image(id, address) => {
-            let name = images[id.index()].name();
-            let bare = name.trim_start_matches('[').trim_end_matches(']');
-            (Some(id), address.0, format!("[{bare}+{:#x}]", address.0))
-        }
-        Key::Anonymous(_, address) => (None, address.0, UNKNOWN.to_owned()),
+fn place(images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
+    let (image, address) = match key {
+        Key::Image(id, address) => (Some(id), address.0),
+        Key::Anonymous(_, address) => (None, address.0),
     };
+    if functions.is_empty() {
+        let name = match image {
+            Some(id) => nameless(images[id.index()].name(), address),
+            None => UNKNOWN.to_owned(),
+        };
+        functions.push(Named::only(name));
+    }
     Place {
         image,
         address,
-        functions: if known {
-            functions
-        } else {
-            vec![Named::only(fallback)]
-        },
-        known,
+        functions,
     }
+}
+
+/// What code without a symbol is called.
+fn nameless(image: &str, offset: u64) -> String {
+    let bare = image.trim_start_matches('[').trim_end_matches(']');
+    format!("[{bare}+{offset:#x}]")
 }

@@ -69,7 +69,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
 mod tests {
     use super::*;
 
-    fn find<'a>(map: &'a PerfMap, address: u64) -> &'a str {
+    fn find(map: &PerfMap, address: u64) -> &str {
         map.find(RuntimeAddress(address)).unwrap_or("-")
     }
 

@@ -1,0 +1,232 @@
+//! Turns stacks of addresses into stacks of functions.
+
+use super::{
+    Call, CallId, Frame, Function, FunctionId, Mode, Profile, Sample, SourceFrameId, roots,
+};
+use crate::recording::{FrameId, RawFrame, RawSample, Recording, StackId};
+use crate::symbolize::{Named, Symbols};
+use engine::wire::sample::StopReason;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Makes a profile.
+pub(super) fn build(recording: Recording, symbols: Symbols) -> Profile {
+    let mut builder = Builder {
+        recording: &recording,
+        symbols: &symbols,
+        tables: Tables::default(),
+        of_frame: HashMap::new(),
+        of_stack: HashMap::new(),
+        complete: Vec::new(),
+    };
+    builder.find_complete();
+    let samples = recording
+        .samples
+        .iter()
+        .map(|sample| builder.sample(sample))
+        .collect();
+    let tables = builder.tables;
+    Profile {
+        functions: tables.functions,
+        frames: tables.frames,
+        stacks: tables.stacks,
+        samples,
+        recording,
+        symbols,
+    }
+}
+
+/// Distinct functions, frames and stacks, and their indices.
+#[derive(Default)]
+struct Tables {
+    functions: Vec<Function>,
+    frames: Vec<Frame>,
+    stacks: Vec<Call>,
+    known_functions: HashMap<Function, FunctionId>,
+    known_frames: HashMap<Frame, SourceFrameId>,
+    known_stacks: HashMap<Call, CallId>,
+}
+
+impl Tables {
+    fn function(&mut self, function: Function) -> FunctionId {
+        let all = &mut self.functions;
+        let known = self.known_functions.entry(function);
+        *known.or_insert_with_key(|function| {
+            all.push(function.clone());
+            FunctionId::next_of(all.len() - 1)
+        })
+    }
+
+    fn frame(&mut self, frame: Frame) -> SourceFrameId {
+        let all = &mut self.frames;
+        let known = self.known_frames.entry(frame);
+        *known.or_insert_with_key(|frame| {
+            all.push(frame.clone());
+            SourceFrameId::next_of(all.len() - 1)
+        })
+    }
+
+    fn call(&mut self, parent: Option<CallId>, frame: SourceFrameId) -> CallId {
+        let all = &mut self.stacks;
+        let call = Call { parent, frame };
+        *self.known_stacks.entry(call).or_insert_with(|| {
+            all.push(call);
+            CallId::next_of(all.len() - 1)
+        })
+    }
+
+    fn note(&mut self, text: String) -> SourceFrameId {
+        let function = self.function(Function {
+            name: Arc::from(text),
+            image: None,
+            mode: Mode::Note,
+        });
+        self.frame(Frame {
+            function,
+            file: None,
+            line: 0,
+            inlined: false,
+            address: None,
+            file_address: 0,
+            function_start: None,
+            method: None,
+        })
+    }
+}
+
+struct Builder<'a> {
+    recording: &'a Recording,
+    symbols: &'a Symbols,
+    tables: Tables,
+    /// The functions of a recorded frame, outermost first.
+    of_frame: HashMap<FrameId, Vec<SourceFrameId>>,
+    /// A recorded stack, on top of what it is shown to begin with.
+    of_stack: HashMap<(Option<StackId>, Option<u8>), CallId>,
+    /// For each recorded stack whether its outermost frame is a root by name.
+    complete: Vec<bool>,
+}
+
+impl Builder<'_> {
+    fn find_complete(&mut self) {
+        for node in &self.recording.stacks {
+            let complete = match node.parent {
+                Some(parent) => self.complete[parent.index()],
+                None => self.is_root(node.frame),
+            };
+            self.complete.push(complete);
+        }
+    }
+
+    fn is_root(&self, frame: FrameId) -> bool {
+        let place = self.symbols.of_frame[frame.index()];
+        let place = place.map(|place| &self.symbols.places[place as usize]);
+        let outer = place.and_then(|place| place.functions.last());
+        outer.is_some_and(|outer| roots::is_root(&outer.function))
+    }
+
+    fn sample(&mut self, sample: &RawSample) -> Sample {
+        let complete = sample
+            .stack
+            .is_some_and(|stack| self.complete[stack.index()]);
+        let shown_as_whole = complete || sample.stop == StopReason::Root;
+        let cut = (!shown_as_whole).then_some(sample.stop);
+        Sample {
+            thread: sample.thread,
+            time_ns: sample.time_ns,
+            weight: sample.weight,
+            stack: self.stack(sample.stack, cut),
+            stop: sample.stop,
+            complete,
+        }
+    }
+
+    /// The stack of functions for a recorded stack; its root is a note if the walk was cut off.
+    fn stack(&mut self, stack: Option<StackId>, cut: Option<StopReason>) -> CallId {
+        let key = cut.map(|stop| stop as u8);
+        let mut todo = Vec::new();
+        let mut at = stack;
+        let mut made = loop {
+            if let Some(known) = self.of_stack.get(&(at, key)) {
+                break Some(*known);
+            }
+            let Some(id) = at else { break None };
+            todo.push(id);
+            at = self.recording.stacks[id.index()].parent;
+        };
+        if made.is_none() {
+            let lost = todo.last().is_some_and(|root| self.is_lost(*root));
+            if let Some(stop) = cut.filter(|_| !lost) {
+                let note = self.tables.note(format!("[truncated: {}]", stop.words()));
+                let root = self.tables.call(None, note);
+                self.of_stack.insert((None, key), root);
+                made = Some(root);
+            }
+        }
+        for id in todo.into_iter().rev() {
+            let frame = self.recording.stacks[id.index()].frame;
+            for function in self.functions(frame) {
+                made = Some(self.tables.call(made, function));
+            }
+            if let Some(made) = made {
+                self.of_stack.insert((Some(id), key), made);
+            }
+        }
+        made.unwrap_or_else(|| {
+            let note = self.tables.note("[no frames]".to_owned());
+            self.tables.call(None, note)
+        })
+    }
+
+    fn is_lost(&self, stack: StackId) -> bool {
+        let frame = self.recording.stacks[stack.index()].frame;
+        self.recording.frames[frame.index()] == RawFrame::Lost
+    }
+
+    fn functions(&mut self, id: FrameId) -> Vec<SourceFrameId> {
+        if let Some(known) = self.of_frame.get(&id) {
+            return known.clone();
+        }
+        let made = match self.recording.frames[id.index()] {
+            RawFrame::Elided(count) => vec![self.tables.note(format!("[{count} frames elided]"))],
+            RawFrame::Lost => {
+                let note = "[truncated: the recording is damaged]".to_owned();
+                vec![self.tables.note(note)]
+            }
+            RawFrame::Code { frame, method, .. } => {
+                let place = self.symbols.of_frame[id.index()];
+                let place = place.map(|place| &self.symbols.places[place as usize]);
+                let Some(place) = place else {
+                    return Vec::new();
+                };
+                let mut made = Vec::with_capacity(place.functions.len());
+                for named in place.functions.iter().rev() {
+                    let function = self.tables.function(Function {
+                        name: named.function.clone(),
+                        image: place.image,
+                        mode: Mode::User,
+                    });
+                    let Named {
+                        file,
+                        line,
+                        inlined,
+                        start,
+                        ..
+                    } = named.clone();
+                    made.push(self.tables.frame(Frame {
+                        function,
+                        file,
+                        line,
+                        inlined,
+                        address: Some(frame),
+                        file_address: place.address,
+                        function_start: start,
+                        method: Some(method),
+                    }));
+                }
+                made
+            }
+        };
+        self.of_frame.insert(id, made.clone());
+        made
+    }
+}

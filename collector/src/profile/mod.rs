@@ -1,0 +1,202 @@
+//! A profile: a recording with names. Stacks of functions, inlined ones included, each held once and pointing to its caller, and
+//! samples with their weight in sampling periods. Everything that is shown or written is made from this.
+//!
+//! Start at [`Profile::open`]. Failures are frames: a stack that ended early begins with `[truncated: reason]`, and where frames
+//! were left out stands `[N frames elided]`.
+//!
+//! Not here: the order in which anything is shown (`report`), and file formats (`output`).
+
+mod build;
+mod filter;
+mod roots;
+#[cfg(test)]
+pub(crate) mod tests;
+
+pub use filter::{Filter, FilterError};
+pub use roots::is_root;
+
+use crate::recording::{self, OpenError, ProcessId, Recording, ThreadId, index};
+use crate::symbolize::{ImageId, Places, Symbols, symbolize};
+use engine::address::CodeAddress;
+use engine::wire::sample::{Method, StopReason};
+use std::path::Path;
+use std::sync::Arc;
+
+index!(
+    /// Of [`Profile::functions`].
+    FunctionId
+);
+index!(
+    /// Of [`Profile::frames`].
+    SourceFrameId
+);
+index!(
+    /// Of [`Profile::stacks`].
+    CallId
+);
+
+/// A recording with names.
+#[derive(Debug)]
+pub struct Profile {
+    /// What was recorded: processes, threads, session.
+    pub recording: Recording,
+    /// What its addresses are.
+    pub symbols: Symbols,
+    /// Distinct functions.
+    pub functions: Vec<Function>,
+    /// Distinct frames.
+    pub frames: Vec<Frame>,
+    /// Distinct stacks; a parent comes before its children.
+    pub stacks: Vec<Call>,
+    /// Samples, by thread, in the order in which they were taken.
+    pub samples: Vec<Sample>,
+}
+
+/// Whose code a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// The program's.
+    User,
+    /// The kernel's.
+    Kernel,
+    /// Nobody's: a note in the place of frames that are missing.
+    Note,
+}
+
+/// A function of a binary, or a note.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    /// Its name, demangled.
+    pub name: Arc<str>,
+    /// The binary that it is in; `None` for JIT code and notes.
+    pub image: Option<ImageId>,
+    /// Whose code it is.
+    pub mode: Mode,
+}
+
+/// A function at a place in it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Frame {
+    /// The function.
+    pub function: FunctionId,
+    /// The source file.
+    pub file: Option<Arc<str>>,
+    /// The line; 0 if unknown.
+    pub line: u32,
+    /// Inlined into the function of the calling frame.
+    pub inlined: bool,
+    /// The address, as recorded; `None` for notes.
+    pub address: Option<CodeAddress>,
+    /// The same in its image; the runtime address in code of no image.
+    pub file_address: u64,
+    /// Where the function begins in its image.
+    pub function_start: Option<u64>,
+    /// How it was found; `None` for notes.
+    pub method: Option<Method>,
+}
+
+/// A stack: a frame and the stack of its caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Call {
+    /// The caller's stack; `None` for the outermost frame.
+    pub parent: Option<CallId>,
+    /// The frame.
+    pub frame: SourceFrameId,
+}
+
+/// One sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Whose.
+    pub thread: ThreadId,
+    /// When (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// How many sampling periods it stands for.
+    pub weight: u64,
+    /// Its stack; never without a frame.
+    pub stack: CallId,
+    /// Why the walk ended.
+    pub stop: StopReason,
+    /// Whether the outermost frame is, by its name, where threads begin.
+    pub complete: bool,
+}
+
+impl Profile {
+    /// Reads recordings and names what is in them.
+    ///
+    /// # Errors
+    /// [`OpenError`] if one cannot be read at all.
+    pub fn open(paths: &[impl AsRef<Path>], places: &Places) -> Result<Self, OpenError> {
+        Ok(Self::new(recording::read(paths)?, places))
+    }
+
+    /// Names what is in a recording.
+    #[must_use]
+    pub fn new(recording: Recording, places: &Places) -> Self {
+        let symbols = symbolize(&recording, places);
+        build::build(recording, symbols)
+    }
+
+    /// The frames of a stack, from leaf to root.
+    pub fn walk(&self, stack: CallId) -> impl Iterator<Item = &Frame> + '_ {
+        let mut next = Some(stack);
+        std::iter::from_fn(move || {
+            let call = self.stacks.get(next?.index())?;
+            next = call.parent;
+            self.frames.get(call.frame.index())
+        })
+    }
+
+    /// The function of a frame.
+    #[must_use]
+    pub fn function(&self, frame: &Frame) -> &Function {
+        &self.functions[frame.function.index()]
+    }
+
+    /// The sampling period of a thread, ns; the process's or the session's if the thread has none.
+    #[must_use]
+    pub fn period_ns(&self, thread: ThreadId) -> u64 {
+        let thread = &self.recording.threads[thread.index()];
+        let armed = thread.armings.last().map_or(0, |arming| arming.period_ns);
+        let process = self.recording.processes[thread.process.index()].period_ns;
+        let session = self.recording.session.as_ref().map_or(0, |s| s.period_ns);
+        let known = [armed, process, session];
+        known.into_iter().find(|ns| *ns > 0).unwrap_or(1_000_000)
+    }
+
+    /// CPU time that a sample stands for, ns.
+    #[must_use]
+    pub fn time_ns(&self, sample: &Sample) -> u64 {
+        sample.weight.saturating_mul(self.period_ns(sample.thread))
+    }
+
+    /// The process of a sample.
+    #[must_use]
+    pub fn process_of(&self, thread: ThreadId) -> ProcessId {
+        self.recording.threads[thread.index()].process
+    }
+
+    /// The last component of a function's binary, or what stands for it.
+    #[must_use]
+    pub fn image_name(&self, function: &Function) -> &str {
+        match (function.image, function.mode) {
+            (Some(id), _) => self.symbols.images[id.index()].name(),
+            (None, Mode::Kernel) => "[kernel]",
+            (None, Mode::User) => "[anonymous]",
+            (None, Mode::Note) => "-",
+        }
+    }
+
+    /// When the first sample or arming was, `CLOCK_MONOTONIC`, ns: the zero of exported times.
+    #[must_use]
+    pub fn start_ns(&self) -> u64 {
+        let session = self.recording.session.as_ref().map(|s| s.start_ns);
+        let processes = self.recording.processes.iter().map(|p| p.time_ns);
+        let samples = self.samples.iter().map(|s| s.time_ns);
+        let first = processes.chain(samples).filter(|ns| *ns > 0).min();
+        match (session.filter(|ns| *ns > 0), first) {
+            (Some(a), Some(b)) => a.min(b),
+            (a, b) => a.or(b).unwrap_or(0),
+        }
+    }
+}

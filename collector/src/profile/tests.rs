@@ -1,0 +1,1 @@
+//! Profiles of recordings made for the test.

@@ -1,0 +1,216 @@
+//! `rsunwind report`: who used the CPU, as a table on the terminal.
+//!
+//! Start at [`run`]. Not here: what is counted (`table`), how columns are aligned (`columns`), and the account of how well a recording
+//! went ([`crate::summary`]).
+
+mod columns;
+mod pager;
+mod table;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use columns::{duration, share};
+
+use crate::profile::{Filter, FilterError, Profile};
+use crate::recording::OpenError;
+use crate::summary;
+use crate::symbolize::Places;
+use clap::{Args as ClapArgs, ValueEnum};
+use std::fmt::Write as _;
+use std::io;
+use std::path::PathBuf;
+
+/// Arguments of `rsunwind report`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+SELF is CPU time spent in the function itself, TOTAL includes what it called; a function that calls itself is counted once.
+On a terminal the table goes through $PAGER (or less).")]
+pub struct Args {
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// What a row stands for
+    #[arg(long, value_enum, default_value_t)]
+    pub by: By,
+
+    /// What comes first
+    #[arg(short, long, value_enum, default_value_t)]
+    pub sort: Sort,
+
+    /// At most this many rows
+    #[arg(short = 'n', long, value_name = "ROWS")]
+    pub limit: Option<usize>,
+
+    /// How the recording went, instead of what is in it
+    #[arg(long)]
+    pub summary: bool,
+
+    /// Print the table without a pager
+    #[arg(long)]
+    pub no_pager: bool,
+
+    /// Which samples, and where names are looked for
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Which samples, and where their names are from.
+#[derive(Clone, Debug, Default, ClapArgs)]
+pub struct Selection {
+    /// Only this process, by pid or name (may be given several times)
+    #[arg(short, long, value_name = "PID")]
+    pub pid: Vec<String>,
+
+    /// Only this thread, by tid or name (may be given several times)
+    #[arg(short, long, value_name = "TID")]
+    pub thread: Vec<String>,
+
+    /// Also look for separate debug files in DIR/.build-id (may be given several times)
+    #[arg(long, value_name = "DIR")]
+    pub debug_dir: Vec<PathBuf>,
+}
+
+impl Selection {
+    /// Where names are looked for: the directories named, then the usual ones.
+    #[must_use]
+    pub fn places(&self) -> Places {
+        let mut places = Places::default();
+        let named = self.debug_dir.iter().cloned();
+        places.debug_directories.splice(0..0, named);
+        places
+    }
+
+    /// Opens recordings and leaves in them what is selected. Says on standard error what could not be read or named.
+    ///
+    /// # Errors
+    /// [`Error::Open`], [`Error::Filter`].
+    pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
+        let mut profile = Profile::open(files, &self.places())?;
+        let filter = Filter {
+            processes: self.pid.clone(),
+            threads: self.thread.clone(),
+        };
+        filter.apply(&mut profile)?;
+        Ok(profile)
+    }
+}
+
+/// What a row of the table stands for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum By {
+    /// A function
+    #[default]
+    Function,
+    /// A line of a source file
+    Line,
+    /// A binary
+    Module,
+    /// A thread
+    Thread,
+    /// A process
+    Process,
+}
+
+/// The order of the rows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Sort {
+    /// Most time in itself first
+    #[default]
+    #[value(name = "self")]
+    Own,
+    /// Most time with what it called first
+    Total,
+    /// By name
+    Name,
+}
+
+/// Why there is no report.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Open(#[from] OpenError),
+    /// Nothing is left of it.
+    #[error(transparent)]
+    Filter(#[from] FilterError),
+    /// Standard output cannot be written.
+    #[error("the report cannot be written: {0}")]
+    Write(#[from] io::Error),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Filter(_) => 2,
+            _ => 1,
+        }
+    }
+}
+
+/// Prints what `args` ask for.
+///
+/// # Errors
+/// Any [`Error`]. A reader that goes away is none.
+pub fn run(args: &Args) -> Result<(), Error> {
+    let profile = args.selection.open(&args.files)?;
+    let text = if args.summary {
+        summary::text(&profile)
+    } else {
+        text(&profile, args)
+    };
+    complain(&profile);
+    pager::show(&text, args.no_pager)?;
+    Ok(())
+}
+
+/// Says on standard error what could not be read or named.
+pub(crate) fn complain(profile: &Profile) {
+    for line in summary::complaints(profile) {
+        eprintln!("rsunwind: {line}");
+    }
+}
+
+fn text(profile: &Profile, args: &Args) -> String {
+    let mut out = heading(profile);
+    if profile.samples.is_empty() {
+        let _ = writeln!(out, "\n{}", summary::why_empty(profile));
+        return out;
+    }
+    let mut rows = table::rows(profile, args.by);
+    table::sort(&mut rows, args.sort);
+    let all = rows.len();
+    rows.truncate(args.limit.unwrap_or(usize::MAX));
+    out.push('\n');
+    columns::print(&mut out, &rows, args.by, table::whole(profile));
+    if rows.len() < all {
+        let _ = writeln!(out, "… and {} more rows", all - rows.len());
+    }
+    out
+}
+
+fn heading(profile: &Profile) -> String {
+    let mut out = String::new();
+    let recording = &profile.recording;
+    let command = recording.session.as_ref().map(|session| &session.command);
+    let first = || recording.processes.first().map(|process| &process.command);
+    if let Some(command) = command.or_else(first).filter(|command| !command.is_empty()) {
+        let _ = writeln!(out, "{}", command.join(" "));
+    }
+    let count = |count: usize, one: &str, many: &str| match count {
+        1 => format!("1 {one}"),
+        count => format!("{count} {many}"),
+    };
+    let _ = writeln!(
+        out,
+        "{} of CPU time in {}, {} and {}",
+        duration(table::whole(profile)),
+        count(profile.samples.len(), "sample", "samples"),
+        count(recording.processes.len(), "process", "processes"),
+        count(recording.threads.len(), "thread", "threads"),
+    );
+    out
+}

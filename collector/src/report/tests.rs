@@ -1,0 +1,1 @@
+//! Reports of a recording made for the test.

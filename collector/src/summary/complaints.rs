@@ -1,0 +1,105 @@
+//! What a reader of a profile must know: damage, missing symbols, what processes reported of themselves, and why there is nothing.
+
+use super::plural;
+use crate::profile::Profile;
+use engine::wire::event::EventKind;
+use std::collections::BTreeMap;
+
+/// More damages than this of one file are only counted.
+const SHOWN: usize = 5;
+
+/// One sentence each.
+pub(crate) fn complaints(profile: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
+    damages(profile, &mut out);
+    events(profile, &mut out);
+    out.extend(profile.symbols.notes.iter().cloned());
+    out
+}
+
+fn damages(profile: &Profile, out: &mut Vec<String>) {
+    for file in &profile.recording.files {
+        let name = file.path.display();
+        let listed = file.damages.listed.iter().take(SHOWN);
+        out.extend(listed.map(|damage| format!("{name}: damaged at {damage}")));
+        let more = file.damages.count().saturating_sub(SHOWN as u64);
+        if more > 0 {
+            let places = plural(more, "place", "places");
+            out.push(format!(
+                "{name}: damaged at {more_places} more",
+                more_places = places
+            ));
+        }
+    }
+    if profile.recording.damage_count() > 0 {
+        let threads = &profile.recording.threads;
+        let mut read = vec![0u64; threads.len()];
+        for sample in &profile.recording.samples {
+            read[sample.thread.index()] += 1;
+        }
+        let written = threads.iter().map(|thread| thread.totals.samples);
+        let missing = written
+            .zip(read)
+            .map(|(written, read)| written.saturating_sub(read));
+        let missing = missing.fold(0, u64::saturating_add);
+        if missing > 0 {
+            let samples = plural(missing, "sample", "samples");
+            out.push(format!(
+                "{samples} that had been written could not be read; all that is intact is shown"
+            ));
+        }
+    }
+    let bytes = profile.recording.damaged_bytes;
+    if bytes > 0 {
+        let bytes = plural(bytes, "byte", "bytes");
+        out.push(format!(
+            "{bytes} of the processes' own memory were damaged and left out"
+        ));
+    }
+}
+
+fn events(profile: &Profile, out: &mut Vec<String>) {
+    let mut said: BTreeMap<String, (u64, String)> = BTreeMap::new();
+    for process in &profile.recording.processes {
+        for event in &process.events {
+            let text = match event.kind {
+                EventKind::Disarmed => format!("stopped profiling itself: {}", event.text),
+                EventKind::Note => event.text.clone(),
+                _ => continue,
+            };
+            let who = format!("{} ({})", process.name(), process.pid);
+            said.entry(text).or_insert((0, who)).0 += 1;
+        }
+    }
+    for (text, (count, who)) in said {
+        let others = match count {
+            1 => String::new(),
+            count => format!(" (and {} like it)", plural(count - 1, "other", "others")),
+        };
+        out.push(format!("{who}{others}: {text}"));
+    }
+}
+
+/// Why there are no samples.
+pub(crate) fn why_empty(profile: &Profile) -> String {
+    let recording = &profile.recording;
+    if recording.processes.is_empty() {
+        return "No process was profiled: the program may be statically linked or setuid, which no LD_PRELOAD reaches, or it ended \
+                before its start-up was done."
+            .to_owned();
+    }
+    if !recording.samples.is_empty() {
+        return "No samples of the processes and threads that were asked for.".to_owned();
+    }
+    let cpu = recording
+        .threads
+        .iter()
+        .map(|thread| thread.cpu_ns())
+        .max()
+        .unwrap_or(0);
+    format!(
+        "No samples: the busiest thread used {} of CPU time. Time that is spent waiting is not sampled; a higher rate (-F) gives \
+         samples of short programs.",
+        crate::report::duration(cpu)
+    )
+}

@@ -1,0 +1,115 @@
+//! How far the stacks reach, and by what they were found.
+
+use super::line;
+use crate::profile::{CallId, Mode, Profile, Sample};
+use crate::report::share;
+use engine::wire::sample::{Method, StopReason};
+use std::collections::{BTreeMap, HashMap};
+use std::fmt::Write as _;
+
+/// Complete stacks in per cent of weight, and why the others are not.
+pub(super) fn complete(out: &mut String, profile: &Profile) {
+    let weight = |keep: &dyn Fn(&Sample) -> bool| {
+        let kept = profile.samples.iter().filter(|sample| keep(sample));
+        kept.fold(0u64, |sum, sample| sum.saturating_add(sample.weight))
+    };
+    let all = weight(&|_| true);
+    let named = weight(&|sample| sample.complete);
+    let mut text = format!(
+        "{} of weight reach _start or a thread's entry",
+        share(named, all)
+    );
+    let believed = weight(&|sample| sample.stop == StopReason::Root);
+    let disagree = weight(&|sample| sample.complete != (sample.stop == StopReason::Root));
+    if disagree > 0 {
+        let _ = write!(
+            text,
+            "; by their tables {} reach a root, and the two disagree on {}",
+            share(believed, all),
+            share(disagree, all)
+        );
+    }
+    line(out, "complete", &text);
+    let mut others: BTreeMap<u8, (StopReason, u64, HashMap<String, u64>)> = BTreeMap::new();
+    for sample in profile.samples.iter().filter(|sample| !sample.complete) {
+        let empty = || (sample.stop, 0, HashMap::new());
+        let (_, weight, places) = others.entry(sample.stop as u8).or_insert_with(empty);
+        *weight = weight.saturating_add(sample.weight);
+        let place = places.entry(outermost(profile, sample.stack)).or_default();
+        *place = place.saturating_add(sample.weight);
+    }
+    let mut others: Vec<_> = others.into_values().collect();
+    others.sort_by_key(|(_, weight, _)| std::cmp::Reverse(*weight));
+    for (stop, weight, places) in others {
+        let top = places
+            .into_iter()
+            .max_by_key(|(name, weight)| (*weight, std::cmp::Reverse(name.clone())));
+        let top = top.map_or(String::new(), |(name, part)| {
+            format!(", {} of them in {name}", share(part, weight))
+        });
+        let text = format!("{} {}{top}", share(weight, all), stop.words());
+        line(out, "", &text);
+    }
+}
+
+/// The outermost frame that is no note: `symbol (module)`.
+fn outermost(profile: &Profile, stack: CallId) -> String {
+    let frames = profile.walk(stack);
+    let last = frames
+        .filter(|frame| profile.function(frame).mode != Mode::Note)
+        .last();
+    last.map_or_else(
+        || "no frame at all".to_owned(),
+        |frame| {
+            let function = profile.function(frame);
+            format!("{} ({})", function.name, profile.image_name(function))
+        },
+    )
+}
+
+/// By which method frames were found, in per cent of the frames of all samples.
+pub(super) fn methods(out: &mut String, profile: &Profile) {
+    let mut through = vec![0u64; profile.stacks.len()];
+    for sample in &profile.samples {
+        through[sample.stack.index()] += 1;
+    }
+    // A parent comes before its children, so from the end each stack has all its samples when it hands them up.
+    for index in (0..profile.stacks.len()).rev() {
+        if let Some(parent) = profile.stacks[index].parent {
+            through[parent.index()] += through[index];
+        }
+    }
+    let mut counts: BTreeMap<u8, (Method, u64)> = BTreeMap::new();
+    for (call, count) in profile.stacks.iter().zip(through) {
+        let frame = &profile.frames[call.frame.index()];
+        if let Some(method) = frame.method.filter(|_| !frame.inlined) {
+            counts.entry(method as u8).or_insert((method, 0)).1 += count;
+        }
+    }
+    let mut counts: Vec<_> = counts
+        .into_values()
+        .filter(|(method, _)| *method != Method::Registers)
+        .collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let all = counts.iter().map(|(_, count)| count).sum();
+    let words: Vec<_> = counts
+        .iter()
+        .map(|(method, count)| format!("{} {}", share(*count, all), name(*method)))
+        .collect();
+    if !words.is_empty() {
+        line(out, "callers", &format!("found by {}", words.join(", ")));
+    }
+}
+
+fn name(method: Method) -> &'static str {
+    match method {
+        Method::Registers => "registers",
+        Method::Sframe => "SFrame",
+        Method::EhFrame => "eh_frame",
+        Method::FramePointer => "frame pointer",
+        Method::SignalFrame => "signal frame",
+        Method::Leaf => "return address of a leaf",
+        Method::Language => "language",
+        Method::StackCopy => "copied stack",
+    }
+}

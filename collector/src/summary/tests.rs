@@ -1,0 +1,1 @@
+//! Summaries of recordings made for the test.

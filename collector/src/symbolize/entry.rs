@@ -1,0 +1,103 @@
+//! Names the functions of binaries that were stripped of their symbols, by what their unwind tables know: where each function begins,
+//! which makes its addresses one function (`[module+0xoffset]`), and which ones have no caller, in which execution begins. Of those,
+//! `_start` is where the ELF header says that the program is entered, and one of the C library is that in which threads begin.
+//!
+//! ```text
+//! FDE  pc=31750..31772      DW_CFA_undefined (rip)      <- no caller: outermost
+//! ```
+
+use super::{Named, THREAD_ENTRY};
+use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
+use object::{Object, ObjectSection, ObjectSymbol};
+use std::fs::File;
+use std::path::Path;
+
+/// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what the binary is called.
+pub(super) fn name<'a>(
+    file: &Path,
+    image: &str,
+    unnamed: impl Iterator<Item = (&'a u64, &'a mut Vec<Named>)>,
+) {
+    let mut unnamed = unnamed.peekable();
+    if unnamed.peek().is_none() {
+        return;
+    }
+    let Ok(file) = File::open(file) else { return };
+    let data = object::ReadCache::new(&file);
+    let Ok(elf) = object::File::parse(&data) else {
+        return;
+    };
+    let return_address = match elf.architecture() {
+        object::Architecture::X86_64 => gimli::X86_64::RA,
+        object::Architecture::Aarch64 => gimli::AArch64::X30,
+        _ => return,
+    };
+    let Some(section) = elf.section_by_name(".eh_frame") else {
+        return;
+    };
+    let Ok(bytes) = section.uncompressed_data() else {
+        return;
+    };
+    let is_libc = elf
+        .dynamic_symbols()
+        .any(|symbol| symbol.is_definition() && symbol.name() == Ok("__libc_start_main"));
+    let mut unnamed: Vec<_> = unnamed.collect();
+    unnamed.sort_unstable_by_key(|(address, _)| **address);
+    let table = Table {
+        table: EhFrame::new(&bytes, LittleEndian),
+        bases: BaseAddresses::default().set_eh_frame(section.address()),
+        return_address,
+    };
+    table.visit(|start, end, has_caller| {
+        let first = unnamed.partition_point(|(address, _)| **address < start);
+        let behind = unnamed.partition_point(|(address, _)| **address < end);
+        let here = unnamed.get_mut(first..behind).unwrap_or_default();
+        if here.is_empty() {
+            return;
+        }
+        let entered = (start..end).contains(&elf.entry());
+        let name = match has_caller() {
+            false if entered => "_start".to_owned(),
+            false if is_libc => THREAD_ENTRY.to_owned(),
+            _ => super::nameless(image, start),
+        };
+        let name: std::sync::Arc<str> = name.into();
+        for (_, names) in here {
+            names.clear();
+            names.push(Named {
+                start: Some(start),
+                ..Named::only(name.clone())
+            });
+        }
+    });
+}
+
+/// The functions of a table.
+struct Table<'a> {
+    table: EhFrame<gimli::EndianSlice<'a, LittleEndian>>,
+    bases: BaseAddresses,
+    return_address: gimli::Register,
+}
+
+impl Table<'_> {
+    /// Hands over the range of each function, and a way to ask whether it has a caller. Entries that cannot be read end the walk.
+    fn visit(&self, mut found: impl FnMut(u64, u64, &dyn Fn() -> bool)) {
+        let mut entries = self.table.entries(&self.bases);
+        while let Ok(Some(entry)) = entries.next() {
+            let gimli::CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
+                continue;
+            };
+            let has_caller = || {
+                let mut context = UnwindContext::new();
+                let last = fde.end_address().saturating_sub(1);
+                let row = fde.unwind_info_for_address(&self.table, &self.bases, &mut context, last);
+                let rule = row.ok().map(|row| row.register(self.return_address));
+                !matches!(rule, Some(Some(RegisterRule::Undefined)))
+            };
+            found(fde.initial_address(), fde.end_address(), &has_caller);
+        }
+    }
+}
