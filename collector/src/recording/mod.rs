@@ -13,6 +13,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod example;
 mod facts;
+mod kernel;
 mod model;
 mod modules;
 mod scan;
@@ -220,6 +221,7 @@ impl Reader {
                 samples.step(&step, damages);
             });
         }
+        stacks.finish(&mut recording);
         recording.files = self.files.into_iter().map(|file| file.report).collect();
         Ok(recording)
     }

@@ -314,6 +314,8 @@ pub enum RawFrame {
         /// Where it lies.
         module: Option<ModuleId>,
     },
+    /// Code of the kernel.
+    Kernel(CodeAddress),
     /// Frames that the walk left out, because the stack was deeper than the limit.
     Elided(u64),
     /// Outer frames that were lost with a damaged part of the file.
@@ -357,6 +359,24 @@ pub struct RawSample {
     pub stop: StopReason,
     /// See [`engine::wire::sample::flags`].
     pub flags: u64,
+    /// What it has of the kernel.
+    pub kernel: KernelHalf,
+}
+
+/// How the kernel's half of a sample was come by.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum KernelHalf {
+    /// The sample was taken in user mode.
+    #[default]
+    None,
+    /// Taken in the kernel, joined with the user stack of the same entry; the registers agree.
+    Merged,
+    /// Likewise, in a call that holds our signal back: the user stack was taken right behind it, from its wrapper.
+    Shielded,
+    /// The user stack was taken elsewhere: the kernel's stack stands alone.
+    Late,
+    /// No user stack was taken after it: the thread ended, or sleeps. The kernel's stack stands alone.
+    Orphan,
 }
 
 impl Recording {

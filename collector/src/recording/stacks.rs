@@ -5,19 +5,22 @@
 //! of them.
 
 use super::error::Damages;
+use super::kernel::{KernelReader, Waiting, WaitingRoom, judge};
 use super::model::{
-    FrameId, ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, StackId, StackNode,
-    ThreadId,
+    FrameId, KernelHalf, ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, StackId,
+    StackNode, ThreadId,
 };
 use super::walk::Step;
-use engine::address::RuntimeAddress;
+use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, Sample, SampleHead};
+use engine::wire::sample::{Frame, Sample, SampleHead, StopReason, Trigger};
 use std::collections::HashMap;
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
 const DEEPEST: usize = 1 << 16;
+/// What the name of our own library contains.
+const OWN_LIBRARY: &str = "rsunwind_preload";
 /// How far up to look for the modules of a process that forked and recorded none of its own.
 const MOST_FORKS: usize = 16;
 
@@ -26,6 +29,59 @@ const MOST_FORKS: usize = 16;
 pub(super) struct Stacks {
     frames: HashMap<RawFrame, FrameId>,
     nodes: HashMap<StackNode, StackId>,
+    waiting: WaitingRoom,
+}
+
+impl Stacks {
+    fn push(
+        &mut self,
+        recording: &mut Recording,
+        parent: Option<StackId>,
+        frame: RawFrame,
+    ) -> Option<StackId> {
+        let frames = &mut recording.frames;
+        let frame = *self.frames.entry(frame).or_insert_with(|| {
+            frames.push(frame);
+            FrameId::next_of(frames.len() - 1)
+        });
+        let nodes = &mut recording.stacks;
+        let node = StackNode { parent, frame };
+        let id = *self.nodes.entry(node).or_insert_with(|| {
+            nodes.push(node);
+            StackId::next_of(nodes.len() - 1)
+        });
+        Some(id)
+    }
+
+    fn push_kernel(
+        &mut self,
+        recording: &mut Recording,
+        user: Option<StackId>,
+        sample: &Waiting,
+    ) -> Option<StackId> {
+        let frames = sample.from_root();
+        frames.fold(user, |node, frame| {
+            self.push(recording, node, RawFrame::Kernel(frame))
+        })
+    }
+
+    /// Kernel samples that no user stack came for.
+    pub(super) fn finish(mut self, recording: &mut Recording) {
+        for (thread, sample) in self.waiting.rest() {
+            let stack = self.push_kernel(recording, None, &sample);
+            recording.samples.push(RawSample {
+                thread,
+                time_ns: sample.head.time_ns,
+                weight: 1,
+                stack,
+                trigger: Trigger::PerfKernel,
+                stop: StopReason::Abandoned,
+                flags: 0,
+                kernel: KernelHalf::Orphan,
+            });
+        }
+        recording.samples.sort_by_key(|sample| sample.thread);
+    }
 }
 
 /// The stack of the sample before, from root to leaf.
@@ -45,6 +101,7 @@ pub(super) struct ChunkSamples<'a> {
     pub(super) stacks: &'a mut Stacks,
     pub(super) thread: ThreadId,
     before: Before,
+    kernel: KernelReader,
 }
 
 impl<'a> ChunkSamples<'a> {
@@ -58,6 +115,7 @@ impl<'a> ChunkSamples<'a> {
             stacks,
             thread,
             before: Before::default(),
+            kernel: KernelReader::default(),
         }
     }
 
@@ -67,10 +125,12 @@ impl<'a> ChunkSamples<'a> {
             self.lose();
             return;
         };
-        if RecordKind::from_number(record.kind) != Some(RecordKind::Sample) {
-            return;
-        }
-        if let Err(error) = self.sample(record.payload) {
+        let read = match RecordKind::from_number(record.kind) {
+            Some(RecordKind::Sample) => self.sample(record.payload),
+            Some(RecordKind::Kernel) => self.kernel_sample(record.payload),
+            _ => return,
+        };
+        if let Err(error) = read {
             damages.add(*offset, 0, format!("a sample: {error}"));
             self.lose();
         }
@@ -80,6 +140,13 @@ impl<'a> ChunkSamples<'a> {
         self.before.frames.clear();
         self.before.nodes.clear();
         self.before.unknown = DEEPEST;
+        self.kernel.lose();
+    }
+
+    fn kernel_sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
+        let sample = self.kernel.read(payload)?;
+        self.stacks.waiting.enter(self.thread, sample);
+        Ok(())
     }
 
     fn sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
@@ -106,16 +173,66 @@ impl<'a> ChunkSamples<'a> {
         }
         self.before.head = sample.head;
         let stack = self.stack(&sample.head);
-        self.recording.samples.push(RawSample {
-            thread: self.thread,
-            time_ns: sample.head.time_ns,
-            weight: sample.head.weight,
-            stack,
-            trigger: sample.head.trigger,
-            stop: sample.head.stop,
-            flags: sample.head.flags,
-        });
+        self.add(&sample.head, stack);
         Ok(())
+    }
+
+    /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
+    fn add(&mut self, head: &SampleHead, stack: Option<StackId>) {
+        let mut made = RawSample {
+            thread: self.thread,
+            time_ns: head.time_ns,
+            weight: head.weight,
+            stack,
+            trigger: head.trigger,
+            stop: head.stop,
+            flags: head.flags,
+            kernel: KernelHalf::None,
+        };
+        let (leaf, caller) = self.shield(stack);
+        for kernel in self.stacks.waiting.leave(self.thread, head.nonce) {
+            let half = judge(&kernel.head, head, leaf, caller.is_some());
+            let user = match half {
+                KernelHalf::Late => None,
+                KernelHalf::Shielded => caller,
+                _ => stack,
+            };
+            let whole = self.stacks.push_kernel(self.recording, user, &kernel);
+            made.weight = made.weight.saturating_sub(1);
+            self.recording.samples.push(RawSample {
+                time_ns: kernel.head.time_ns,
+                weight: 1,
+                stack: whole,
+                kernel: half,
+                ..made
+            });
+        }
+        if made.weight > 0 {
+            self.recording.samples.push(made);
+        }
+    }
+
+    /// The address of the leaf, and if that lies in our own library, the stack from the outermost of its frames there: the wrapper that the
+    /// program called.
+    fn shield(&self, stack: Option<StackId>) -> (u64, Option<StackId>) {
+        let (mut leaf, mut wrapper, mut at) = (None, None, stack);
+        while let Some(id) = at {
+            let node = self.recording.stacks[id.index()];
+            let RawFrame::Code { frame, module, .. } = self.recording.frames[node.frame.index()]
+            else {
+                break;
+            };
+            leaf.get_or_insert(match frame {
+                CodeAddress::Instruction(address) | CodeAddress::Return(address) => address.0,
+            });
+            let path = module.map(|module| &self.recording.modules[module.index()].path);
+            if !path.is_some_and(|path| path.contains(OWN_LIBRARY)) {
+                break;
+            }
+            wrapper = Some(id);
+            at = node.parent;
+        }
+        (leaf.unwrap_or(0), wrapper)
     }
 
     /// Keeps the `reused` outermost frames of the stack before.
@@ -205,18 +322,7 @@ impl<'a> ChunkSamples<'a> {
     }
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
-        let frames = &mut self.recording.frames;
-        let frame = *self.stacks.frames.entry(frame).or_insert_with(|| {
-            frames.push(frame);
-            FrameId::next_of(frames.len() - 1)
-        });
-        let nodes = &mut self.recording.stacks;
-        let node = StackNode { parent, frame };
-        let id = *self.stacks.nodes.entry(node).or_insert_with(|| {
-            nodes.push(node);
-            StackId::next_of(nodes.len() - 1)
-        });
-        Some(id)
+        self.stacks.push(self.recording, parent, frame)
     }
 }
 

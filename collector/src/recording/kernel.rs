@@ -1,0 +1,181 @@
+//! The kernel's halves of samples, on their way to the user's.
+//!
+//! The kernel samples of an entry are written just before the user stack that the thread took on its way back, whose nonce is at or above
+//! their cursors. They are joined only if the registers agree; what agrees with no user stack is kept apart, with the reason.
+
+use super::model::{KernelHalf, ThreadId};
+use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::WireError;
+use engine::wire::kernel::{KernelHead, KernelSample};
+use engine::wire::sample::SampleHead;
+use std::collections::HashMap;
+
+/// Length of the instruction that enters the kernel: a call that is restarted after the handler begins with it again.
+const SYSTEM_CALL: u64 = 2;
+/// How far below its caller's frame a shielded call can have entered the kernel, bytes.
+const SHIELD_REACH: u64 = 64 << 10;
+
+/// A kernel sample that waits for its user stack.
+#[derive(Clone, Debug)]
+pub(super) struct Waiting {
+    pub(super) head: KernelHead,
+    /// From leaf to root.
+    frames: Vec<u64>,
+}
+
+impl Waiting {
+    /// The kernel's frames, from root to leaf.
+    pub(super) fn from_root(&self) -> impl Iterator<Item = CodeAddress> + '_ {
+        let last = self.frames.len().saturating_sub(1);
+        self.frames
+            .iter()
+            .rev()
+            .enumerate()
+            .map(move |(index, address)| {
+                let address = RuntimeAddress(*address);
+                if index == last {
+                    CodeAddress::Instruction(address)
+                } else {
+                    CodeAddress::Return(address)
+                }
+            })
+    }
+}
+
+/// Kernel samples of all threads that wait for their user stack: it may be in the next chunk.
+#[derive(Debug, Default)]
+pub(super) struct WaitingRoom(HashMap<ThreadId, Vec<Waiting>>);
+
+impl WaitingRoom {
+    pub(super) fn enter(&mut self, thread: ThreadId, sample: Waiting) {
+        self.0.entry(thread).or_default().push(sample);
+    }
+
+    /// Those of an entry: up to the nonce of its user stack.
+    pub(super) fn leave(&mut self, thread: ThreadId, nonce: u64) -> Vec<Waiting> {
+        let Some(all) = self.0.get_mut(&thread) else {
+            return Vec::new();
+        };
+        let later = all.split_off(all.partition_point(|sample| sample.head.cursor <= nonce));
+        std::mem::replace(all, later)
+    }
+
+    /// Those whose user stack never came.
+    pub(super) fn rest(&mut self) -> Vec<(ThreadId, Waiting)> {
+        let mut rest: Vec<_> = self.0.drain().collect();
+        rest.sort_by_key(|(thread, _)| *thread);
+        rest.into_iter()
+            .flat_map(|(thread, all)| all.into_iter().map(move |sample| (thread, sample)))
+            .collect()
+    }
+}
+
+/// Reads the kernel samples of one chunk.
+#[derive(Debug, Default)]
+pub(super) struct KernelReader {
+    before: KernelHead,
+    /// From leaf to root.
+    frames: Vec<u64>,
+}
+
+impl KernelReader {
+    pub(super) fn read(&mut self, payload: &[u8]) -> Result<Waiting, WireError> {
+        let sample = KernelSample::decode(payload, &self.before)?;
+        let kept = self.frames.len().checked_sub(sample.reused);
+        let kept = kept.ok_or(WireError::BadValue(
+            "reused kernel frames",
+            sample.reused as u64,
+        ))?;
+        let mut frames = sample.new_frames().collect::<Result<Vec<_>, _>>()?;
+        frames.extend_from_slice(&self.frames[kept..]);
+        self.before = sample.head;
+        self.frames.clone_from(&frames);
+        Ok(Waiting {
+            head: sample.head,
+            frames,
+        })
+    }
+
+    /// Records before this point are damaged: what leans on them cannot be read.
+    pub(super) fn lose(&mut self) {
+        self.frames.clear();
+    }
+}
+
+/// How a kernel sample and the user stack behind it belong together. `shielded`: the user stack was taken in the call that held the
+/// signal back.
+pub(super) fn judge(
+    kernel: &KernelHead,
+    user: &SampleHead,
+    user_ip: u64,
+    shielded: bool,
+) -> KernelHalf {
+    let same_place =
+        kernel.user_ip == user_ip || kernel.user_ip == user_ip.wrapping_add(SYSTEM_CALL);
+    if kernel.user_sp == user.sp && same_place {
+        KernelHalf::Merged
+    } else if shielded && kernel.user_sp.abs_diff(user.sp) < SHIELD_REACH {
+        KernelHalf::Shielded
+    } else {
+        KernelHalf::Late
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn registers_decide() {
+        let user = SampleHead {
+            sp: 0x7ffe_0000,
+            ..SampleHead::default()
+        };
+        let kernel = |user_ip, user_sp| KernelHead {
+            user_ip,
+            user_sp,
+            ..KernelHead::default()
+        };
+        assert_eq!(
+            judge(&kernel(0x1000, 0x7ffe_0000), &user, 0x1000, false),
+            KernelHalf::Merged
+        );
+        assert_eq!(
+            judge(&kernel(0x1002, 0x7ffe_0000), &user, 0x1000, false),
+            KernelHalf::Merged
+        );
+        assert_eq!(
+            judge(&kernel(0x1003, 0x7ffe_0000), &user, 0x1000, false),
+            KernelHalf::Late
+        );
+        assert_eq!(
+            judge(&kernel(0x1000, 0x7ffd_ff00), &user, 0x1000, false),
+            KernelHalf::Late
+        );
+        assert_eq!(
+            judge(&kernel(0x9000, 0x7ffd_ff00), &user, 0x1000, true),
+            KernelHalf::Shielded
+        );
+    }
+
+    #[test]
+    fn an_entry_takes_its_samples_along_and_leaves_later_ones() {
+        let mut room = WaitingRoom::default();
+        let thread = ThreadId(1);
+        for cursor in [10, 20, 30] {
+            room.enter(
+                thread,
+                Waiting {
+                    head: KernelHead {
+                        cursor,
+                        ..KernelHead::default()
+                    },
+                    frames: vec![cursor],
+                },
+            );
+        }
+        assert_eq!(room.leave(thread, 20).len(), 2);
+        assert_eq!(room.leave(ThreadId(2), 99).len(), 0);
+        assert_eq!(room.rest().len(), 1);
+    }
+}
