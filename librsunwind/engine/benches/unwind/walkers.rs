@@ -1,0 +1,342 @@
+//! The unwinders compared, each behind one function: a signal's context in, the number of frames out.
+
+use crate::support::{Process, own_stack};
+use engine::memory::StackMemory;
+use engine::registers::Registers;
+use engine::rule::wide::{Cfa, Saved};
+use engine::table::eh_frame_of;
+use engine::wire::sample::Frame;
+use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
+use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
+use object::{Object as _, ObjectSection as _};
+use std::ffi::{CStr, c_int, c_void};
+
+pub trait Walk {
+    /// Walks from the interrupted context, or from the call itself.
+    fn walk(&mut self, context: *mut c_void) -> usize;
+}
+
+pub struct Walker {
+    pub name: &'static str,
+    /// Whether it needs code with frame pointers.
+    pub frame_pointers: bool,
+    pub new: fn() -> Box<dyn Walk>,
+}
+
+pub const WALKERS: &[Walker] = &[
+    Walker {
+        name: "rsunwind",
+        frame_pointers: false,
+        new: || Box::new(Ours::new()),
+    },
+    Walker {
+        name: "framehop 0.16, no-alloc mode",
+        frame_pointers: false,
+        new: || Box::new(Framehop::new()),
+    },
+    Walker {
+        name: "libunwind `unw_backtrace`",
+        frame_pointers: false,
+        new: || Box::new(Library::new(libunwind())),
+    },
+    Walker {
+        name: "glibc `backtrace`",
+        frame_pointers: false,
+        new: || Box::new(Library::new(libc::backtrace)),
+    },
+    Walker {
+        name: "*bound:* probe by pc + dependent loads",
+        frame_pointers: false,
+        new: || Box::new(Bound::new()),
+    },
+    Walker {
+        name: "frame-pointer walk, on code with frame pointers",
+        frame_pointers: true,
+        new: || {
+            Box::new(FramePointers {
+                pcs: [0; 256],
+                high: own_stack().verified().1,
+            })
+        },
+    },
+];
+
+struct Ours {
+    process: Process,
+    memory: StackMemory,
+    frames: Vec<Frame>,
+}
+
+impl Ours {
+    fn new() -> Self {
+        let mut process = Process::new();
+        process.cache = fresh_cache();
+        Self {
+            process,
+            memory: own_stack(),
+            frames: vec![Frame::default(); 1024],
+        }
+    }
+}
+
+/// Pages never touched, as the runtime maps them.
+fn fresh_cache() -> &'static engine::rule_cache::RuleCache {
+    unsafe {
+        let size = size_of::<engine::rule_cache::RuleCache>();
+        let (read_write, private) = (
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+        );
+        let memory = libc::mmap(std::ptr::null_mut(), size, read_write, private, -1, 0);
+        engine::rule_cache::RuleCache::from_zeroed(std::ptr::NonNull::new(memory.cast()).unwrap())
+    }
+}
+
+impl Walk for Ours {
+    fn walk(&mut self, context: *mut c_void) -> usize {
+        let registers = unsafe { Registers::from_ucontext(context) };
+        self.process
+            .walk_into(&registers, &mut self.memory, &mut self.frames)
+            .1
+    }
+}
+
+struct Framehop {
+    unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
+    cache: CacheX86_64<MustNotAllocateDuringUnwind>,
+    pcs: [u64; 256],
+}
+
+impl Framehop {
+    fn new() -> Self {
+        let mut unwinder = UnwinderX86_64::new();
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let process = Process::new();
+        for module in process.map.iter() {
+            let start = format!("{:x}-", module.start.0);
+            let line = maps.lines().find(|line| line.starts_with(&start)).unwrap();
+            let Some(path) = line
+                .split_whitespace()
+                .nth(5)
+                .filter(|path| path.starts_with('/'))
+            else {
+                continue;
+            };
+            let bytes: &'static [u8] = std::fs::read(path).unwrap().leak();
+            let file = object::File::parse(bytes).unwrap();
+            let section = |name: &str| {
+                let section = file.section_by_name(name)?;
+                let data: &'static [u8] = section.data().ok()?;
+                Some((section.address()..section.address() + section.size(), data))
+            };
+            let (text, eh_frame, hdr) = (
+                section(".text"),
+                section(".eh_frame"),
+                section(".eh_frame_hdr"),
+            );
+            let info = ExplicitModuleSectionInfo {
+                base_svma: 0,
+                text_svma: text.as_ref().map(|s| s.0.clone()),
+                text: text.map(|s| s.1),
+                eh_frame_svma: eh_frame.as_ref().map(|s| s.0.clone()),
+                eh_frame: eh_frame.map(|s| s.1),
+                eh_frame_hdr_svma: hdr.as_ref().map(|s| s.0.clone()),
+                eh_frame_hdr: hdr.map(|s| s.1),
+                ..Default::default()
+            };
+            unwinder.add_module(Module::new(
+                path.into(),
+                module.start.0..module.end.0,
+                module.start.0,
+                info,
+            ));
+        }
+        Self {
+            unwinder,
+            cache: CacheX86_64::new_in(),
+            pcs: [0; 256],
+        }
+    }
+}
+
+impl Walk for Framehop {
+    fn walk(&mut self, context: *mut c_void) -> usize {
+        let registers = unsafe { Registers::from_ucontext(context) };
+        let mut read = |address: u64| unsafe { Ok((address as *const u64).read_unaligned()) };
+        let regs = UnwindRegsX86_64::new(registers.pc, registers.sp(), registers.general[6]);
+        let mut frames = self
+            .unwinder
+            .iter_frames(registers.pc, regs, &mut self.cache, &mut read);
+        let mut count = 0;
+        while let Ok(Some(frame)) = frames.next() {
+            let Some(place) = self.pcs.get_mut(count) else {
+                break;
+            };
+            *place = frame.address();
+            count += 1;
+        }
+        count
+    }
+}
+
+type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
+
+/// A library's function that walks from its caller.
+struct Library {
+    function: Backtrace,
+    pcs: [*mut c_void; 256],
+}
+
+impl Library {
+    fn new(function: Backtrace) -> Self {
+        Self {
+            function,
+            pcs: [std::ptr::null_mut(); 256],
+        }
+    }
+}
+
+fn libunwind() -> Backtrace {
+    let symbol = |name: &CStr| unsafe {
+        let handle = libc::dlopen(
+            c"libunwind.so.8".as_ptr(),
+            libc::RTLD_NOW | libc::RTLD_LOCAL,
+        );
+        assert!(
+            !handle.is_null(),
+            "libunwind.so.8 is not installed (Debian: libunwind8)"
+        );
+        libc::dlsym(handle, name.as_ptr())
+    };
+    unsafe { std::mem::transmute::<*mut c_void, Backtrace>(symbol(c"unw_backtrace")) }
+}
+
+impl Walk for Library {
+    fn walk(&mut self, _: *mut c_void) -> usize {
+        unsafe { (self.function)(self.pcs.as_mut_ptr(), 256) as usize }
+    }
+}
+
+/// What no table-driven walk can beat: a prefilled table, one probe and two dependent loads a frame, no checks.
+struct Bound {
+    process: Process,
+    table: Vec<[u64; 2]>,
+    pcs: [u64; 256],
+}
+
+const BOUND_SIZE: usize = 1 << 16;
+
+impl Bound {
+    fn new() -> Self {
+        Self {
+            process: Process::new(),
+            table: vec![[0; 2]; BOUND_SIZE],
+            pcs: [0; 256],
+        }
+    }
+
+    /// offset << 2 | has saved rbp << 1 | from rbp, and the distance of rbp in the upper half.
+    #[cold]
+    fn learn(&mut self, pc: u64, exact: bool) -> u64 {
+        use engine::address::RuntimeAddress;
+        let lookup = if exact { pc } else { pc - 1 };
+        let word = self
+            .process
+            .map
+            .find(RuntimeAddress(lookup))
+            .and_then(|module| {
+                let table = eh_frame_of(&module)?;
+                let row = table.row(&table.find(lookup).ok()?, lookup)?;
+                let Cfa::Offset { register, offset } = row.cfa else {
+                    return None;
+                };
+                let (from_fp, saved) = (register.0 == 6, row.saved[0]);
+                let distance = if let Saved::At(distance) = saved {
+                    distance
+                } else {
+                    0
+                };
+                let is_known = row.return_address == Saved::At(-8) && matches!(register.0, 6 | 7);
+                is_known.then_some(
+                    (distance as u64) << 32
+                        | (offset as u64) << 1 & 0xffff_fffe
+                        | u64::from(from_fp),
+                )
+            });
+        let word = word.unwrap_or(u64::MAX);
+        let mut slot = hash(pc);
+        while self.table[slot][0] != 0 {
+            slot = (slot + 1) % BOUND_SIZE;
+        }
+        self.table[slot] = [pc, word];
+        word
+    }
+}
+
+fn hash(pc: u64) -> usize {
+    (pc.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 48) as usize
+}
+
+impl Walk for Bound {
+    fn walk(&mut self, context: *mut c_void) -> usize {
+        let registers = unsafe { Registers::from_ucontext(context) };
+        let (mut pc, mut sp, mut bp) = (registers.pc, registers.sp(), registers.general[6]);
+        let load = |address: u64| unsafe { *(address as *const u64) };
+        let mut count = 0;
+        while let Some(place) = self.pcs.get_mut(count) {
+            *place = pc;
+            count += 1;
+            let mut slot = hash(pc);
+            let word = loop {
+                let [key, word] = self.table[slot];
+                if key == pc {
+                    break word;
+                }
+                if key == 0 {
+                    break self.learn(pc, count == 1);
+                }
+                slot = (slot + 1) % BOUND_SIZE;
+            };
+            if word == u64::MAX {
+                break;
+            }
+            let base = if word & 1 != 0 { bp } else { sp };
+            let cfa = base.wrapping_add((word as u32 >> 1) as u64);
+            let distance = (word as i64) >> 32;
+            if distance != 0 {
+                bp = load(cfa.wrapping_add_signed(distance));
+            }
+            pc = load(cfa - 8);
+            sp = cfa;
+        }
+        count
+    }
+}
+
+struct FramePointers {
+    pcs: [u64; 256],
+    high: u64,
+}
+
+impl Walk for FramePointers {
+    fn walk(&mut self, context: *mut c_void) -> usize {
+        let registers = unsafe { Registers::from_ucontext(context) };
+        let (mut pc, mut bp) = (registers.pc, registers.general[6]);
+        let mut count = 0;
+        while let Some(place) = self.pcs.get_mut(count) {
+            *place = pc;
+            count += 1;
+            if bp & 7 != 0 || bp < registers.sp() || bp > self.high - 16 {
+                break;
+            }
+            let frame = bp as *const u64;
+            let next = unsafe { *frame };
+            pc = unsafe { *frame.add(1) };
+            if next <= bp {
+                break;
+            }
+            bp = next;
+        }
+        count
+    }
+}
