@@ -4,11 +4,13 @@
 //!   line (64 bytes) = 4 entries;  entry = | rule | rule xor key |      key = pc, generation in the upper 16 bits
 //! ```
 //!
+//! A key has a preferred entry, may lie in any other of that line, and in any of a second line when the first was full.
+//!
 //! An entry is two words that are stored one after the other. A reader takes both and believes the rule only if their xor is the key
 //! it looks for: a torn entry, another pc, or another generation is a miss. A miss costs time, never truth.
 //!
 //! The cache begins with its first [`SMALL`] entries, so that a short-lived process touches few pages, and goes on to all of them
-//! when those are half full. Nearby pcs have nearby entries. Unloading a module begins a new generation: every entry is stale at
+//! when three eighths of those are used. Unloading a module begins a new generation: every entry is stale at
 //! once. The generation wraps after 65,535 unloads, when the entries are wiped too.
 //!
 //! # Safety
@@ -21,9 +23,10 @@ use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 /// Entries at first.
-pub const SMALL: usize = 4096;
+pub const SMALL: usize = 8192;
 /// Entries in all.
 pub const ENTRIES: usize = 65_536;
+const SMALL_MASK: u16 = SMALL as u16 - 1;
 const WAYS: usize = 4;
 const LINES: usize = ENTRIES / WAYS;
 /// Bits of a pc; addresses above are not cached.
@@ -51,7 +54,7 @@ pub struct RuleCache {
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     lines: &'a [Line; LINES],
-    mask: u64,
+    mask: u16,
     generation: u64,
 }
 
@@ -84,12 +87,7 @@ impl RuleCache {
         let is_large = self.is_large.load(Ordering::Relaxed) != 0;
         Probe {
             lines: &self.lines,
-            mask: if is_large {
-                ENTRIES as u64
-            } else {
-                SMALL as u64
-            }
-            .wrapping_sub(1),
+            mask: if is_large { u16::MAX } else { SMALL_MASK },
             generation: self.generation.load(Ordering::Acquire) << PC_BITS,
         }
     }
@@ -104,19 +102,24 @@ impl RuleCache {
         }
         let tag = key | probe.generation;
         let index = index_of(key, probe.mask);
-        let Some(line) = probe.lines.get(index / WAYS) else {
+        let lines = [index, second_index_of(key, probe.mask)].map(|at| probe.lines.get(at / WAYS));
+        let [Some(first), Some(second)] = lines else {
             return;
         };
-        if let Some(entry) = line.place_for(index % WAYS, probe.generation, tag) {
-            entry[0].store(rule.bits(), Ordering::Relaxed);
-            entry[1].store(rule.bits() ^ tag, Ordering::Relaxed);
+        let entry = first
+            .free_for(index % WAYS, probe.generation, tag)
+            .or_else(|| second.free_for(0, probe.generation, tag))
+            .or_else(|| first.0.get((key >> 7 ^ key >> 3) as usize % WAYS));
+        if let Some([rule_word, check_word]) = entry {
+            rule_word.store(rule.bits(), Ordering::Relaxed);
+            check_word.store(rule.bits() ^ tag, Ordering::Relaxed);
         }
         self.count_insert();
     }
 
     fn count_insert(&self) {
         if self.is_large.load(Ordering::Relaxed) == 0
-            && self.filled.fetch_add(1, Ordering::Relaxed) >= SMALL as u32 / 2
+            && self.filled.fetch_add(1, Ordering::Relaxed) >= SMALL as u32 * 3 / 8
         {
             self.is_large.store(1, Ordering::Relaxed);
         }
@@ -153,14 +156,21 @@ impl Probe<'_> {
         if rule ^ entry[1].load(Ordering::Relaxed) == tag {
             return Some(UnwindRule::from_bits(rule));
         }
-        line.find_elsewhere(tag)
+        line.find(tag).or_else(|| self.find_second(key))
+    }
+
+    /// The rule in the key's second line.
+    #[cold]
+    fn find_second(&self, key: u64) -> Option<UnwindRule> {
+        let index = second_index_of(key, self.mask);
+        self.lines.get(index / WAYS)?.find(key | self.generation)
     }
 
     /// The rule that was kept under a key while the cache was small.
     #[must_use]
     pub fn find_small(&self, key: u64) -> Option<UnwindRule> {
         let small = Self {
-            mask: (SMALL as u64).wrapping_sub(1),
+            mask: SMALL_MASK,
             ..*self
         };
         if self.mask == small.mask {
@@ -172,34 +182,39 @@ impl Probe<'_> {
 }
 
 impl Line {
-    #[inline(never)]
-    fn find_elsewhere(&self, tag: u64) -> Option<UnwindRule> {
-        let words = self.0.iter().map(|[rule, check]| {
+    /// The rule under a tag in any entry.
+    #[inline]
+    fn find(&self, tag: u64) -> Option<UnwindRule> {
+        let mut found = None;
+        for [rule, check] in &self.0 {
             let rule = rule.load(Ordering::Relaxed);
-            (rule, check.load(Ordering::Relaxed))
-        });
-        let mut rules = words.filter(|(rule, check)| rule ^ check == tag);
-        rules.next().map(|(rule, _)| UnwindRule::from_bits(rule))
+            if rule ^ check.load(Ordering::Relaxed) == tag {
+                found = Some(UnwindRule::from_bits(rule));
+            }
+        }
+        found
     }
 
-    /// The preferred entry if it is free, stale or the key's own, else another such, else one picked by the key.
-    fn place_for(&self, preferred: usize, generation: u64, tag: u64) -> Option<&Entry> {
+    /// The preferred entry if it is free, stale or the key's own, else another such.
+    fn free_for(&self, preferred: usize, generation: u64, tag: u64) -> Option<&Entry> {
         let is_free = |entry: &&Entry| {
             let [rule, check] = *entry;
             let found = rule.load(Ordering::Relaxed) ^ check.load(Ordering::Relaxed);
             found == 0 || found == tag || (found ^ generation) >> PC_BITS != 0
         };
-        let first = self.0.get(preferred)?;
-        if is_free(&first) {
-            return Some(first);
-        }
-        let victim = (tag >> 7 ^ tag >> 3) as usize % WAYS;
-        self.0.iter().find(is_free).or_else(|| self.0.get(victim))
+        let first = self.0.get(preferred).filter(is_free);
+        first.or_else(|| self.0.iter().find(is_free))
     }
 }
 
-/// Neighbouring code has neighbouring entries: 4 KiB of code fill 4 KiB of cache, spread inside by the low bits.
+/// The low bits of a code address are as good as random, and neighbours never share an entry; the higher ones keep modules apart.
 #[inline]
-const fn index_of(key: u64, mask: u64) -> usize {
-    (((key >> 4) ^ (key >> 20) ^ ((key & 15) << 4)) & mask) as usize
+const fn index_of(key: u64, mask: u16) -> usize {
+    ((key ^ key >> 16) as u16 & mask) as usize
+}
+
+/// Somewhere else, the same for no two keys that share a first line.
+#[inline]
+const fn second_index_of(key: u64, mask: u16) -> usize {
+    ((key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16 & mask) as usize
 }

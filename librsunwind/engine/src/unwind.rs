@@ -49,40 +49,51 @@ pub fn unwind<M: Modules>(
     frames: &mut FrameBuffer<'_>,
 ) -> Outcome {
     memory.begin(registers.sp());
-    let flags = if memory.is_own() {
+    let mut flags = if memory.is_own() {
         0
     } else {
         flags::FOREIGN_STACK
     };
-    let mut walk = Walk::new(unwinder, registers);
+    let mut walk = Walk::new(unwinder, Effort::Frame, registers);
     let mut stop = walk.run(memory, frames);
+    if stop == StopReason::MissingRegister {
+        memory.enter(registers.sp());
+        walk = Walk::new(unwinder, Effort::All, registers);
+        stop = walk.run(memory, frames);
+    }
     if stop == StopReason::MissingRegister && walk.cursor.has_dropped() {
         memory.enter(registers.sp());
-        walk = Walk::new(unwinder, registers);
-        walk.is_redo = true;
+        walk = Walk::new(unwinder, Effort::EhFrame, registers);
         stop = walk.run(memory, frames);
-        return Outcome {
-            stop,
-            flags: flags | flags::REDONE,
-        };
+        flags |= flags::REDONE;
     }
     Outcome { stop, flags }
+}
+
+/// How much a walk recovers. The first is enough for nearly every stack; a walk that misses a register begins again with the next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Effort {
+    /// Along plain rules only the frame pointer and the stack pointer.
+    Frame,
+    /// Every register that a call preserves.
+    All,
+    /// The same by `.eh_frame` alone, without the cache, because SFrame and frame pointers forget registers.
+    EhFrame,
 }
 
 struct Walk<'a, 'u, M> {
     unwinder: &'u Unwinder<'a, M>,
     probe: Probe<'a>,
     cursor: Cursor,
-    /// Whether this is the second walk, by `.eh_frame` and without the cache, because the first forgot a register.
-    is_redo: bool,
+    effort: Effort,
     evaluations: u32,
 }
 
 impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
-    fn new(unwinder: &'u Unwinder<'a, M>, registers: &Registers) -> Self {
+    fn new(unwinder: &'u Unwinder<'a, M>, effort: Effort, registers: &Registers) -> Self {
         Self {
             unwinder,
-            is_redo: false,
+            effort,
             probe: unwinder.cache.probe(),
             cursor: Cursor::new(registers),
             evaluations: 0,
@@ -94,10 +105,11 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         frames.clear();
         frames.push(self.cursor.pc(), Method::Registers);
         loop {
-            let pause = if self.is_redo {
-                Pause::Miss
-            } else {
-                walk::run(&mut self.cursor, &self.probe, memory, frames)
+            let (cursor, probe) = (&mut self.cursor, &self.probe);
+            let pause = match self.effort {
+                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames),
+                Effort::All => walk::run::<true>(cursor, probe, memory, frames),
+                Effort::EhFrame => Pause::Miss,
             };
             let rule = match pause {
                 Pause::Stop(reason) => return reason,
@@ -123,7 +135,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         let key = key_of(self.cursor.pc(), self.cursor.is_exact());
         let cache = self.unwinder.cache;
         let mut preference = self.unwinder.preference;
-        if self.is_redo {
+        if self.effort == Effort::EhFrame {
             preference = Preference::EhFrame;
         } else if let Some(rule) = self.probe.find_small(key) {
             cache.insert(&self.probe, key, rule);
@@ -131,7 +143,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         }
         let modules = self.unwinder.modules;
         let answer = table::find_rule(modules, preference, &self.cursor, memory, &cache.wide);
-        if answer.keep && !self.is_redo {
+        if answer.keep && self.effort != Effort::EhFrame {
             cache.insert(&self.probe, key, answer.rule);
         }
         answer.rule

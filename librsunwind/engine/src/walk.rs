@@ -6,10 +6,12 @@
 //! Loads from the verified part of the stack without asking; the CFA is compared with its bounds first.
 #![allow(unsafe_code)]
 
+use core::hint::select_unpredictable;
+
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
 use crate::memory::{StackMemory, load_verified};
-use crate::registers::{FP, PRESERVED, RETURN_ADDRESS_ON_STACK, SLOTS, strip};
+use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, strip};
 use crate::rule::{REACH, UnwindRule};
 use crate::rule_cache::{Probe, key_of};
 use crate::wire::sample::StopReason;
@@ -25,12 +27,15 @@ pub(crate) enum Pause {
     Stop(StopReason),
 }
 
-/// Goes up while rules are cached and plain.
+/// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves. Otherwise the frame pointer and the
+/// stack pointer only, which is what nearly every rule needs; the others are then unknown.
+///
+/// Stacks are unpredictable, and so are the branches that they would steer: what depends on the rule is selected, not branched on.
 ///
 /// # Signal safety
 /// Loads from the verified stack and the cache, stores into the frame buffer.
 #[inline]
-pub(crate) fn run(
+pub(crate) fn run<const ALL: bool>(
     cursor: &mut Cursor,
     probe: &Probe<'_>,
     memory: &StackMemory,
@@ -46,13 +51,13 @@ pub(crate) fn run(
         let Some(rule) = probe.find(key_of(pc, exact)) else {
             break Pause::Miss;
         };
+        let [fp, others @ ..] = &mut slots;
         let from_fp = rule.is_from_frame_pointer();
-        if !rule.is_plain() || (from_fp && valid & FP.bit() == 0) {
-            break Pause::Step(rule);
-        }
-        let [fp, ..] = slots;
-        let cfa = if from_fp { fp } else { sp }.wrapping_add(rule.offset());
-        if cfa.wrapping_sub(lowest_cfa) > span || cfa <= sp {
+        let base = select_unpredictable(from_fp, *fp, sp);
+        let cfa = base.wrapping_add(rule.offset());
+        let is_inside = cfa.wrapping_sub(lowest_cfa) <= span;
+        let has_fp = valid & FP.bit() != 0;
+        if !rule.is_plain() || !has_fp || !is_inside || cfa <= sp {
             break Pause::Step(rule);
         }
         // SAFETY: cfa - REACH ..= cfa lies in the verified stack, and so do the words loaded below.
@@ -65,11 +70,14 @@ pub(crate) fn run(
             valid = Cursor::forget_all_but_frame(valid);
             cursor.note_dropped();
         }
-        for ((slot, place), register) in (0u32..).zip(slots.iter_mut()).zip(SLOTS) {
-            let words = rule.slot(slot);
-            let saved = load(words);
-            *place = if words == 0 { *place } else { saved };
-            valid |= if words == 0 { 0 } else { register.bit() };
+        let words = rule.slot(0);
+        *fp = select_unpredictable(words == 0, *fp, load(words));
+        if ALL {
+            for ((slot, place), register) in (1u32..).zip(others).zip(OTHERS) {
+                let words = rule.slot(slot);
+                *place = select_unpredictable(words == 0, *place, load(words));
+                valid |= select_unpredictable(words == 0, 0, register.bit());
+            }
         }
         pc = if RETURN_ADDRESS_ON_STACK {
             load(0)
@@ -77,7 +85,6 @@ pub(crate) fn run(
             strip(load(rule.slot(1)))
         };
         sp = cfa;
-        valid &= PRESERVED;
         exact = false;
         if pc == 0 {
             break Pause::Stop(StopReason::NullPc);
@@ -87,7 +94,16 @@ pub(crate) fn run(
         }
     };
     if !exact {
+        if !ALL {
+            valid = Cursor::forget_all_but_frame(valid);
+        }
         cursor.become_caller(pc, sp, &slots, valid);
     }
     pause
 }
+
+/// The slots behind the frame pointer's.
+const OTHERS: [Register; 5] = {
+    let [_, others @ ..] = SLOTS;
+    others
+};

@@ -187,12 +187,15 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
         frames += f;
     }
     let cold = cycles / frames / ghz;
-    let mut steady = Vec::new();
-    for _ in 0..3 {
-        steady = (0..STACKS)
-            .map(|number| stack(number, Mode::Once))
-            .map(|(c, f)| c / f / ghz)
-            .collect();
+    let mut steady = (0.0, 0.0);
+    for pass in 0..3 {
+        for number in 0..STACKS {
+            let before = preemptions();
+            let (c, f) = stack(number, Mode::Once);
+            if pass == 2 && preemptions() == before {
+                steady = (steady.0 + c, steady.1 + f);
+            }
+        }
     }
     let warm = (0..5)
         .map(|number| stack(number * 77, Mode::Repeat))
@@ -207,9 +210,18 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
     }
     Numbers {
         warm,
-        steady: median(steady),
+        steady: steady.0 / steady.1 / ghz,
         cold,
         instructions: stepped,
+    }
+}
+
+/// How often this process has lost its processor to another: such a walk's time says nothing.
+fn preemptions() -> i64 {
+    unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &mut usage);
+        usage.ru_nivcsw
     }
 }
 
