@@ -18,7 +18,7 @@ use crate::trigger::{Armed, SIGNAL};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use engine::wire::event::EventKind;
 use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
@@ -176,36 +176,70 @@ fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
     this.count_handler_time(clock::monotonic_ns().saturating_sub(began));
 }
 
+/// The thread that waits for the signal in `sigwait` or the like; 0 if none does.
+static WAITER: AtomicU32 = AtomicU32::new(0);
+
+/// Says that the calling thread waits for the program's own signals of our number, or no longer does.
+pub fn set_waiting(waits: bool) {
+    WAITER.store(if waits { sys::gettid() } else { 0 }, SeqCst);
+}
+
 /// A signal that is the program's own, or one of ours that comes too late.
 fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&mut ThreadState>) -> usize {
+    if is_late(info, this.as_deref()) {
+        return 0;
+    }
+    if let Some(this) = this
+        && this.believes_blocked
+    {
+        keep(this);
+        return 0;
+    }
     let action = program_action();
-    // Late ones are known by codes that only triggers produce; they must never reach a default action, which kills.
-    let late = matches!(info.code, POLL_IN..=POLL_HUP | libc::SI_TIMER);
     match action.handler {
         libc::SIG_IGN => 0,
         libc::SIG_DFL => {
-            if !late {
+            // Whatever has a code of our triggers must never reach the default action, which kills.
+            if !matches!(info.code, POLL_IN..=POLL_HUP) {
                 die();
             }
             0
         }
         handler => {
-            if late
-                && this
-                    .as_ref()
-                    .is_none_or(|this| info.value == ptr::from_ref(&**this) as u64)
-            {
-                return 0;
-            }
-            if let Some(this) = this
-                && this.believes_blocked
-            {
-                this.owed = true;
-                return 0;
-            }
             enter_program_handler(action, context);
             handler
         }
+    }
+}
+
+/// Whether a signal was raised by a trigger that is gone by now.
+fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
+    match (info.code, this) {
+        (POLL_IN..=POLL_HUP, Some(this)) => this.past_descriptor == Some(info.value as i32),
+        (libc::SI_TIMER, Some(this)) => info.value == ptr::from_ref(this) as u64,
+        (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,
+        _ => false,
+    }
+}
+
+/// Whether a signal that a waiting thread got instead of the handler is not the program's.
+pub fn is_ours(info: &SignalInfo, this: &ThreadState) -> bool {
+    let raised = match &this.armed {
+        Armed::Perf(event) => {
+            matches!(info.code, POLL_IN..=POLL_HUP) && event.raised(info.value as i32)
+        }
+        _ => false,
+    };
+    raised || is_late(info, Some(this))
+}
+
+/// The program believes the signal blocked on this thread: it waits, or goes to the thread that waits for it.
+fn keep(this: &mut ThreadState) {
+    let waiter = WAITER.load(SeqCst);
+    if waiter != 0 && waiter != this.tid.load(Relaxed) {
+        sys::send_to_thread(waiter, SIGNAL);
+    } else {
+        this.owed = true;
     }
 }
 

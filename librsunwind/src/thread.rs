@@ -61,6 +61,10 @@ pub struct ThreadState {
     pub believes_blocked: bool,
     /// Whether a signal that the program is owed waits for it to unblock.
     pub owed: bool,
+    /// Whether the signal is blocked by us, for the length of a call.
+    pub shielded: bool,
+    /// `si_fd` of the perf event before: a signal of its may still be pending.
+    pub past_descriptor: Option<i32>,
     /// Not yet fully set up: the first signal does the rest (fork children).
     pub unfinished: bool,
     /// Counter of nonces of triggers that have none of their own.
@@ -128,6 +132,8 @@ impl ThreadState {
                 stack: StackMemory::new(0, 0),
                 believes_blocked: false,
                 owed: false,
+                shielded: false,
+                past_descriptor: None,
                 unfinished: false,
                 nonce: 0,
                 start: Start {
@@ -159,6 +165,7 @@ impl ThreadState {
         this.armed = Armed::None;
         this.stack = StackMemory::new(0, 0);
         (this.believes_blocked, this.owed, this.unfinished) = (false, false, false);
+        (this.shielded, this.past_descriptor) = (false, None);
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);
         this.totals = ThreadTotals::default();
@@ -264,6 +271,9 @@ impl ThreadState {
     pub fn disarm(&mut self) {
         // The handler must not read a ring that is being unmapped.
         let _held = HeldBack::new(SIGNAL);
+        if let Armed::Perf(event) = &self.armed {
+            self.past_descriptor = Some(event.descriptor());
+        }
         self.armed = Armed::None;
     }
 

@@ -152,6 +152,11 @@ impl PerfEvent {
         self.kernel
     }
 
+    /// What `si_fd` of its signals says.
+    pub fn descriptor(&self) -> i32 {
+        self.descriptor
+    }
+
     /// Whether a signal with this `si_fd` can be this event's.
     pub fn raised(&self, descriptor: i32) -> bool {
         descriptor == self.descriptor

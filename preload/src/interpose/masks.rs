@@ -22,9 +22,7 @@ mod host {
         fn pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, set: Set) -> c_int = -1;
         fn epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, set: Set) -> c_int = -1;
         fn epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, set: Set) -> c_int = -1;
-        fn sigwait(set: Set, signal: *mut c_int) -> c_int = libc::ENOSYS;
-        fn sigwaitinfo(set: Set, info: *mut c_void) -> c_int = -1;
-        fn sigtimedwait(set: Set, info: *mut c_void, timeout: *const c_void) -> c_int = -1;
+        fn sigpending(set: *mut libc::sigset_t) -> c_int = -1;
         fn signalfd(fd: c_int, set: Set, flags: c_int) -> c_int = -1;
         fn sigblock(mask: c_int) -> c_int = 0;
         fn sigsetmask(mask: c_int) -> c_int = 0;
@@ -110,10 +108,11 @@ unsafe fn change(
     old: *mut libc::sigset_t,
 ) -> c_int {
     // A thread that is not ours to sample keeps its mask to itself.
-    if !PROCESS.is_active() || ThreadState::current().is_none() {
+    let (true, Some(this)) = (PROCESS.is_active(), ThreadState::current()) else {
         // SAFETY: the caller's arguments.
         return unsafe { function(how, set, old) };
-    }
+    };
+    let shielded = this.shielded;
     // SAFETY: null or the caller's set.
     let mask = unsafe { set.as_ref() }.map(mask_word);
     let copy = mask_set(mask.unwrap_or(0) & !sys::bit(SIGNAL));
@@ -129,13 +128,14 @@ unsafe fn change(
     }
     let before = match mask {
         Some(mask) => believe(how, mask),
-        None => ThreadState::current().is_some_and(|this| this.believes_blocked),
+        None => this.believes_blocked,
     };
-    // What is really blocked may be our doing: a handler of the program's can interrupt a call that is shielded.
+    // What is really blocked is so in the program's own handler for the signal, or it is our doing.
     // SAFETY: null or the caller's set.
     if let Some(old) = unsafe { old.as_mut() } {
-        let others = mask_word(old) & !sys::bit(SIGNAL);
-        *old = mask_set(others | if before { sys::bit(SIGNAL) } else { 0 });
+        let bit = sys::bit(SIGNAL);
+        let hidden = if shielded { bit } else { 0 };
+        *old = mask_set(mask_word(old) & !hidden | if before { bit } else { 0 });
     }
     result
 }
@@ -178,10 +178,22 @@ with_set! {
     to_wait_under: pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
     to_wait_under: epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
     to_wait_under: epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
-    to_wait_for: sigwait([set], signal: *mut c_int);
-    to_wait_for: sigwaitinfo([set], info: *mut c_void);
-    to_wait_for: sigtimedwait([set], info: *mut c_void, timeout: *const c_void);
     to_wait_for: signalfd(fd: c_int, [set], flags: c_int);
+}
+
+/// `sigpending(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigpending(set: *mut libc::sigset_t) -> c_int {
+    // SAFETY: the caller's argument.
+    let result = unsafe { host::sigpending(set) };
+    // SAFETY: null or the caller's set.
+    if let (0, Some(this), Some(set)) = (result, ThreadState::current(), unsafe { set.as_mut() })
+        && PROCESS.is_active()
+    {
+        let bit = sys::bit(SIGNAL);
+        *set = mask_set(mask_word(set) & !bit | if this.owed { bit } else { 0 });
+    }
+    result
 }
 
 /// `sigblock(3)`.

@@ -7,8 +7,9 @@
 //! | `fork` | (atfork handlers) `_Fork` | a child takes nothing of its parent's for its own |
 //! | `exec` | `execve` `execv` `execvp` `execvpe` `fexecve` `execveat` `execl` `execle` `execlp` `posix_spawn` `posix_spawnp` | no sample kills the next program; it is profiled too |
 //! | `exit` | `_exit` `_Exit` `quick_exit` | accounts are closed |
-//! | `signals` | `sigaction` `signal` `bsd_signal` `sysv_signal` `__sysv_signal` `sigset` `sigignore` | the program's own SIGPROF |
-//! | `masks` | `pthread_sigmask` `sigprocmask` `sigsuspend` `ppoll` `pselect` `epoll_pwait` `sigwait…` `signalfd` `sigblock` … | our signal is never blocked, and programs read back what they set |
+//! | `signals` | `sigaction` `signal` `bsd_signal` `sysv_signal` `__sysv_signal` `sigset` `sigignore` `profil` `moncontrol` … | the program's own SIGPROF |
+//! | `masks` | `pthread_sigmask` `sigprocmask` `sigsuspend` `ppoll` `pselect` `epoll_pwait` `signalfd` `sigpending` `sigblock` … | our signal is never blocked, and programs read back what they set |
+//! | `waits` | `sigwait` `sigwaitinfo` `sigtimedwait` | samples are not taken for what the program waits for |
 //! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` … | no EINTR, early wake-up or short read that is ours |
 //! | `unload` | `dlclose` | no table is read while it is unmapped |
 //!
@@ -23,3 +24,4 @@ mod signals;
 pub mod thread_end;
 mod threads;
 mod unload;
+mod waits;

@@ -35,6 +35,7 @@ impl Shield {
         // A program that sets its mask on its own (inside a handler that has ours blocked) keeps it.
         let was_open =
             needed && sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) == 0;
+        mark(was_open, true);
         Self(was_open)
     }
 }
@@ -42,8 +43,16 @@ impl Shield {
 impl Drop for Shield {
     fn drop(&mut self) {
         if self.0 {
+            mark(true, false);
             sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
         }
+    }
+}
+
+/// Notes on the thread, if this is the outermost shield, that what blocks the signal is ours.
+fn mark(outermost: bool, shielded: bool) {
+    if outermost && let Some(this) = ThreadState::current_unchecked() {
+        this.shielded = shielded;
     }
 }
 

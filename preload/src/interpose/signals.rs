@@ -211,3 +211,39 @@ unsafe extern "C" fn sigignore(signal: c_int) -> c_int {
     // SAFETY: the caller's argument.
     unsafe { host::sigignore(signal) }
 }
+
+mod host_profile {
+    use super::c_int;
+    crate::next! {
+        fn profil(buffer: usize, size: usize, offset: usize, scale: u32) -> c_int = -1;
+        fn sprofil(regions: usize, count: c_int, time: usize, flags: u32) -> c_int = -1;
+        fn monstartup(low: usize, high: usize) -> () = ();
+        fn __monstartup(low: usize, high: usize) -> () = ();
+        fn moncontrol(mode: c_int) -> () = ();
+    }
+}
+
+/// gprof's functions set their handler from within libc: it is remembered as the program's, and ours put back.
+macro_rules! gprof {
+    ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($argument: $type),*) -> $result {
+                // SAFETY: the caller's arguments.
+                let result = unsafe { host_profile::$name($($argument),*) };
+                if PROCESS.is_active() {
+                    let _ = handler::install();
+                }
+                result
+            }
+        )*
+    };
+}
+
+gprof! {
+    profil(buffer: usize, size: usize, offset: usize, scale: u32) -> c_int;
+    sprofil(regions: usize, count: c_int, time: usize, flags: u32) -> c_int;
+    monstartup(low: usize, high: usize) -> ();
+    __monstartup(low: usize, high: usize) -> ();
+    moncontrol(mode: c_int) -> ();
+}

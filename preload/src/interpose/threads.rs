@@ -95,7 +95,9 @@ fn begin(state: *mut c_void) -> Start {
     // SAFETY: from `prepared`, and this thread's from now on.
     let this = unsafe { ThreadState::adopt(state.cast()) };
     thread_end::expect();
-    sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    let before = sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    // Really blocked only where a thread attribute says so.
+    this.believes_blocked |= before & sys::bit(SIGNAL) != 0;
     this.arm();
     this.start
 }
