@@ -3,9 +3,10 @@
 use super::{
     Call, CallId, Frame, Function, FunctionId, Mode, Profile, Sample, SourceFrameId, roots,
 };
-use crate::recording::{FrameId, RawFrame, RawSample, Recording, StackId};
-use crate::symbolize::{Named, Symbols};
-use engine::wire::sample::StopReason;
+use crate::recording::{FrameId, KernelHalf, RawFrame, RawSample, Recording, StackId};
+use crate::symbolize::Symbols;
+use engine::address::CodeAddress;
+use engine::wire::sample::{Method, StopReason};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -94,6 +95,25 @@ impl Tables {
     }
 }
 
+/// Why a stack does not reach to where its thread began.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Cut {
+    Stopped(StopReason),
+    KernelOnly(KernelHalf),
+}
+
+impl Cut {
+    fn note(self) -> String {
+        match self {
+            Self::Stopped(stop) => format!("[truncated: {}]", stop.words()),
+            Self::KernelOnly(KernelHalf::Orphan) => {
+                "[kernel only: no user stack was taken after it]".to_owned()
+            }
+            Self::KernelOnly(_) => "[kernel only: the user stack was taken elsewhere]".to_owned(),
+        }
+    }
+}
+
 struct Builder<'a> {
     recording: &'a Recording,
     symbols: &'a Symbols,
@@ -101,7 +121,7 @@ struct Builder<'a> {
     /// The functions of a recorded frame, outermost first.
     of_frame: HashMap<FrameId, Vec<SourceFrameId>>,
     /// A recorded stack, on top of what it is shown to begin with.
-    of_stack: HashMap<(Option<StackId>, Option<u8>), CallId>,
+    of_stack: HashMap<(Option<StackId>, Option<Cut>), CallId>,
     /// For each recorded stack whether its outermost frame is a root by name.
     complete: Vec<bool>,
 }
@@ -128,8 +148,11 @@ impl Builder<'_> {
         let complete = sample
             .stack
             .is_some_and(|stack| self.complete[stack.index()]);
-        let shown_as_whole = complete || sample.stop == StopReason::Root;
-        let cut = (!shown_as_whole).then_some(sample.stop);
+        let cut = match sample.kernel {
+            KernelHalf::Late | KernelHalf::Orphan => Some(Cut::KernelOnly(sample.kernel)),
+            _ if complete || sample.stop == StopReason::Root => None,
+            _ => Some(Cut::Stopped(sample.stop)),
+        };
         Sample {
             thread: sample.thread,
             time_ns: sample.time_ns,
@@ -137,16 +160,16 @@ impl Builder<'_> {
             stack: self.stack(sample.stack, cut),
             stop: sample.stop,
             complete,
+            kernel: sample.kernel,
         }
     }
 
-    /// The stack of functions for a recorded stack; its root is a note if the walk was cut off.
-    fn stack(&mut self, stack: Option<StackId>, cut: Option<StopReason>) -> CallId {
-        let key = cut.map(|stop| stop as u8);
+    /// The stack of functions for a recorded stack; its root is a note if it does not reach to one.
+    fn stack(&mut self, stack: Option<StackId>, cut: Option<Cut>) -> CallId {
         let mut todo = Vec::new();
         let mut at = stack;
         let mut made = loop {
-            if let Some(known) = self.of_stack.get(&(at, key)) {
+            if let Some(known) = self.of_stack.get(&(at, cut)) {
                 break Some(*known);
             }
             let Some(id) = at else { break None };
@@ -155,10 +178,10 @@ impl Builder<'_> {
         };
         if made.is_none() {
             let lost = todo.last().is_some_and(|root| self.is_lost(*root));
-            if let Some(stop) = cut.filter(|_| !lost) {
-                let note = self.tables.note(format!("[truncated: {}]", stop.words()));
+            if let Some(cut) = cut.filter(|_| !lost) {
+                let note = self.tables.note(cut.note());
                 let root = self.tables.call(None, note);
-                self.of_stack.insert((None, key), root);
+                self.of_stack.insert((None, Some(cut)), root);
                 made = Some(root);
             }
         }
@@ -168,7 +191,7 @@ impl Builder<'_> {
                 made = Some(self.tables.call(made, function));
             }
             if let Some(made) = made {
-                self.of_stack.insert((Some(id), key), made);
+                self.of_stack.insert((Some(id), cut), made);
             }
         }
         made.unwrap_or_else(|| {
@@ -192,41 +215,44 @@ impl Builder<'_> {
                 let note = "[truncated: the recording is damaged]".to_owned();
                 vec![self.tables.note(note)]
             }
-            RawFrame::Code { frame, method, .. } => {
-                let place = self.symbols.of_frame[id.index()];
-                let place = place.map(|place| &self.symbols.places[place as usize]);
-                let Some(place) = place else {
-                    return Vec::new();
-                };
-                let mut made = Vec::with_capacity(place.functions.len());
-                for named in place.functions.iter().rev() {
-                    let function = self.tables.function(Function {
-                        name: named.function.clone(),
-                        image: place.image,
-                        mode: Mode::User,
-                    });
-                    let Named {
-                        file,
-                        line,
-                        inlined,
-                        start,
-                        ..
-                    } = named.clone();
-                    made.push(self.tables.frame(Frame {
-                        function,
-                        file,
-                        line,
-                        inlined,
-                        address: Some(frame),
-                        file_address: place.address,
-                        function_start: start,
-                        method: Some(method),
-                    }));
-                }
-                made
-            }
+            RawFrame::Code { frame, method, .. } => self.named(id, frame, Mode::User, Some(method)),
+            RawFrame::Kernel(frame) => self.named(id, frame, Mode::Kernel, None),
         };
         self.of_frame.insert(id, made.clone());
+        made
+    }
+
+    /// The functions at an address, outermost first.
+    fn named(
+        &mut self,
+        id: FrameId,
+        address: CodeAddress,
+        mode: Mode,
+        method: Option<Method>,
+    ) -> Vec<SourceFrameId> {
+        let place = self.symbols.of_frame[id.index()];
+        let place = place.map(|place| &self.symbols.places[place as usize]);
+        let Some(place) = place else {
+            return Vec::new();
+        };
+        let mut made = Vec::with_capacity(place.functions.len());
+        for named in place.functions.iter().rev() {
+            let function = self.tables.function(Function {
+                name: named.function.clone(),
+                image: place.image,
+                mode,
+            });
+            made.push(self.tables.frame(Frame {
+                function,
+                file: named.file.clone(),
+                line: named.line,
+                inlined: named.inlined,
+                address: Some(address),
+                file_address: place.address,
+                function_start: named.start,
+                method,
+            }));
+        }
         made
     }
 }

@@ -15,7 +15,7 @@ pub(crate) mod tests;
 pub use filter::{Filter, FilterError};
 pub use roots::is_root;
 
-use crate::recording::{self, OpenError, ProcessId, Recording, ThreadId, index};
+use crate::recording::{self, KernelHalf, OpenError, ProcessId, Recording, ThreadId, index};
 use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::sample::{Method, StopReason};
@@ -119,6 +119,8 @@ pub struct Sample {
     pub stop: StopReason,
     /// Whether the outermost frame is, by its name, where threads begin.
     pub complete: bool,
+    /// What it has of the kernel.
+    pub kernel: KernelHalf,
 }
 
 impl Profile {

@@ -27,8 +27,8 @@ pub mod write;
 pub use error::{Damage, Damages, OpenError};
 pub(crate) use model::index;
 pub use model::{
-    Arming, Event, FileReport, FrameId, Module, ModuleId, Process, ProcessId, RawFrame, RawSample,
-    Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
+    Arming, Event, FileReport, FrameId, KernelHalf, Module, ModuleId, Process, ProcessId, RawFrame,
+    RawSample, Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
 };
 pub use modules::ModuleMap;
 

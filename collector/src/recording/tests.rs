@@ -79,6 +79,7 @@ fn samples(found: &Recording) -> Vec<(u32, u64, u64, Vec<u64>)> {
                     ..
                 } => at.0,
                 RawFrame::Elided(count) => 1_000_000_000 + count,
+                RawFrame::Kernel(CodeAddress::Instruction(at) | CodeAddress::Return(at)) => at.0,
                 RawFrame::Lost => 0,
             })
             .collect()

@@ -35,6 +35,7 @@ pub fn text(profile: &Profile) -> String {
     } else {
         stacks::complete(&mut out, profile);
         stacks::methods(&mut out, profile);
+        stacks::kernel(&mut out, profile);
     }
     threads::triggers(&mut out, profile);
     threads::coverage(&mut out, profile, &accounts);

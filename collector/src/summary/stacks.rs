@@ -1,7 +1,8 @@
 //! How far the stacks reach, and by what they were found.
 
-use super::line;
+use super::{line, plural};
 use crate::profile::{CallId, Mode, Profile, Sample};
+use crate::recording::KernelHalf;
 use crate::report::share;
 use engine::wire::sample::{Method, StopReason};
 use std::collections::{BTreeMap, HashMap};
@@ -50,6 +51,38 @@ pub(super) fn complete(out: &mut String, profile: &Profile) {
         let text = format!("{} {}{top}", share(weight, all), stop.words());
         line(out, "", &text);
     }
+}
+
+/// What became of the kernel's samples.
+pub(super) fn kernel(out: &mut String, profile: &Profile) {
+    let count = |half| {
+        profile
+            .samples
+            .iter()
+            .filter(|sample| sample.kernel == half)
+            .count() as u64
+    };
+    let merged = count(KernelHalf::Merged) + count(KernelHalf::Shielded);
+    let apart = [
+        (
+            count(KernelHalf::Late),
+            "whose user stack was taken elsewhere",
+        ),
+        (count(KernelHalf::Orphan), "after which none was taken"),
+    ];
+    let all = merged + apart.iter().map(|(count, _)| count).sum::<u64>();
+    if all == 0 {
+        return;
+    }
+    let mut text = format!(
+        "{} with its stack, {} of them joined with the user's",
+        plural(all, "sample", "samples"),
+        share(merged, all)
+    );
+    for (count, what) in apart.into_iter().filter(|(count, _)| *count > 0) {
+        let _ = write!(text, ", {count} {what}");
+    }
+    line(out, "kernel", &text);
 }
 
 /// The outermost frame that is no note: `symbol (module)`.

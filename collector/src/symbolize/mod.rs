@@ -8,6 +8,7 @@
 mod elf;
 mod entry;
 mod images;
+mod kernel;
 mod perf_map;
 mod progress;
 #[cfg(test)]
@@ -88,6 +89,7 @@ pub struct Symbols {
 enum Key {
     Image(ImageId, FileAddress),
     Anonymous(ProcessId, RuntimeAddress),
+    Kernel(RuntimeAddress),
 }
 
 /// Looks up all addresses of a recording.
@@ -109,6 +111,7 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     let mut found: Vec<Vec<Named>> = vec![Vec::new(); keys.len()];
     name_images(&mut symbols, &keys, &mut found, places);
     name_anonymous(recording, &keys, &mut found);
+    name_kernel(recording, &keys, &mut found, &mut symbols.notes);
     let finish = |(key, functions)| place(&symbols.images, key, functions);
     symbols.places = keys.into_iter().zip(found).map(finish).collect();
     symbols.notes.sort();
@@ -132,6 +135,9 @@ fn intern_images(recording: &Recording, images: &mut Vec<Image>) -> Vec<ImageId>
 }
 
 fn key_of(recording: &Recording, of_module: &[ImageId], frame: &RawFrame) -> Option<Key> {
+    if let RawFrame::Kernel(frame) = frame {
+        return Some(Key::Kernel(frame.lookup()));
+    }
     let RawFrame::Code {
         process,
         frame,
@@ -261,6 +267,29 @@ fn name_anonymous(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>])
     }
 }
 
+fn name_kernel(
+    recording: &Recording,
+    keys: &[Key],
+    found: &mut [Vec<Named>],
+    notes: &mut Vec<String>,
+) {
+    let of_kernel = keys.iter().enumerate().filter_map(|(slot, key)| match key {
+        Key::Kernel(address) => Some((slot, address.0)),
+        _ => None,
+    });
+    let (slots, addresses): (Vec<usize>, Vec<u64>) = of_kernel.unzip();
+    if slots.is_empty() {
+        return;
+    }
+    match kernel::names(recording, &addresses) {
+        Ok(named) => slots
+            .into_iter()
+            .zip(named)
+            .for_each(|(slot, functions)| found[slot] = functions),
+        Err(note) => notes.push(note),
+    }
+}
+
 /// The JIT's symbol file: as recorded, else from `/tmp` if this is the machine and the file is not older than the process.
 fn map_text(recording: &Recording, process: &Process) -> Vec<u8> {
     if !process.perf_map.is_empty() {
@@ -293,12 +322,13 @@ fn map_text(recording: &Recording, process: &Process) -> Vec<u8> {
 fn place(images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
     let (image, address) = match key {
         Key::Image(id, address) => (Some(id), address.0),
-        Key::Anonymous(_, address) => (None, address.0),
+        Key::Anonymous(_, address) | Key::Kernel(address) => (None, address.0),
     };
     if functions.is_empty() {
-        let name = match image {
-            Some(id) => nameless(images[id.index()].name(), address),
-            None => UNKNOWN.to_owned(),
+        let name = match (image, key) {
+            (Some(id), _) => nameless(images[id.index()].name(), address),
+            (None, Key::Kernel(_)) => nameless("kernel", address),
+            (None, _) => UNKNOWN.to_owned(),
         };
         functions.push(Named::only(name));
     }

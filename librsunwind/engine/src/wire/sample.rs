@@ -45,7 +45,7 @@ impl Trigger {
 }
 
 /// Why a walk ended. Only [`StopReason::Root`] claims a complete stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 #[non_exhaustive]
 pub enum StopReason {
