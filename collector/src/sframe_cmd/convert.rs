@@ -17,9 +17,9 @@ pub(super) struct Arguments {
     /// Where to write the program with .sframe
     #[arg(short, long)]
     output: PathBuf,
-    /// The version of the format: 2, which has fewer ways to say where things are, or 3
+    /// The version to write: 2, which has fewer ways to say where things are, or 3
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u8).range(2..=3))]
-    version: u8,
+    format: u8,
     /// Write the section alone, for the address at which it would be in the program
     #[arg(long)]
     section_only: bool,
@@ -71,7 +71,7 @@ fn encode(
     conversion: &Conversion,
     out: &mut impl Write,
 ) -> Result<Encoder, Error> {
-    let version = if arguments.version == 2 {
+    let version = if arguments.format == 2 {
         Version::V2
     } else {
         Version::V3

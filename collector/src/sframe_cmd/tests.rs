@@ -126,7 +126,7 @@ fn convert_makes_a_program_that_runs_and_agrees() {
             &this,
             &"-o",
             &output,
-            &"--version",
+            &"--format",
             &version,
             &"--share-rows",
         ])
