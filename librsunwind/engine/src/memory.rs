@@ -192,3 +192,72 @@ pub(crate) fn table_bytes<'a>(start: RuntimeAddress, end: RuntimeAddress) -> &'a
     // are in read-only segments.
     unsafe { mapped(start.0, end.0) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two readable pages between unreadable ones; the address of the first readable byte.
+    fn island() -> u64 {
+        // SAFETY: a fresh mapping, of which two pages are then made accessible.
+        unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            let all = libc::mmap(
+                core::ptr::null_mut(),
+                4 * 4096,
+                libc::PROT_NONE,
+                flags,
+                -1,
+                0,
+            );
+            let island = all.byte_add(4096);
+            assert_eq!(
+                libc::mprotect(island, 8192, libc::PROT_READ | libc::PROT_WRITE),
+                0
+            );
+            island
+                .cast::<u64>()
+                .byte_add(4096 - 4)
+                .write_unaligned(0x1122_3344_5566_7788);
+            island as u64
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_noticed_without_a_fault() {
+        let island = island();
+        let readable = |offset: i64| is_readable(island.wrapping_add_signed(offset));
+        assert!(readable(0) && readable(8184) && readable(4092));
+        assert!(!readable(-1) && !readable(8185) && !readable(8192) && !readable(-4096));
+        assert!(
+            !is_readable(0) && !is_readable(8) && !is_readable(u64::MAX) && !is_readable(1 << 63)
+        );
+    }
+
+    #[test]
+    fn loads_outside_the_stack_are_probed_page_by_page() {
+        let island = island();
+        let mut memory = StackMemory::new(0, 0);
+        memory.begin(island);
+        assert!(!memory.is_own());
+        assert_eq!(memory.load(island + 4092), Some(0x1122_3344_5566_7788));
+        for bad in [island - 4, island + 8185, 0, u64::MAX, u64::MAX - 7] {
+            assert_eq!(memory.load(bad), None, "{bad:#x}");
+        }
+        assert!(memory.holds(island + 4092, &[0x88, 0x77, 0x66, 0x55, 0x44, 0x33]));
+        assert!(!memory.holds(island + 4092, &[0x88, 0x77, 0x66, 0x55, 0x44, 0x34]));
+    }
+
+    #[test]
+    fn the_verified_range_grows_down_to_the_stack_pointer_and_not_over_a_gap() {
+        let island = island();
+        let mut memory = StackMemory::new(island + 8000, island + 8192);
+        memory.begin(island + 100);
+        assert!(memory.is_own());
+        assert_eq!(memory.verified(), (island, island + 8192));
+        memory.begin(island - 5000);
+        assert!(!memory.is_own());
+        assert_eq!(memory.verified(), (island, island + 8192));
+        assert_eq!(memory.load(island - 8), None);
+    }
+}

@@ -284,3 +284,96 @@ const fn table_of(start: u64, end: u64, readable_start: u64, readable_end: u64) 
         readable: (RuntimeAddress(readable_start), RuntimeAddress(readable_end)),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// A module all of whose fields follow from its start.
+    fn module(start: u64, salt: u64) -> Module {
+        let table = |distance: u64| {
+            table_of(
+                start + distance,
+                start + distance + salt,
+                start,
+                start + 0x1000,
+            )
+        };
+        Module {
+            start: RuntimeAddress(start),
+            end: RuntimeAddress(start + 0x1000),
+            bias: start ^ salt,
+            eh_frame_hdr: table(8),
+            sframe: table(16),
+            kind: ModuleKind::Vdso,
+        }
+    }
+
+    #[test]
+    fn modules_are_found_by_any_address_in_them_and_gone_when_removed() {
+        let map = Box::new(ModuleMap::new());
+        for n in 1..100 {
+            assert!(map.insert(&module(n * 0x10000, n)));
+            assert!(!map.insert(&module(n * 0x10000, n)), "twice");
+        }
+        let at = |address: u64| map.find(RuntimeAddress(address));
+        assert_eq!(at(0x5_0000), Some(module(0x5_0000, 5)));
+        assert_eq!(at(0x5_0fff), Some(module(0x5_0000, 5)));
+        assert_eq!(at(0x5_1000), None);
+        assert_eq!(at(0x4_ffff), None);
+        assert_eq!(map.iter().count(), 99);
+        let removed = map.remove(RuntimeAddress(0x5_0800), RuntimeAddress(0x7_0001));
+        assert_eq!(removed, 3);
+        assert_eq!(
+            (at(0x5_0000), at(0x8_0000)),
+            (None, Some(module(0x8_0000, 8)))
+        );
+        assert!(map.insert(&module(0x5_0000, 1)));
+        assert!(map.replace(&module(0x5_0000, 2)));
+        assert_eq!(at(0x5_0000), Some(module(0x5_0000, 2)));
+    }
+
+    #[test]
+    fn a_full_map_refuses_and_an_empty_module_too() {
+        let map = Box::new(ModuleMap::new());
+        for n in 0..CAPACITY as u64 {
+            assert!(map.insert(&module((n + 1) * 0x10000, 1)));
+        }
+        assert!(!map.insert(&module(0x7000_0000_0000, 1)));
+        assert!(!map.insert(&Module::default()));
+    }
+
+    #[test]
+    fn readers_never_see_a_mixture() {
+        let map = Box::new(ModuleMap::new());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    let mut found = 0u64;
+                    while !over.load(Ordering::Relaxed) || found == 0 {
+                        for start in [0x10000, 0x20000] {
+                            if let Some(seen) = map.find(RuntimeAddress(start + 5)) {
+                                assert_eq!(seen, module(start, seen.bias ^ start));
+                                found += 1;
+                            }
+                        }
+                    }
+                });
+            }
+            for salt in 0..50_000 {
+                let start = if salt & 1 == 0 { 0x10000 } else { 0x20000 };
+                assert!(map.insert(&module(start, salt)));
+                assert_eq!(
+                    map.remove(RuntimeAddress(start), RuntimeAddress(start + 1)),
+                    1
+                );
+            }
+            for start in [0x10000, 0x20000] {
+                map.insert(&module(start, 1));
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
+}

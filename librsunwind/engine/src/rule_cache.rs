@@ -26,6 +26,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub const SMALL: usize = 8192;
 /// Entries in all.
 pub const ENTRIES: usize = 65_536;
+/// Rules inserted before the whole cache is used.
+const SMALL_FULL: u32 = 3 * (SMALL as u32 / 8);
 const SMALL_MASK: u16 = SMALL as u16 - 1;
 const WAYS: usize = 4;
 const LINES: usize = ENTRIES / WAYS;
@@ -119,7 +121,7 @@ impl RuleCache {
 
     fn count_insert(&self) {
         if self.is_large.load(Ordering::Relaxed) == 0
-            && self.filled.fetch_add(1, Ordering::Relaxed) >= SMALL as u32 * 3 / 8
+            && self.filled.fetch_add(1, Ordering::Relaxed) >= SMALL_FULL
         {
             self.is_large.store(1, Ordering::Relaxed);
         }
@@ -217,4 +219,94 @@ const fn index_of(key: u64, mask: u16) -> usize {
 #[inline]
 const fn second_index_of(key: u64, mask: u16) -> usize {
     ((key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16 & mask) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::alloc::{Layout, alloc_zeroed};
+    use std::sync::atomic::AtomicBool;
+
+    fn cache() -> &'static RuleCache {
+        // SAFETY: the layout is not empty.
+        let memory = unsafe { alloc_zeroed(Layout::new::<RuleCache>()) };
+        // SAFETY: zeroed, aligned, never freed.
+        unsafe { RuleCache::from_zeroed(NonNull::new(memory).unwrap()) }
+    }
+
+    /// A rule that only this key in this generation has.
+    fn rule_for(key: u64, generation: u64) -> UnwindRule {
+        UnwindRule::from_bits(key.wrapping_mul(0x9e37_79b9).rotate_left(20) ^ generation << 50 | 1)
+    }
+
+    #[test]
+    fn twenty_thousand_rules_are_all_kept() {
+        let cache = cache();
+        let keys: Vec<u64> = (0..20_000).map(|n| 0x7f12_3450_0000 + n * 77).collect();
+        for key in &keys {
+            cache.insert(&cache.probe(), *key, rule_for(*key, 0));
+        }
+        let probe = cache.probe();
+        let find = |key: u64| probe.find(key).or_else(|| probe.find_small(key));
+        let wrong = keys
+            .iter()
+            .filter(|key| find(**key).is_some_and(|r| r != rule_for(**key, 0)));
+        assert_eq!(wrong.count(), 0);
+        let kept = keys.iter().filter(|key| find(**key).is_some()).count();
+        assert!(kept > 19_900, "{kept}");
+        assert_eq!(probe.find(0x7f12_3450_0001), None);
+    }
+
+    #[test]
+    fn a_new_generation_makes_every_rule_stale_also_when_it_wraps() {
+        let cache = cache();
+        cache.insert(&cache.probe(), 4711, rule_for(4711, 0));
+        assert!(cache.probe().find(4711).is_some());
+        for _ in 0..0x1_0000 {
+            cache.invalidate();
+            assert_eq!(cache.probe().find(4711), None);
+        }
+        cache.insert(&cache.probe(), 4711, rule_for(4711, 1));
+        assert_eq!(cache.probe().find(4711), Some(rule_for(4711, 1)));
+    }
+
+    #[test]
+    fn addresses_beyond_the_key_are_not_kept() {
+        let cache = cache();
+        cache.insert(&cache.probe(), 1 << 48, rule_for(1, 0));
+        assert_eq!(cache.probe().find(1 << 48), None);
+    }
+
+    #[test]
+    fn threads_that_fight_for_entries_never_see_another_keys_rule() {
+        let cache = cache();
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for thread in 0..4u64 {
+                let over = &over;
+                scope.spawn(move || {
+                    let mut seed = thread + 1;
+                    let mut hits = 0u64;
+                    while !over.load(Ordering::Relaxed) || hits == 0 {
+                        seed = seed.wrapping_mul(6364136223846793005).wrapping_add(1);
+                        // 64 keys in two lines
+                        let key = 0x5555_0000_0000 + ((seed >> 33) & 63) * (1 << 13);
+                        let probe = cache.probe();
+                        let generation = probe.generation >> PC_BITS;
+                        if seed >> 40 & 1 == 0 {
+                            cache.insert(&probe, key, rule_for(key, generation));
+                        } else if let Some(rule) = probe.find(key) {
+                            assert_eq!(rule, rule_for(key, generation));
+                            hits += 1;
+                        }
+                    }
+                });
+            }
+            for _ in 0..2000 {
+                cache.invalidate();
+                std::thread::yield_now();
+            }
+            over.store(true, Ordering::Relaxed);
+        });
+    }
 }

@@ -1,5 +1,10 @@
 //! Walks of this very process: from a capture and from signal handlers.
-#![allow(unsafe_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    unsafe_code,
+    missing_docs,
+    clippy::undocumented_unsafe_blocks,
+    clippy::deref_addrof
+)]
 
 mod support;
 

@@ -1,13 +1,18 @@
 //! The walk is right at every instruction: programs run one instruction at a time, and at each the walk is compared with a shadow
 //! stack of the return addresses that calls really pushed.
 #![cfg(target_arch = "x86_64")]
-#![allow(unsafe_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    unsafe_code,
+    missing_docs,
+    clippy::undocumented_unsafe_blocks,
+    clippy::deref_addrof
+)]
 
 mod support;
 
 use engine::memory::StackMemory;
 use engine::registers::Registers;
-use engine::wire::sample::{Frame, StopReason};
+use engine::wire::sample::{Frame, Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
@@ -22,6 +27,8 @@ struct Stepper {
     frames: Vec<Frame>,
     /// Slots and return addresses of the calls in flight since stepping began.
     shadow: Vec<(u64, u64)>,
+    /// Frames by method.
+    methods: [u64; 8],
     /// The callers of the stepped code, from the walk at its first instruction.
     outer: Vec<u64>,
     last: (u64, u64),
@@ -59,6 +66,9 @@ impl Stepper {
             .walk_into(registers, &mut self.memory, &mut self.frames);
         self.steps += 1;
         let frames = &self.frames[..kept];
+        for frame in frames {
+            self.methods[frame.method as usize] += 1;
+        }
         if self.steps == 1 {
             // Without the return of `trap_on`, which the shadow has.
             self.outer.extend(frames[2..].iter().map(|f| f.pc.0));
@@ -152,7 +162,7 @@ fn build(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// Loads a library, runs its `run_stepped` and reports.
-fn run(name: &str, source: &str, flags: &[&str]) {
+fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 8] {
     let library = build(name, source, flags);
     std::thread::spawn(move || unsafe {
         let path = CString::new(library.to_str().unwrap()).unwrap();
@@ -166,6 +176,7 @@ fn run(name: &str, source: &str, flags: &[&str]) {
             memory: own_stack(),
             frames: vec![Frame::default(); 256],
             shadow: Vec::with_capacity(256),
+            methods: [0; 8],
             outer: Vec::with_capacity(256),
             last: (0, 0),
             first_pc: 0,
@@ -181,10 +192,13 @@ fn run(name: &str, source: &str, flags: &[&str]) {
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut());
         entry();
-        report((*(&raw mut STEPPER)).take().unwrap());
+        let stepper = (*(&raw mut STEPPER)).take().unwrap();
+        let methods = stepper.methods;
+        report(stepper);
+        methods
     })
     .join()
-    .unwrap();
+    .unwrap()
 }
 
 fn report(mut stepper: Stepper) {
@@ -246,5 +260,19 @@ fn every_instruction_at_os_with_frame_pointers_and_cet() {
             "-fcf-protection=full",
             "-Wl,-z,lazy",
         ],
+    );
+}
+
+#[test]
+fn every_instruction_with_sframe_where_there_is_some() {
+    let methods = run(
+        "sframe",
+        "shapes.c",
+        &["-O2", "-Wa,--gsframe", "-Wl,-z,lazy"],
+    );
+    let by = |method: Method| methods[method as usize];
+    assert!(
+        by(Method::Sframe) > 1000 && by(Method::EhFrame) > 1000,
+        "{methods:?}"
     );
 }

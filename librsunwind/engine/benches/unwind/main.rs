@@ -9,7 +9,12 @@
 //! * Instructions are counted by stepping through four steady walks with ptrace: no counter hardware is needed.
 //!
 //! Traps: linking libunwind replaces `backtrace`, so it is loaded with dlopen; a recursive function proves nothing.
-#![allow(unsafe_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+#![allow(
+    unsafe_code,
+    missing_docs,
+    clippy::undocumented_unsafe_blocks,
+    clippy::deref_addrof
+)]
 
 mod generate;
 mod measure;

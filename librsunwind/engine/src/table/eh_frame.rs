@@ -4,6 +4,7 @@
 //! be damaged: whatever they say ends in a rule or an error, after bounded work. A module without the index has no table for us:
 //! there is no linear scan in a handler.
 
+use super::Missing;
 use super::expression::{Bytes, Machine, Value};
 use super::frame_program::{Base, Column, Place, Program, State};
 use crate::cursor::Cursor;
@@ -30,15 +31,6 @@ pub struct EhFrameTable<'a> {
     segment_address: u64,
     /// Where the index is, in them.
     hdr: usize,
-}
-
-/// Why there is no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// No row covers the pc.
-    NoRow,
-    /// The table is damaged, or uses what we do not know.
-    BadTable,
 }
 
 /// A row, not lowered yet.

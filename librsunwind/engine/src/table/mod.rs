@@ -6,6 +6,7 @@ pub mod eh_frame;
 pub mod expression;
 pub mod frame_pointer;
 mod frame_program;
+mod sframe;
 pub mod signal_frame;
 
 use crate::cursor::Cursor;
@@ -14,7 +15,16 @@ use crate::module_map::{Module, Modules};
 use crate::rule::UnwindRule;
 use crate::rule::wide::WideRows;
 use crate::wire::sample::StopReason;
-use eh_frame::{EhFrameTable, Missing};
+use eh_frame::EhFrameTable;
+
+/// Why a table has no rule.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// No row covers the pc.
+    NoRow,
+    /// The table is damaged, or uses what we do not know.
+    BadTable,
+}
 
 /// Which tables are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -52,7 +62,7 @@ pub(crate) fn find_rule<M: Modules>(
             keep: false,
         };
     };
-    let rule = match by_table(&module, preference, cursor, memory, wide) {
+    let rule = match by_table(modules, &module, preference, cursor, memory, wide) {
         Ok(rule) => rule,
         Err(Missing::NoRow) => without_table(StopReason::NoRow, cursor, memory),
         Err(Missing::BadTable) => without_table(StopReason::BadTable, cursor, memory),
@@ -60,16 +70,32 @@ pub(crate) fn find_rule<M: Modules>(
     Answer { rule, keep: true }
 }
 
-fn by_table(
+fn by_table<M: Modules>(
+    modules: &M,
     module: &Module,
     preference: Preference,
     cursor: &Cursor,
     memory: &mut StackMemory,
     wide: &WideRows,
 ) -> Result<UnwindRule, Missing> {
-    if matches!(preference, Preference::Sframe | Preference::FramePointer) {
+    if matches!(preference, Preference::Auto | Preference::Sframe) {
+        let found = sframe::find_rule(modules, module, cursor, memory, wide);
+        if found.is_ok() || preference == Preference::Sframe {
+            return found;
+        }
+    }
+    if preference == Preference::FramePointer {
         return Err(Missing::NoRow);
     }
+    by_eh_frame(module, cursor, memory, wide)
+}
+
+fn by_eh_frame(
+    module: &Module,
+    cursor: &Cursor,
+    memory: &mut StackMemory,
+    wide: &WideRows,
+) -> Result<UnwindRule, Missing> {
     let table = eh_frame_of(module).ok_or(Missing::NoRow)?;
     let pc = cursor.code_address().lookup().0;
     let found = table.find(pc)?;

@@ -5,7 +5,7 @@ use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::frame_buffer::FrameBuffer;
 use engine::memory::StackMemory;
-use engine::module_map::{Module, ModuleKind, ModuleMap, Modules};
+use engine::module_map::{Module, ModuleKind, ModuleMap, Modules, Table};
 use engine::registers::Registers;
 use engine::rule_cache::RuleCache;
 use engine::table::Preference;
@@ -13,16 +13,26 @@ use engine::unwind::{Outcome, Unwinder, unwind};
 use engine::wire::sample::{Frame, Method};
 use std::alloc::{Layout, alloc_zeroed};
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub struct Process {
     pub map: &'static ModuleMap,
     pub cache: &'static RuleCache,
     pub preference: Preference,
+    pub distrusted: AtomicU32,
 }
 
 impl Modules for Process {
     fn find(&self, pc: RuntimeAddress) -> Option<Module> {
         self.map.find(pc)
+    }
+
+    fn distrust_sframe(&self, module: &Module) {
+        self.distrusted.fetch_add(1, Ordering::Relaxed);
+        self.map.replace(&Module {
+            sframe: Table::default(),
+            ..*module
+        });
     }
 }
 
@@ -57,6 +67,7 @@ impl Process {
             map: zeroed(),
             cache: new_cache(),
             preference: Preference::Auto,
+            distrusted: AtomicU32::new(0),
         };
         process.discover();
         process

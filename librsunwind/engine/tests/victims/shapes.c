@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 
 #define NOINLINE __attribute__((noinline, noclone))
@@ -112,6 +113,18 @@ NOIPA uint64_t library(void) {
 }
 
 void *signal_context;
+// Code that no table describes, as a JIT makes it: push %rbp; mov %rsp,%rbp; sub $16,%rsp; call *%rdi; leave; ret
+static uint64_t (*jitted)(uint64_t (*)(void));
+NOIPA uint64_t inner_callback(void) { return leaf(sink); }
+NOIPA uint64_t outer_callback(void) { return jitted(inner_callback) + leaf(3); }
+NOIPA uint64_t transitions(void) {
+  static const unsigned char code[] = {0x55, 0x48, 0x89, 0xe5, 0x48, 0x83, 0xec, 0x10, 0xff, 0xd7, 0xc9, 0xc3};
+  void *page = mmap(0, 4096, PROT_READ | PROT_WRITE | PROT_EXEC, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  memcpy(page, code, sizeof code);
+  jitted = (uint64_t(*)(uint64_t(*)(void)))page;
+  return jitted(outer_callback);
+}
+
 static void on_signal(int number, siginfo_t *info, void *context) {
   signal_context = context;
   trap_on();
@@ -131,7 +144,7 @@ NOIPA uint64_t everything(void) {
   s += large_frame(7) + dynamic_frame(5) + realigned_frame(3, 4, 5);
   s += many_arguments(1, 2, 3, 4, 5, 6, 7, 8, 9);
   s += early_return(3, 0) + early_return(3, &local) + tail(9) + recursive(6);
-  s += jumps() + callbacks() + library() + interrupted();
+  s += jumps() + callbacks() + library() + transitions() + interrupted();
   return s;
 }
 
