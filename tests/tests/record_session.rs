@@ -95,6 +95,11 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
     );
     assert_eq!(both.processes.len(), 1);
     assert!(both.processes[0].identified);
+    let told = text(&output(bench.record(&[]).arg("true")).stderr);
+    assert!(
+        told.contains(session.to_str().unwrap()),
+        "it is not forgotten: {told}"
+    );
     fs::remove_dir_all(session).unwrap();
 }
 
@@ -156,4 +161,38 @@ fn an_older_recording_is_overwritten_only_by_a_new_one() {
         recording::read(&[bench.path("rsunwind.rsu")]).is_ok(),
         "the default name"
     );
+}
+
+#[test]
+fn a_program_that_gives_up_roots_rights_is_recorded_on() {
+    if output(Command::new("id").arg("-u")).stdout != b"0\n" {
+        return; // there are no rights to give up
+    }
+    let bench = Bench::new();
+    let script = "i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; id -u";
+    let mut command = bench.record(&["-q"]);
+    let result = output(command.args([
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "sh",
+        "-c",
+        script,
+    ]));
+    assert_eq!(
+        (text(&result.stdout), text(&result.stderr)),
+        ("65534\n".into(), String::new())
+    );
+    let recording = bench.recording();
+    let shell = recording
+        .processes
+        .iter()
+        .position(|process| process.command[0] == "sh")
+        .unwrap();
+    let sampled = recording
+        .threads
+        .iter()
+        .any(|thread| thread.process.index() == shell && thread.totals.samples > 10);
+    assert!(sampled, "{:?}", recording.processes);
 }

@@ -8,14 +8,15 @@ use super::segment::{Segment, Take};
 use super::writer::Writer;
 use engine::wire::record::RecordKind;
 use engine::wire::session::{PerfMap, SegmentTotals};
+use nix::sys::resource::{Resource, getrlimit};
 use std::collections::{BTreeMap, HashMap};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Segments that are kept open between looks; the files of more are opened for each look, within any limit on descriptors.
-const MOST_OPEN: usize = 256;
+/// Segments that are kept open between looks, at most; the files of more are opened for each look.
+const MOST_OPEN: u64 = 256;
 
 /// The key of the newest program run, by pid and start time of the process.
 type Newest = HashMap<(u32, u64), u64>;
@@ -26,6 +27,8 @@ pub struct Drain {
     directory: PathBuf,
     segments: BTreeMap<OsString, Segment>,
     writer: Writer,
+    /// How many segments may stay open: well inside the limit on descriptors, which is left as the program should find it.
+    most_open: u64,
     /// Program runs seen.
     runs: u64,
     /// The longest sampling period that a process had in force, ns.
@@ -40,6 +43,8 @@ impl Drain {
             directory: directory.to_owned(),
             segments: BTreeMap::new(),
             writer,
+            most_open: getrlimit(Resource::RLIMIT_NOFILE)
+                .map_or(0, |(limit, _)| MOST_OPEN.min(limit / 4)),
             runs: 0,
             period_ns: None,
         }
@@ -58,11 +63,7 @@ impl Drain {
                 writer.chunk(&info, records)
             })?;
         }
-        self.put_away()?;
-        for segment in self.segments.values_mut().skip(MOST_OPEN) {
-            segment.rest();
-        }
-        Ok(())
+        self.put_away()
     }
 
     /// The last look: takes everything that is committed, from processes that still run, too.
@@ -108,10 +109,12 @@ impl Drain {
             .flatten()
         {
             let name = entry.file_name();
-            if name.as_encoded_bytes().ends_with(b".seg")
-                && !self.segments.contains_key(&name)
-                && let Some(segment) = Segment::open(entry.path())
-            {
+            let known = self.segments.contains_key(&name);
+            if known || !name.as_encoded_bytes().ends_with(b".seg") {
+                continue;
+            }
+            let stays_open = (self.segments.len() as u64) < self.most_open;
+            if let Some(segment) = Segment::open(entry.path(), stays_open) {
                 self.segments.insert(name, segment);
                 self.runs += 1;
             }

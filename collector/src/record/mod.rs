@@ -66,6 +66,9 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let output = Output::prepare(args.output.as_deref().unwrap_or(Path::new(output::DEFAULT)))?;
     let signals =
         Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
+    if !args.quiet {
+        tell_of_abandoned_sessions();
+    }
     let session = Session::create()?;
     let library = library::hand_out(session.path())?;
     if let Some(obstacle) = &target.obstacle {
@@ -111,6 +114,15 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
         Some(pid) => Err(Error::AttachUnsupported(pid.clone())),
         None if args.all => Err(Error::SystemWideUnsupported),
         None => Ok(()),
+    }
+}
+
+fn tell_of_abandoned_sessions() {
+    for directory in session::abandoned() {
+        let path = directory.display();
+        eprintln!(
+            "rsunwind: {path} was left by a recording that was killed: rsunwind report {path} shows it, rm -r {path} removes it"
+        );
     }
 }
 

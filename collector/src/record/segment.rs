@@ -24,8 +24,9 @@ use std::sync::atomic::{Ordering::Acquire, fence};
 #[derive(Debug)]
 pub struct Segment {
     path: PathBuf,
-    /// Open while there are few segments.
+    /// Open all the time while there are few segments, else for each look.
     file: Option<File>,
+    stays_open: bool,
     /// The file header as first read.
     pub info: FileInfo,
     /// The process was seen alive under its pid, so that pid means the same to us.
@@ -40,6 +41,9 @@ pub struct Segment {
     pub damaged: u64,
 }
 
+/// Where chunks go: a header and its whole records.
+pub type Sink<'a> = dyn FnMut(ChunkInfo, &[u8]) -> io::Result<()> + 'a;
+
 /// Which chunks to take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Take {
@@ -50,15 +54,16 @@ pub enum Take {
 }
 
 impl Segment {
-    /// Opens a segment. `None` while its process is still making it, or if it is none.
-    pub fn open(path: PathBuf) -> Option<Self> {
+    /// Finds out whose segment that is. `None` while its process is still making it, or if it is none.
+    pub fn open(path: PathBuf, stays_open: bool) -> Option<Self> {
         let file = open(&path).ok()?;
         let info = header(&file)
             .ok()
             .filter(|info| info.kind == FileKind::Segment)?;
         let mut segment = Self {
             path,
-            file: Some(file),
+            file: stays_open.then_some(file),
+            stays_open,
             info,
             known: false,
             farewell: false,
@@ -68,11 +73,6 @@ impl Segment {
         };
         segment.known = start_ticks(info.pid) == Some(info.start_ticks);
         Some(segment)
-    }
-
-    /// Closes the file between looks.
-    pub fn rest(&mut self) {
-        self.file = None;
     }
 
     /// Whether the process is gone for certain, or has said farewell and cannot be found. A process of another PID namespace that
@@ -105,11 +105,15 @@ impl Segment {
     ///
     /// # Errors
     /// What `sink` says. A segment that cannot be read is none.
-    pub fn take(
-        &mut self,
-        take: Take,
-        sink: &mut dyn FnMut(ChunkInfo, &[u8]) -> io::Result<()>,
-    ) -> io::Result<()> {
+    pub fn take(&mut self, take: Take, sink: &mut Sink<'_>) -> io::Result<()> {
+        let taken = self.take_chunks(take, sink);
+        if !self.stays_open {
+            self.file = None;
+        }
+        taken
+    }
+
+    fn take_chunks(&mut self, take: Take, sink: &mut Sink<'_>) -> io::Result<()> {
         let Ok(length) = self.opened().and_then(|file| Ok(file.metadata()?.len())) else {
             return Ok(());
         };

@@ -6,12 +6,14 @@ use super::clock;
 use super::error::Error;
 use engine::wire::file::VERSION;
 use engine::wire::session::{CONTROL_FILE, CONTROL_MAGIC, Control, OVER, RUNNING};
-use nix::unistd::geteuid;
+use nix::errno::Errno;
+use nix::sys::signal::kill;
+use nix::unistd::{Pid, geteuid};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 /// Name of the link to the recording that the session is drained into, so that what a killed rsunwind leaves can be read whole.
@@ -33,20 +35,13 @@ impl Session {
     /// # Errors
     /// [`Error::Session`] with every place that was tried.
     pub fn create() -> Result<Self, Error> {
-        let variable = |name| {
-            std::env::var_os(name)
-                .map(PathBuf::from)
-                .filter(|path| path.is_absolute())
-        };
-        let places = [
-            Some("/dev/shm".into()),
-            variable("XDG_RUNTIME_DIR"),
-            variable("TMPDIR"),
-            Some("/tmp".into()),
-        ];
+        Self::create_among(&places())
+    }
+
+    fn create_among(places: &[PathBuf]) -> Result<Self, Error> {
         let mut tried = Vec::new();
-        for place in places.into_iter().flatten() {
-            match Self::create_in(&place) {
+        for place in places {
+            match Self::create_in(place) {
                 Ok(session) => return Ok(session),
                 Err(error) => tried.push(format!("{}: {error}", place.display())),
             }
@@ -150,6 +145,65 @@ impl Drop for Session {
     }
 }
 
+/// Where a session can be, best first.
+fn places() -> Vec<PathBuf> {
+    let variable = |name| {
+        std::env::var_os(name)
+            .map(PathBuf::from)
+            .filter(|path| path.is_absolute())
+    };
+    let places = [
+        Some("/dev/shm".into()),
+        variable("XDG_RUNTIME_DIR"),
+        variable("TMPDIR"),
+        Some("/tmp".into()),
+    ];
+    places.into_iter().flatten().collect()
+}
+
+/// Directories that recordings of ours left when they were killed. They hold memory, and perhaps what somebody wants to see.
+pub fn abandoned() -> Vec<PathBuf> {
+    places()
+        .iter()
+        .flat_map(|place| abandoned_in(place))
+        .collect()
+}
+
+fn abandoned_in(place: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(place).into_iter().flatten().flatten();
+    let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()));
+    let paths = named.map(|entry| entry.path());
+    paths
+        .filter(|path| is_ours(path) && collector_of(path).is_some_and(is_gone))
+        .collect()
+}
+
+fn is_ours(path: &Path) -> bool {
+    fs::symlink_metadata(path)
+        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
+}
+
+/// The pid that runs, or ran, the session of that directory.
+fn collector_of(directory: &Path) -> Option<i32> {
+    let mut page = [0; size_of::<Control>()];
+    let control = File::open(directory.join(CONTROL_FILE)).ok()?;
+    control.read_exact_at(&mut page, 0).ok()?;
+    let word = |offset: usize, length: usize| page.get(offset..offset + length);
+    if word(offset_of!(Control, magic), 8)? != CONTROL_MAGIC.to_le_bytes() {
+        return None;
+    }
+    let pid = word(offset_of!(Control, collector_pid), 4)?
+        .try_into()
+        .ok()?;
+    i32::try_from(u32::from_le_bytes(pid))
+        .ok()
+        .filter(|pid| *pid > 0)
+}
+
+fn is_gone(pid: i32) -> bool {
+    kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -206,5 +260,32 @@ mod tests {
             .map(|entry| entry.unwrap().path())
             .collect();
         assert_eq!(left, [kept]);
+    }
+
+    #[test]
+    fn the_first_place_that_will_do_is_taken() {
+        let place = tempfile::tempdir().unwrap();
+        let places = ["/proc".into(), "/a,b".into(), place.path().to_owned()];
+        let session = Session::create_among(&places).unwrap();
+        assert!(session.path().starts_with(place.path()));
+        let error = Session::create_among(&places[..2]).unwrap_err().to_string();
+        assert!(
+            error.contains("/proc: ") && error.contains("/a,b: ") && error.contains("TMPDIR"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn only_sessions_whose_collector_is_gone_are_abandoned() {
+        let place = tempfile::tempdir().unwrap();
+        let session = Session::create_in(place.path()).unwrap();
+        fs::create_dir(place.path().join("rsunwind-1000")).unwrap(); // a cache of the library
+        assert_eq!(abandoned_in(place.path()), Vec::<PathBuf>::new());
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        session
+            .word(offset_of!(Control, collector_pid), child.id())
+            .unwrap();
+        assert_eq!(abandoned_in(place.path()), [session.path()]);
     }
 }
