@@ -8,6 +8,7 @@
 //!                                                   it ends└────┴── segments, written by the profiled processes
 //! ```
 
+mod account;
 mod args;
 mod clock;
 mod drain;
@@ -16,9 +17,11 @@ mod forward;
 pub mod inherited;
 mod launch;
 mod library;
+mod obstacle;
 mod output;
 mod perf_map;
 mod program;
+mod publish;
 mod segment;
 mod session;
 mod signals;
@@ -27,23 +30,19 @@ mod units;
 mod watch;
 mod writer;
 
+use account::Account;
 pub use args::Args;
 pub use error::Error;
 
 use drain::Drain;
-use engine::wire::record::RecordKind;
-use engine::wire::session::Session as SessionRecord;
 use forward::Forwarder;
 use nix::sys::signal::Signal;
-use nix::sys::utsname::uname;
-use nix::unistd::{SysconfVar, sysconf};
 use output::Output;
 use program::{Program, Status};
+use publish::Recorded;
 use session::Session;
 use signals::Signals;
-use std::ffi::{OsStr, OsString};
-use std::io;
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use target::Target;
@@ -51,11 +50,6 @@ use watch::Watch;
 
 /// How long a program that was told to end may take before its profile is written without waiting for it.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Most bytes kept of the command line.
-const LONGEST_COMMAND: usize = 32 << 10;
-/// The wait status of a program that goes on (`WIFCONTINUED`), where the recording ended before it.
-const STILL_RUNNING: u32 = 0xffff;
-
 /// Records, and gives the status to exit with: the program's.
 ///
 /// # Errors
@@ -86,27 +80,27 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let mut watch = Watch::new(&session, drain, &signals, forwarder, program);
     let end = watch_to_the_end(&mut watch, args.duration);
     let conclusion = watch.conclude();
-    let recorded = conclusion
+    let result = conclusion
         .result
         .and_then(|()| account.close(watch.drain(), end));
-    say(args, &path, watch.drain(), &recorded);
-
-    let status = end
-        .status
-        .or_else(|| outwait(&mut watch))
-        .map_or(0, |status| exit_status(status, end.told));
-    let length = watch.drain().writer().length();
-    drop(watch);
+    let recorded = Recorded::new(path, watch.drain(), result);
+    let status = match end.status {
+        Some(status) => {
+            // From here on Ctrl-C is for rsunwind itself.
+            drop(watch);
+            drop(signals);
+            recorded.publish(args.quiet);
+            status
+        }
+        None => {
+            recorded.publish(args.quiet);
+            outwait(&mut watch)
+        }
+    };
     if conclusion.outlived && library.starts_with(session.path()) {
         session.leave_only(&library);
     }
-    recorded.map_err(|source| Error::Recording {
-        path,
-        source,
-        length,
-        status,
-    })?;
-    Ok(status)
+    recorded.status(exit_status(status, end.told))
 }
 
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
@@ -172,12 +166,16 @@ fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
 }
 
 /// The profile is written, and the program still runs although it was told to end.
-fn outwait(watch: &mut Watch<'_>) -> Option<Status> {
+fn outwait(watch: &mut Watch<'_>) -> Status {
     let pid = watch.program().pid();
     eprintln!(
         "rsunwind: the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)"
     );
-    watch.until(None)
+    loop {
+        if let Some(status) = watch.until(None) {
+            return status;
+        }
+    }
 }
 
 /// Dying of our SIGTERM is what was asked for.
@@ -186,83 +184,5 @@ fn exit_status(status: Status, told: bool) -> u8 {
         0
     } else {
         status.exit_status()
-    }
-}
-
-/// What is known of the whole recording, for its last record.
-#[derive(Debug)]
-struct Account {
-    start_ns: u64,
-    asked_millihertz: u64,
-    period_ns: u64,
-    command: Vec<u8>,
-}
-
-impl Account {
-    fn open(args: &Args) -> Self {
-        let command = args
-            .command
-            .iter()
-            .flat_map(|argument| [argument.as_bytes(), b"\0"])
-            .flatten()
-            .copied();
-        Self {
-            start_ns: clock::monotonic_ns(),
-            asked_millihertz: args.rate.millihertz,
-            period_ns: args.rate.period_ns(),
-            command: command.take(LONGEST_COMMAND).collect(),
-        }
-    }
-
-    fn close(&self, drain: &mut Drain, end: End) -> io::Result<()> {
-        let system = uname().ok();
-        let text =
-            |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
-        let (kernel, host) = (
-            text(system.as_ref().map(|s| s.release())),
-            text(system.as_ref().map(|s| s.nodename())),
-        );
-        let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
-        let record = SessionRecord {
-            start_ns: self.start_ns,
-            end_ns: end.at_ns,
-            realtime_offset_ns: clock::realtime_offset_ns(),
-            wait_status: end.status.map_or(STILL_RUNNING, |status| status.0 as u32),
-            processors: processors
-                .and_then(|count| u32::try_from(count).ok())
-                .unwrap_or(0),
-            asked_millihertz: self.asked_millihertz,
-            period_ns: drain.period_ns().unwrap_or(self.period_ns),
-            kernel: &kernel,
-            host: &host,
-            command: &self.command,
-        };
-        drain
-            .writer()
-            .own((0, 0), RecordKind::Session, |out| record.encode(out))
-    }
-}
-
-/// What was recorded and where it is, on standard error: standard output is the program's.
-fn say(args: &Args, path: &Path, drain: &mut Drain, recorded: &io::Result<()>) {
-    if drain.runs() == 0 {
-        eprintln!(
-            "rsunwind: nothing was recorded: no program loaded the preload library (statically linked and setuid programs cannot, \
-             and one that fails to start does not)"
-        );
-    } else if recorded.is_ok() && !args.quiet {
-        let (runs, plural) = (
-            drain.runs(),
-            if drain.runs() == 1 {
-                "process"
-            } else {
-                "processes"
-            },
-        );
-        eprintln!(
-            "rsunwind: recorded {runs} {plural} into {} ({} KB)",
-            path.display(),
-            drain.writer().length() / 1000
-        );
     }
 }

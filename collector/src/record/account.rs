@@ -1,0 +1,78 @@
+//! The collector's own account of a recording: its last record.
+
+use super::End;
+use super::args::Args;
+use super::clock;
+use super::drain::Drain;
+use engine::wire::record::RecordKind;
+use engine::wire::session::Session as SessionRecord;
+use nix::sys::utsname::uname;
+use nix::unistd::{SysconfVar, sysconf};
+use std::ffi::OsStr;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+
+/// Most bytes kept of the command line.
+const LONGEST_COMMAND: usize = 32 << 10;
+/// The wait status of a program that goes on (`WIFCONTINUED`), where the recording ended before it.
+const STILL_RUNNING: u32 = 0xffff;
+
+/// What is known of the whole recording, for its last record.
+#[derive(Debug)]
+pub struct Account {
+    start_ns: u64,
+    asked_millihertz: u64,
+    period_ns: u64,
+    command: Vec<u8>,
+}
+
+impl Account {
+    /// At the start.
+    #[must_use]
+    pub fn open(args: &Args) -> Self {
+        let command = args
+            .command
+            .iter()
+            .flat_map(|argument| [argument.as_bytes(), b"\0"])
+            .flatten()
+            .copied();
+        Self {
+            start_ns: clock::monotonic_ns(),
+            asked_millihertz: args.rate.millihertz,
+            period_ns: args.rate.period_ns(),
+            command: command.take(LONGEST_COMMAND).collect(),
+        }
+    }
+
+    /// At the end: writes it.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn close(&self, drain: &mut Drain, end: End) -> io::Result<()> {
+        let system = uname().ok();
+        let text =
+            |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
+        let (kernel, host) = (
+            text(system.as_ref().map(|s| s.release())),
+            text(system.as_ref().map(|s| s.nodename())),
+        );
+        let processors = sysconf(SysconfVar::_NPROCESSORS_ONLN).ok().flatten();
+        let record = SessionRecord {
+            start_ns: self.start_ns,
+            end_ns: end.at_ns,
+            realtime_offset_ns: clock::realtime_offset_ns(),
+            wait_status: end.status.map_or(STILL_RUNNING, |status| status.0 as u32),
+            processors: processors
+                .and_then(|count| u32::try_from(count).ok())
+                .unwrap_or(0),
+            asked_millihertz: self.asked_millihertz,
+            period_ns: drain.period_ns().unwrap_or(self.period_ns),
+            kernel: &kernel,
+            host: &host,
+            command: &self.command,
+        };
+        drain
+            .writer()
+            .own((0, 0), RecordKind::Session, |out| record.encode(out))
+    }
+}
