@@ -146,14 +146,14 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
             let drained = this.drain_perf();
-            let weight = drained.samples.saturating_add(drained.lost);
-            if weight == 0 {
-                Origin::Stale
+            let counted = drained.samples.saturating_add(drained.lost);
+            if counted == 0 {
+                Origin::Stale // its samples were taken out of the ring by an earlier signal
             } else {
                 Origin::Ours(Request {
                     trigger,
                     nonce: drained.cursor,
-                    weight,
+                    weight: this.take_weight(counted),
                 })
             }
         }

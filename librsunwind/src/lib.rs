@@ -7,6 +7,7 @@
 pub mod arch;
 pub mod clock;
 pub mod config;
+mod cpu_meter;
 pub mod handler;
 pub mod modules;
 pub mod process;

@@ -79,6 +79,12 @@ pub fn record_vdso(this: &mut ThreadState) {
     }
 }
 
+/// Records this library itself, so that samples taken in it are known for what they are.
+pub fn record_own(this: &mut ThreadState) {
+    let here = RuntimeAddress(record_own as *const () as u64);
+    Finder::new(this).find(here);
+}
+
 /// Records all modules known so far, in the recording of a fork child.
 pub fn record_known(this: &mut ThreadState) {
     let Some(map) = map() else { return };

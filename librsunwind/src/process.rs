@@ -136,6 +136,7 @@ impl Process {
             sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) != 0;
         self.record(this, origin);
         modules::record_vdso(this);
+        modules::record_own(this);
         this.arm();
         Ok(())
     }

@@ -13,6 +13,7 @@
 //! the handler; other threads read its atomics.
 #![allow(unsafe_code)]
 
+use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
 use crate::sys::{self, Errno, HeldBack, PAGE};
@@ -74,6 +75,7 @@ pub struct ThreadState {
     chunk: Option<Chunk>,
     committed: usize,
     totals: ThreadTotals,
+    meter: CpuMeter,
     before: Option<(SampleHead, usize)>,
     kernel_before: Option<(KernelHead, usize)>,
     kernel_frames: [u64; kernel::MAX_DEPTH],
@@ -143,6 +145,7 @@ impl ThreadState {
                 chunk: None,
                 committed: 0,
                 totals: ThreadTotals::default(),
+                meter: CpuMeter::default(),
                 before: None,
                 kernel_before: None,
                 kernel_frames: [0; kernel::MAX_DEPTH],
@@ -235,6 +238,7 @@ impl ThreadState {
         let tag = core::ptr::from_mut(self) as usize;
         // The handler must not meet a trigger that is half in place.
         let _held = HeldBack::new(SIGNAL);
+        self.meter = CpuMeter::starting_at(self.cpu_ns().unwrap_or(0));
         let refused = match trigger::arm(config, period_ns, tag) {
             Ok((armed, refused)) => {
                 self.armed = armed;
@@ -265,6 +269,23 @@ impl ThreadState {
             name: name.strip_suffix(b"\n").unwrap_or(name),
         };
         self.write(RecordKind::Thread, |out| thread.encode(out));
+    }
+
+    /// Its CPU time, ns.
+    fn cpu_ns(&self) -> Option<u64> {
+        sys::thread_cpu_ns(self.tid.load(Relaxed)).ok()
+    }
+
+    /// Weight of a sample now; `counted` where the thread's clock cannot be read.
+    ///
+    /// # Signal safety
+    /// One system call.
+    pub fn take_weight(&mut self, counted: u64) -> u64 {
+        let Some(cpu_ns) = self.cpu_ns() else {
+            return counted;
+        };
+        self.totals.cpu_ns.store(cpu_ns, Relaxed);
+        self.meter.take(cpu_ns, PROCESS.period_ns())
     }
 
     /// Stops the trigger; no more signals will be generated.

@@ -109,6 +109,7 @@ impl Cut {
             Self::KernelOnly(KernelHalf::Orphan) => {
                 "[kernel only: no user stack was taken after it]".to_owned()
             }
+            Self::KernelOnly(KernelHalf::Profiler) => "[profiler]".to_owned(),
             Self::KernelOnly(_) => "[kernel only: the user stack was taken elsewhere]".to_owned(),
         }
     }
@@ -149,7 +150,9 @@ impl Builder<'_> {
             .stack
             .is_some_and(|stack| self.complete[stack.index()]);
         let cut = match sample.kernel {
-            KernelHalf::Late | KernelHalf::Orphan => Some(Cut::KernelOnly(sample.kernel)),
+            KernelHalf::Late | KernelHalf::Orphan | KernelHalf::Profiler => {
+                Some(Cut::KernelOnly(sample.kernel))
+            }
             _ if complete || sample.stop == StopReason::Root => None,
             _ => Some(Cut::Stopped(sample.stop)),
         };

@@ -375,6 +375,8 @@ pub enum KernelHalf {
     Shielded,
     /// The user stack was taken elsewhere: the kernel's stack stands alone.
     Late,
+    /// Taken while our own handler ran: it is ours, not the program's. The kernel's stack stands alone.
+    Profiler,
     /// No user stack was taken after it: the thread ended, or sleeps. The kernel's stack stands alone.
     Orphan,
 }

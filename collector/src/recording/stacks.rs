@@ -191,17 +191,24 @@ impl<'a> ChunkSamples<'a> {
         };
         let (leaf, caller) = self.shield(stack);
         for kernel in self.stacks.waiting.leave(self.thread, head.nonce) {
-            let half = judge(&kernel.head, head, leaf, caller.is_some());
+            let half = match judge(&kernel.head, head, leaf, caller.is_some()) {
+                KernelHalf::Late if self.is_ours(kernel.head.user_ip, head.time_ns) => {
+                    KernelHalf::Profiler
+                }
+                half => half,
+            };
             let user = match half {
-                KernelHalf::Late => None,
+                KernelHalf::Late | KernelHalf::Profiler => None,
                 KernelHalf::Shielded => caller,
                 _ => stack,
             };
             let whole = self.stacks.push_kernel(self.recording, user, &kernel);
-            made.weight = made.weight.saturating_sub(1);
+            // The weights of an entry add up to its CPU time, which may be a little less than its samples say.
+            let weight = made.weight.min(1);
+            made.weight -= weight;
             self.recording.samples.push(RawSample {
                 time_ns: kernel.head.time_ns,
-                weight: 1,
+                weight,
                 stack: whole,
                 kernel: half,
                 ..made
@@ -210,6 +217,17 @@ impl<'a> ChunkSamples<'a> {
         if made.weight > 0 {
             self.recording.samples.push(made);
         }
+    }
+
+    /// Whether code there is our own library's.
+    fn is_ours(&self, address: u64, time_ns: u64) -> bool {
+        let process = self.recording.threads[self.thread.index()].process;
+        let module = self.module(process, RuntimeAddress(address), time_ns);
+        module.is_some_and(|module| {
+            self.recording.modules[module.index()]
+                .path
+                .contains(OWN_LIBRARY)
+        })
     }
 
     /// The address of the leaf, and if that lies in our own library, the stack from the outermost of its frames there: the wrapper that the

@@ -69,6 +69,7 @@ pub(super) fn kernel(out: &mut String, profile: &Profile) {
             "whose user stack was taken elsewhere",
         ),
         (count(KernelHalf::Orphan), "after which none was taken"),
+        (count(KernelHalf::Profiler), "taken in our own handler"),
     ];
     let all = merged + apart.iter().map(|(count, _)| count).sum::<u64>();
     if all == 0 {
