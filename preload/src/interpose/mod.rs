@@ -10,7 +10,7 @@
 //! | `signals` | `sigaction` `signal` `bsd_signal` `sysv_signal` `__sysv_signal` `sigset` `sigignore` `profil` `moncontrol` … | the program's own SIGPROF |
 //! | `masks` | `pthread_sigmask` `sigprocmask` `sigsuspend` `ppoll` `pselect` `epoll_pwait` `signalfd` `sigpending` `sigblock` … | our signal is never blocked, and programs read back what they set |
 //! | `waits` | `sigwait` `sigwaitinfo` `sigtimedwait` | samples are not taken for what the program waits for |
-//! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` … | no EINTR, early wake-up or short read that is ours |
+//! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` `write` … | no EINTR, early wake-up or short count that is ours |
 //! | `unload` | `dlclose` | no table is read while it is unmapped |
 //!
 //! Never `dlopen` or `dlsym`: libc resolves `$ORIGIN` and RUNPATH by their caller.

@@ -1,5 +1,5 @@
-//! Calls that the kernel never restarts after a handler, whatever its flags, and long reads that it cuts short: a sample taken in kernel
-//! mode would show the program an EINTR, an early wake-up or a short read that it would not see otherwise. Our signal is held back for
+//! Calls that the kernel never restarts after a handler, whatever its flags, and long transfers that it cuts short: a sample taken in kernel
+//! mode would show the program an EINTR, an early wake-up or a short count that it would not see otherwise. Our signal is held back for
 //! the length of the call: a sample taken in it is then delivered right behind it, with the same callers on the stack. The program's own
 //! signals interrupt as ever.
 //!
@@ -14,6 +14,8 @@ use rsunwind::wire::sample::Trigger;
 
 /// Reads of at least this many bytes are held together; shorter ones are not worth two system calls.
 const LONG_READ: usize = 64 * 1024;
+/// Writes of at most this many bytes to a pipe happen whole or not at all; longer ones are held together.
+const WHOLE_WRITE: usize = 4096;
 /// `getrandom` gives this much at least without a break.
 const SHORT_RANDOM: usize = 256;
 
@@ -95,16 +97,25 @@ shielded! {
     true => fn msgsnd(queue: c_int, message: *mut c_void, size: usize, flags: c_int) -> c_int;
     true => fn msgrcv(queue: c_int, message: *mut c_void, size: usize, kind: c_long, flags: c_int) -> isize;
     true => fn io_getevents(context: usize, least: c_long, most: c_long, events: *mut c_void, timeout: *mut c_void) -> c_int;
-    size >= LONG_READ => fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize;
-    size >= LONG_READ => fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize;
+    long_read(size) => fn read(fd: c_int, buffer: *mut c_void, size: usize) -> isize;
+    long_read(size) => fn __read_chk(fd: c_int, buffer: *mut c_void, size: usize, room: usize) -> isize;
+    long_read(size) => fn pread(fd: c_int, buffer: *mut c_void, size: usize, offset: i64) -> isize;
+    long_read(size) => fn pread64(fd: c_int, buffer: *mut c_void, size: usize, offset: i64) -> isize;
+    true => fn readv(fd: c_int, vectors: *mut c_void, count: c_int) -> isize;
     size > SHORT_RANDOM => fn getrandom(buffer: *mut c_void, size: usize, flags: c_uint) -> isize;
-    on_sockets() => fn recv(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
-    on_sockets() => fn recvfrom(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, from: *mut c_void, length: *mut c_void) -> isize;
-    on_sockets() => fn recvmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
-    on_sockets() => fn recvmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int, timeout: *mut c_void) -> c_int;
-    on_sockets() => fn send(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
-    on_sockets() => fn sendto(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, to: *mut c_void, length: c_uint) -> isize;
-    on_sockets() => fn sendmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
+    size > WHOLE_WRITE => fn write(fd: c_int, buffer: *mut c_void, size: usize) -> isize;
+    true => fn writev(fd: c_int, vectors: *mut c_void, count: c_int) -> isize;
+    size > WHOLE_WRITE => fn sendfile(to: c_int, from: c_int, offset: *mut c_void, size: usize) -> isize;
+    size > WHOLE_WRITE => fn sendfile64(to: c_int, from: c_int, offset: *mut c_void, size: usize) -> isize;
+    size > WHOLE_WRITE => fn splice(from: c_int, from_offset: *mut c_void, to: c_int, to_offset: *mut c_void, size: usize, flags: c_uint) -> isize;
+    size > WHOLE_WRITE => fn copy_file_range(from: c_int, from_offset: *mut c_void, to: c_int, to_offset: *mut c_void, size: usize, flags: c_uint) -> isize;
+    receives(flags) => fn recv(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
+    receives(flags) => fn recvfrom(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, from: *mut c_void, length: *mut c_void) -> isize;
+    receives(flags) => fn recvmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
+    receives(flags) => fn recvmmsg(fd: c_int, messages: *mut c_void, count: c_uint, flags: c_int, timeout: *mut c_void) -> c_int;
+    sends(size) => fn send(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int) -> isize;
+    sends(size) => fn sendto(fd: c_int, buffer: *mut c_void, size: usize, flags: c_int, to: *mut c_void, length: c_uint) -> isize;
+    true => fn sendmsg(fd: c_int, message: *mut c_void, flags: c_int) -> isize;
     on_sockets() => fn accept(fd: c_int, address: *mut c_void, length: *mut c_void) -> c_int;
     on_sockets() => fn accept4(fd: c_int, address: *mut c_void, length: *mut c_void, flags: c_int) -> c_int;
     on_sockets() => fn connect(fd: c_int, address: *mut c_void, length: c_uint) -> c_int;
@@ -112,6 +123,18 @@ shielded! {
 
 fn on_sockets() -> bool {
     SOCKET_TIMEOUTS.load(Relaxed)
+}
+
+fn long_read(size: usize) -> bool {
+    size >= LONG_READ || on_sockets()
+}
+
+fn sends(size: usize) -> bool {
+    size > WHOLE_WRITE || on_sockets()
+}
+
+fn receives(flags: c_int) -> bool {
+    flags & libc::MSG_WAITALL != 0 || on_sockets()
 }
 
 mod host_options {
