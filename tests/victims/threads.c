@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -27,8 +28,8 @@ static void burn(long us) {
 
 static int cleaned, destroyed;
 static pthread_key_t key;
-static void clean(void *unused) { __sync_fetch_and_add(&cleaned, 1); burn(1000); (void)unused; }
-static void destroy(void *unused) { __sync_fetch_and_add(&destroyed, 1); burn(1000); (void)unused; }
+static void clean(void *unused) { __sync_fetch_and_add(&cleaned, 1); burn(100); (void)unused; }
+static void destroy(void *unused) { __sync_fetch_and_add(&destroyed, 1); burn(100); (void)unused; }
 
 static void *returns(void *value) { pthread_setspecific(key, &key); burn(3000); return value; }
 static void deep(int depth) { if (depth) { deep(depth - 1); __asm__ volatile(""); } else { pthread_cleanup_push(clean, NULL); burn(3000); pthread_exit((void *)7); pthread_cleanup_pop(0); } }
@@ -41,7 +42,7 @@ static void *waits(void *where) {
   char c[100000];
   struct pollfd one = {quiet[0], POLLIN, 0};
   pthread_cleanup_push(clean, NULL);
-  burn(3000);
+  burn((long)where == 10 ? 100 : 3000);
   sem_post(&ready);
   switch ((long)where) {
     case 0: poll(&one, 1, -1); break;
@@ -49,7 +50,7 @@ static void *waits(void *where) {
     case 2: if (read(quiet[0], c, sizeof c)) {} break;
     case 3: recv(quiet_socket[0], c, 1, 0); break;
     case 4: sleep(1000); break;
-    case 5: pause(); break;
+    case 5: case 10: pause(); break;
     case 6: ppoll(&one, 1, NULL, NULL); break;
     case 7: { sigset_t set; int got; sigemptyset(&set); sigaddset(&set, SIGUSR1); sigwait(&set, &got); break; }
     case 8: for (;;) { burn(100); pthread_testcancel(); }
@@ -130,7 +131,7 @@ int main(int count, char **arguments) {
   } else if (!strcmp(way, "alive")) { // a thousand at the same time
     static pthread_t all[1000];
     long sum = 0;
-    for (long i = 0; i < 1000; i++) if (pthread_create(&all[i], NULL, waits, (void *)5)) return 4;
+    for (long i = 0; i < 1000; i++) if (pthread_create(&all[i], NULL, waits, (void *)10)) return 4;
     for (int i = 0; i < 1000; i++) sem_wait(&ready);
     for (int i = 0; i < 1000; i++) { pthread_cancel(all[i]); pthread_join(all[i], &result); sum += result == PTHREAD_CANCELED; }
     printf("%ld cleaned %d\n", sum, cleaned);
