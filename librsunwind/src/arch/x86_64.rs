@@ -138,8 +138,11 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         "push rdx", // 16-byte aligned again: the kernel enters with rsp = 8 modulo 16
         "test rcx, rcx",
         "jz 2f",
+        "mov r8, qword ptr [rcx + {stack_top}]",
+        "test r8, r8", // zero where the state was wiped: the child of a fork that nobody told us of
+        "jz 2f",
         "mov qword ptr [rcx + {saved_sp}], rsp",
-        "mov rsp, qword ptr [rcx + {stack_top}]",
+        "mov rsp, r8",
         "call {on_signal}",
         "mov rcx, qword ptr [rip + rsunwind_thread_pointer@gottpoff]",
         "mov rcx, qword ptr fs:[rcx]",
