@@ -1,0 +1,115 @@
+//! Children of fork, vfork and clone: nothing that they inherit of ours harms them or their parent, and each is profiled as itself.
+
+use engine::wire::process::Origin;
+use rsunwind_tests::run::{Outcome, Run};
+use rsunwind_tests::victim;
+
+const FAST: &str = "rate=10000,cost=1";
+
+#[track_caller]
+fn same(way: &str) -> Outcome {
+    let program = victim::c("forks.c");
+    let plain = Run::plain(&program).arg(way).outcome();
+    let profiled = Run::profiled(FAST, &program).arg(way).outcome();
+    assert_eq!(
+        (profiled.status, profiled.text(), profiled.errors()),
+        (plain.status, plain.text(), plain.errors()),
+        "{way}"
+    );
+    profiled
+}
+
+#[test]
+fn forked_children_are_profiled_as_themselves() {
+    let outcome = same("fork");
+    let recordings = outcome.recordings();
+    assert_eq!(recordings.len(), 21);
+    let (parents, children): (Vec<_>, Vec<_>) = recordings
+        .iter()
+        .partition(|recording| recording.processes[0].origin == Origin::Exec);
+    let parent = &parents[0].processes[0];
+    for child in &children {
+        let process = &child.processes[0];
+        assert_eq!(
+            (process.origin, process.parent_pid, process.parent_key),
+            (Origin::Fork, parent.pid, parent.key)
+        );
+        assert_eq!(process.command, parent.command);
+        // 20 ms at 10 kHz; the timer that children begin with ticks every 4 ms.
+        assert!(
+            child.main_thread().delivered() >= 50,
+            "{}",
+            child.main_thread().delivered()
+        );
+    }
+    assert!(
+        parents[0].main_thread().delivered() >= 1000,
+        "the parent goes on: 150 ms"
+    );
+}
+
+#[test]
+fn generations_are_profiled() {
+    assert_eq!(same("grandchildren").recordings().len(), 6);
+}
+
+#[test]
+fn a_child_of_a_process_with_threads_makes_threads_of_its_own() {
+    let outcome = same("threads");
+    let recordings = outcome.recordings();
+    let children = recordings
+        .iter()
+        .filter(|recording| recording.processes[0].origin == Origin::Fork);
+    let with_threads = children.filter(|child| {
+        child
+            .threads
+            .values()
+            .filter(|thread| thread.delivered() > 50)
+            .count()
+            == 2
+    });
+    assert_eq!(with_threads.count(), 10);
+}
+
+#[test]
+fn the_parent_of_vfork_children_goes_on() {
+    let recording = same("vfork").recording();
+    assert!(
+        recording.main_thread().delivered() >= 800,
+        "100 ms at 10 kHz: {}",
+        recording.main_thread().delivered()
+    );
+}
+
+#[test]
+fn children_made_behind_the_back_of_libc_live() {
+    let _ = same("clone");
+}
+
+#[test]
+fn children_may_reset_all_handlers() {
+    let _ = same("reset");
+    // The control: by raw system calls, where the reset is real, the trigger kills them.
+    let outcome = Run::profiled(FAST, victim::c("forks.c"))
+        .arg("reset-by-hand")
+        .outcome();
+    assert_eq!(outcome.text(), format!("{}\n", 10 * (1000 + libc::SIGPROF)));
+}
+
+#[test]
+fn the_programs_descriptors_are_its_own() {
+    let outcome = same("descriptors");
+    let recordings = outcome.recordings();
+    assert_eq!(recordings.len(), 2);
+    for recording in recordings {
+        assert!(
+            recording.main_thread().delivered() > 0,
+            "sampled although all was closed"
+        );
+    }
+}
+
+#[test]
+fn a_program_without_a_descriptor_left_goes_on() {
+    let _ = same("exhausted");
+}
