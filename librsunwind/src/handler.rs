@@ -164,7 +164,7 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
 fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
     let began = clock::monotonic_ns();
     if Control::over_at(began) {
-        this.close(ThreadEndReason::Stopped);
+        this.close_here(ThreadEndReason::Stopped);
         PROCESS.event(this, EventKind::SessionOver, 0, b"");
         this.disarm();
         return;
@@ -277,6 +277,11 @@ fn die() {
 pub fn give_up_sample() {
     if let Some(this) = ThreadState::current_unchecked() {
         let walking = this.walking.load(Relaxed);
+        if this.call_slot != 0 {
+            this.walking.store(walking.wrapping_add(1) & !1, Relaxed);
+            // SAFETY: `sample::take_last` waits for the call that this runs below.
+            unsafe { arch::abandon_call(this.call_slot) };
+        }
         if walking % 2 == 1 {
             this.disarm();
             this.walking.store(walking.wrapping_add(1), Relaxed);

@@ -21,7 +21,7 @@ use crate::text::Text;
 use crate::trigger::perf::Drained;
 use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed, SIGNAL};
-use crate::{arch, clock};
+use crate::{arch, clock, sample};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -46,6 +46,8 @@ pub struct ThreadState {
     pub(crate) saved_sp: usize,
     /// Where the shim goes.
     pub(crate) stack_top: usize,
+    /// Where ordinary code waits for a call on that stack; 0 while it does not.
+    pub(crate) call_slot: usize,
     /// 1 while a thread has it.
     claimed: AtomicU32,
     /// The thread this is, or 0 before it runs.
@@ -126,6 +128,7 @@ impl ThreadState {
                 magic: MAGIC,
                 saved_sp: 0,
                 stack_top: state as usize,
+                call_slot: 0,
                 claimed: AtomicU32::new(1),
                 tid: AtomicU32::new(0),
                 key: AtomicU64::new(0),
@@ -298,8 +301,17 @@ impl ThreadState {
         self.armed = Armed::None;
     }
 
-    /// Closes this thread's account.
+    /// Takes the last sample and closes this thread's account. For ordinary code: the sample uses the handler's stack.
     pub fn close(&mut self, reason: ThreadEndReason) {
+        sample::take_last(self);
+        self.close_here(reason);
+    }
+
+    /// Closes this thread's account.
+    ///
+    /// # Signal safety
+    /// Raw system calls.
+    pub fn close_here(&mut self, reason: ThreadEndReason) {
         let tid = self.tid.load(Relaxed);
         self.close_account(tid, self.key.load(Relaxed), reason);
     }

@@ -6,7 +6,7 @@ use super::{
 use crate::recording::{FrameId, KernelHalf, RawFrame, RawSample, Recording, StackId};
 use crate::symbolize::Symbols;
 use engine::address::CodeAddress;
-use engine::wire::sample::{Method, StopReason};
+use engine::wire::sample::{Method, StopReason, flags};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -156,11 +156,20 @@ impl Builder<'_> {
             _ if complete || sample.stop == StopReason::Root => None,
             _ => Some(Cut::Stopped(sample.stop)),
         };
+        let mut stack = self.stack(sample.stack, cut);
+        if sample.flags & flags::LAST != 0 {
+            // Taken on the way out, where the time did not go: of its stack only the root says something.
+            while let Some(parent) = self.tables.stacks[stack.index()].parent {
+                stack = parent;
+            }
+            let note = self.tables.note("[since the last sample]".to_owned());
+            stack = self.tables.call(Some(stack), note);
+        }
         Sample {
             thread: sample.thread,
             time_ns: sample.time_ns,
             weight: sample.weight,
-            stack: self.stack(sample.stack, cut),
+            stack,
             stop: sample.stop,
             complete,
             kernel: sample.kernel,

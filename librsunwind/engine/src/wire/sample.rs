@@ -191,6 +191,8 @@ pub mod flags {
     pub const REDONE: u64 = 2;
     /// The thread ran on a stack that is not its own (alternate stack, coroutine).
     pub const FOREIGN_STACK: u64 = 4;
+    /// Taken at the end of its thread, not at an event: it stands for the CPU time since the sample before.
+    pub const LAST: u64 = 8;
 }
 
 /// Everything of a sample but its frames.
