@@ -1,6 +1,6 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
 
-use crate::{record, report, sframe_cmd};
+use crate::{export, record, report, sframe_cmd};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -18,6 +18,8 @@ enum Command {
     Record(record::Args),
     /// Show who used the CPU in a recording
     Report(report::Args),
+    /// Write a recording in another format: flame graph, pprof, Firefox Profiler, text
+    Export(export::Args),
     Sframe(sframe_cmd::Arguments),
 }
 
@@ -31,6 +33,9 @@ pub enum Error {
     /// `rsunwind report`.
     #[error(transparent)]
     Report(#[from] report::Error),
+    /// `rsunwind export`.
+    #[error(transparent)]
+    Export(#[from] export::Error),
     /// `rsunwind sframe`.
     #[error(transparent)]
     Sframe(#[from] sframe_cmd::Error),
@@ -43,6 +48,7 @@ impl Error {
         match self {
             Self::Record(error) => error.exit_status(),
             Self::Report(error) => error.exit_status(),
+            Self::Export(error) => error.exit_status(),
             Self::Sframe(_) => 2,
         }
     }
@@ -58,6 +64,10 @@ impl Cli {
             Command::Record(args) => Ok(record::run(&args)?.into()),
             Command::Report(args) => {
                 report::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Export(args) => {
+                export::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),

@@ -1,6 +1,8 @@
 //! Reads recordings and writes profiles.
 
 pub mod cli;
+pub mod export;
+pub mod output;
 pub mod profile;
 pub mod record;
 pub mod recording;

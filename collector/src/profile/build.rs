@@ -86,7 +86,7 @@ impl Tables {
             function,
             file: None,
             line: 0,
-            inlined: false,
+            inline_depth: 0,
             address: None,
             file_address: 0,
             function_start: None,
@@ -248,7 +248,7 @@ impl Builder<'_> {
             return Vec::new();
         };
         let mut made = Vec::with_capacity(place.functions.len());
-        for named in place.functions.iter().rev() {
+        for (named, inline_depth) in place.functions.iter().rev().zip(0..) {
             let function = self.tables.function(Function {
                 name: named.function.clone(),
                 image: place.image,
@@ -258,7 +258,7 @@ impl Builder<'_> {
                 function,
                 file: named.file.clone(),
                 line: named.line,
-                inlined: named.inlined,
+                inline_depth,
                 address: Some(address),
                 file_address: place.address,
                 function_start: named.start,

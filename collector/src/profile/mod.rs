@@ -83,8 +83,8 @@ pub struct Frame {
     pub file: Option<Arc<str>>,
     /// The line; 0 if unknown.
     pub line: u32,
-    /// Inlined into the function of the calling frame.
-    pub inlined: bool,
+    /// How often what is here was inlined into the next: 0 for the function that the address is in.
+    pub inline_depth: u32,
     /// The address, as recorded; `None` for notes.
     pub address: Option<CodeAddress>,
     /// The same in its image; the runtime address in code of no image.
@@ -121,6 +121,14 @@ pub struct Sample {
     pub complete: bool,
     /// What it has of the kernel.
     pub kernel: KernelHalf,
+}
+
+impl Frame {
+    /// Whether it was inlined into the function of the calling frame.
+    #[must_use]
+    pub fn inlined(&self) -> bool {
+        self.inline_depth > 0
+    }
 }
 
 impl Profile {

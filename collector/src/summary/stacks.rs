@@ -116,7 +116,7 @@ pub(super) fn methods(out: &mut String, profile: &Profile) {
     let mut counts: BTreeMap<u8, (Method, u64)> = BTreeMap::new();
     for (call, count) in profile.stacks.iter().zip(through) {
         let frame = &profile.frames[call.frame.index()];
-        if let Some(method) = frame.method.filter(|_| !frame.inlined) {
+        if let Some(method) = frame.method.filter(|_| !frame.inlined()) {
             counts.entry(method as u8).or_insert((method, 0)).1 += count;
         }
     }

@@ -1,0 +1,122 @@
+//! `rsunwind export`: a recording as a file of another format.
+//!
+//! Start at [`run`]. Not here: the formats themselves ([`crate::output`]).
+
+use crate::output::{self, FormatError, Options, Roots, WriteError, atomic};
+use crate::profile::Profile;
+use crate::report::{self, Selection};
+use clap::Args as ClapArgs;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `rsunwind export`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+Formats, and the extensions that choose them:
+  folded       .folded .collapsed    stacks as lines of text, for flame graph tools
+  svg          .svg                  flame graph, for a browser
+  pprof        .pb.gz .pprof .pb     for go tool pprof, speedscope, Pyroscope
+  firefox      .json.gz .json        for profiler.firefox.com
+  perf-script  .perf .perf-script    every sample as text, as perf script prints it")]
+pub struct Args {
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// The file to write; - is standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+
+    /// Its format [default: by the extension of OUT]
+    #[arg(short, long)]
+    pub format: Option<String>,
+
+    /// What folded stacks and flame graphs begin with
+    #[arg(long, value_enum, default_value_t)]
+    pub roots: Roots,
+
+    /// Which samples, and where names are looked for
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Why nothing was exported.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The format is not known.
+    #[error(transparent)]
+    Format(#[from] FormatError),
+    /// The recording cannot be read, or nothing in it is what was asked for.
+    #[error(transparent)]
+    Read(#[from] report::Error),
+    /// The file cannot be written.
+    #[error(transparent)]
+    Write(#[from] WriteError),
+    /// It is one of those to be read.
+    #[error("{} is the recording itself: name another file with -o", path.display())]
+    Itself {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Format(_) | Self::Itself { .. } => 2,
+            Self::Read(error) => error.exit_status(),
+            Self::Write(_) => 1,
+        }
+    }
+}
+
+/// Does what `args` ask for.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(args: &Args) -> Result<(), Error> {
+    // Before the recording is read, which may take a while.
+    output::choose(args.format.as_deref(), &args.output)?;
+    let same = args.files.iter().find(|file| is_same(file, &args.output));
+    if let Some(path) = same {
+        return Err(Error::Itself { path: path.clone() });
+    }
+    let profile = args.selection.open(&args.files)?;
+    let options = Options { roots: args.roots };
+    write_with(&profile, &args.output, args.format.as_deref(), &options)?;
+    report::complain(&profile);
+    if profile.samples.is_empty() {
+        eprintln!("rsunwind: {}", crate::summary::why_empty(&profile));
+    }
+    Ok(())
+}
+
+/// Writes a profile; the format is the one named, or else that of the file's extension. The file is replaced as a whole or not at all.
+///
+/// # Errors
+/// [`Error::Format`], [`Error::Write`].
+pub fn write(profile: &Profile, path: &Path, format: Option<&str>) -> Result<(), Error> {
+    write_with(profile, path, format, &Options::default())
+}
+
+fn write_with(
+    profile: &Profile,
+    path: &Path,
+    format: Option<&str>,
+    options: &Options,
+) -> Result<(), Error> {
+    let format = output::choose(format, path)?;
+    atomic::write(path, |out| format.write(profile, options, out))?;
+    Ok(())
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    let identity = |path: &Path| {
+        let metadata = std::fs::metadata(path).ok().filter(|file| file.is_file())?;
+        Some((metadata.dev(), metadata.ino()))
+    };
+    identity(a).is_some_and(|a| Some(a) == identity(b))
+}

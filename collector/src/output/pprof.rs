@@ -1,0 +1,408 @@
+//! The format of pprof: a protocol buffer, compressed with gzip. `go tool pprof`, Pyroscope, Grafana and speedscope read it.
+//!
+//! Fields and their numbers are those of `profile.proto` of github.com/google/pprof. Addresses are those of the first process that had the
+//! binary mapped, so that pprof can find the binary's code; names are complete, nothing needs to be looked up again.
+
+use super::{Format, Location, Options, command, locations, started_at, thread_name};
+use crate::profile::{CallId, Profile, SourceFrameId};
+use crate::symbolize::ImageId;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use prost::Message;
+use std::collections::HashMap;
+use std::io::{self, Write};
+
+pub(super) struct Pprof;
+
+impl Format for Pprof {
+    fn name(&self) -> &'static str {
+        "pprof"
+    }
+
+    fn about(&self) -> &'static str {
+        "for go tool pprof, speedscope, Pyroscope"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[".pb.gz", ".pprof", ".pb"]
+    }
+
+    fn write(&self, profile: &Profile, _: &Options, out: &mut dyn Write) -> io::Result<()> {
+        let message = Builder::new(profile).build();
+        let mut gzip = GzEncoder::new(out, Compression::default());
+        gzip.write_all(&message.encode_to_vec())?;
+        gzip.finish()?.flush()
+    }
+}
+
+/// `perftools.profiles.Profile` and what it is made of.
+mod proto {
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Profile {
+        #[prost(message, repeated, tag = "1")]
+        pub(super) sample_type: Vec<ValueType>,
+        #[prost(message, repeated, tag = "2")]
+        pub(super) sample: Vec<Sample>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) mapping: Vec<Mapping>,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) location: Vec<Location>,
+        #[prost(message, repeated, tag = "5")]
+        pub(super) function: Vec<Function>,
+        #[prost(string, repeated, tag = "6")]
+        pub(super) string_table: Vec<String>,
+        #[prost(int64, tag = "9")]
+        pub(super) time_nanos: i64,
+        #[prost(int64, tag = "10")]
+        pub(super) duration_nanos: i64,
+        #[prost(message, optional, tag = "11")]
+        pub(super) period_type: Option<ValueType>,
+        #[prost(int64, tag = "12")]
+        pub(super) period: i64,
+        #[prost(int64, repeated, tag = "13")]
+        pub(super) comment: Vec<i64>,
+        #[prost(int64, tag = "14")]
+        pub(super) default_sample_type: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct ValueType {
+        #[prost(int64, tag = "1")]
+        pub(super) r#type: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) unit: i64,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Sample {
+        #[prost(uint64, repeated, tag = "1")]
+        pub(super) location_id: Vec<u64>,
+        #[prost(int64, repeated, tag = "2")]
+        pub(super) value: Vec<i64>,
+        #[prost(message, repeated, tag = "3")]
+        pub(super) label: Vec<Label>,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Label {
+        #[prost(int64, tag = "1")]
+        pub(super) key: i64,
+        #[prost(int64, tag = "2")]
+        pub(super) str: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) num: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Mapping {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "2")]
+        pub(super) memory_start: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) memory_limit: u64,
+        #[prost(uint64, tag = "4")]
+        pub(super) file_offset: u64,
+        #[prost(int64, tag = "5")]
+        pub(super) filename: i64,
+        #[prost(int64, tag = "6")]
+        pub(super) build_id: i64,
+        #[prost(bool, tag = "7")]
+        pub(super) has_functions: bool,
+        #[prost(bool, tag = "8")]
+        pub(super) has_filenames: bool,
+        #[prost(bool, tag = "9")]
+        pub(super) has_line_numbers: bool,
+        #[prost(bool, tag = "10")]
+        pub(super) has_inline_frames: bool,
+    }
+
+    #[derive(Clone, PartialEq, prost::Message)]
+    pub(super) struct Location {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(uint64, tag = "2")]
+        pub(super) mapping_id: u64,
+        #[prost(uint64, tag = "3")]
+        pub(super) address: u64,
+        #[prost(message, repeated, tag = "4")]
+        pub(super) line: Vec<Line>,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Line {
+        #[prost(uint64, tag = "1")]
+        pub(super) function_id: u64,
+        #[prost(int64, tag = "2")]
+        pub(super) line: i64,
+    }
+
+    #[derive(Clone, Copy, PartialEq, prost::Message)]
+    pub(super) struct Function {
+        #[prost(uint64, tag = "1")]
+        pub(super) id: u64,
+        #[prost(int64, tag = "2")]
+        pub(super) name: i64,
+        #[prost(int64, tag = "3")]
+        pub(super) system_name: i64,
+        #[prost(int64, tag = "4")]
+        pub(super) filename: i64,
+    }
+}
+
+struct Builder<'a> {
+    profile: &'a Profile,
+    out: proto::Profile,
+    strings: HashMap<String, i64>,
+    mappings: HashMap<ImageId, u64>,
+    /// Where addresses of an image begin in the process that they are shown of.
+    biases: HashMap<ImageId, u64>,
+    /// By the recorded frame's outer function frame.
+    locations: HashMap<SourceFrameId, u64>,
+    /// By function and file: pprof knows a function's file, we a frame's.
+    functions: HashMap<(u32, Option<&'a str>), u64>,
+    stacks: HashMap<CallId, Vec<u64>>,
+}
+
+impl<'a> Builder<'a> {
+    fn new(profile: &'a Profile) -> Self {
+        let mut builder = Self {
+            profile,
+            out: proto::Profile::default(),
+            strings: HashMap::new(),
+            mappings: HashMap::new(),
+            biases: HashMap::new(),
+            locations: HashMap::new(),
+            functions: HashMap::new(),
+            stacks: HashMap::new(),
+        };
+        builder.string("");
+        builder
+    }
+
+    fn build(mut self) -> proto::Profile {
+        let samples = self.value_type("samples", "count");
+        let cpu = self.value_type("cpu", "nanoseconds");
+        self.out.sample_type = vec![samples, cpu];
+        self.out.default_sample_type = cpu.r#type;
+        self.out.period_type = Some(cpu);
+        let first = self.profile.samples.first();
+        let period = first.map_or(0, |sample| self.profile.period_ns(sample.thread));
+        self.out.period = signed(period);
+        self.out.time_nanos = signed(started_at(self.profile));
+        let last = self
+            .profile
+            .samples
+            .iter()
+            .map(|sample| sample.time_ns)
+            .max();
+        let last = self
+            .profile
+            .recording
+            .session
+            .as_ref()
+            .map_or(last, |s| last.max(Some(s.end_ns)));
+        let duration = last.unwrap_or(0).saturating_sub(self.profile.start_ns());
+        self.out.duration_nanos = signed(duration);
+        let command = command(self.profile);
+        if !command.is_empty() {
+            self.out.comment = vec![self.string(&command)];
+        }
+        self.main_binary_first();
+        self.samples();
+        self.out
+    }
+
+    /// pprof takes the first mapping for the program.
+    fn main_binary_first(&mut self) {
+        let profile = self.profile;
+        let Some(process) = profile.recording.processes.first() else {
+            return;
+        };
+        let images = profile.symbols.images.iter();
+        let main = images
+            .enumerate()
+            .find(|(_, image)| image.path == process.executable);
+        if let Some((index, _)) = main {
+            self.mapping(ImageId::next_of(index));
+        }
+    }
+
+    fn samples(&mut self) {
+        let mut merged: HashMap<_, usize> = HashMap::new();
+        for sample in &self.profile.samples {
+            let values = [signed(sample.weight), signed(self.profile.time_ns(sample))];
+            if let Some(index) = merged.get(&(sample.thread, sample.stack)) {
+                let there: &mut proto::Sample = &mut self.out.sample[*index];
+                for (there, more) in there.value.iter_mut().zip(values) {
+                    *there = there.saturating_add(more);
+                }
+                continue;
+            }
+            let label = self.labels(sample);
+            let location_id = self.stack(sample.stack);
+            merged.insert((sample.thread, sample.stack), self.out.sample.len());
+            self.out.sample.push(proto::Sample {
+                location_id,
+                value: values.to_vec(),
+                label,
+            });
+        }
+    }
+
+    fn labels(&mut self, sample: &crate::profile::Sample) -> Vec<proto::Label> {
+        let thread = &self.profile.recording.threads[sample.thread.index()];
+        let process = &self.profile.recording.processes[thread.process.index()];
+        let text = [
+            ("process", process.name()),
+            ("thread", thread_name(self.profile, sample.thread)),
+        ];
+        let numbers = [("pid", process.pid), ("tid", thread.tid)];
+        let mut labels = Vec::with_capacity(4);
+        for (key, value) in text {
+            labels.push(proto::Label {
+                key: self.string(key),
+                str: self.string(value),
+                num: 0,
+            });
+        }
+        for (key, value) in numbers {
+            labels.push(proto::Label {
+                key: self.string(key),
+                str: 0,
+                num: i64::from(value),
+            });
+        }
+        labels
+    }
+
+    fn stack(&mut self, stack: CallId) -> Vec<u64> {
+        if let Some(known) = self.stacks.get(&stack) {
+            return known.clone();
+        }
+        let profile = self.profile;
+        let mut outer = profile_frames(profile, stack);
+        let all = locations(profile, stack);
+        let ids: Vec<u64> = all
+            .iter()
+            .map(|location| {
+                let key = outer.next().unwrap_or(SourceFrameId(u32::MAX));
+                self.location(key, location)
+            })
+            .collect();
+        self.stacks.insert(stack, ids.clone());
+        ids
+    }
+
+    fn location(&mut self, key: SourceFrameId, location: &Location<'a>) -> u64 {
+        if let Some(known) = self.locations.get(&key) {
+            return *known;
+        }
+        let outer = location.outer();
+        let image = outer.and_then(|outer| self.profile.function(outer).image);
+        let mapping_id = image.map_or(0, |image| self.mapping(image));
+        let bias = image.map_or(0, |image| self.biases.get(&image).copied().unwrap_or(0));
+        let address = outer.map_or(0, |outer| outer.file_address.wrapping_add(bias));
+        let line = location
+            .functions
+            .iter()
+            .map(|frame| {
+                let function = self.profile.function(frame);
+                let file = frame.file.as_deref();
+                proto::Line {
+                    function_id: self.function(frame.function.0, &function.name, file),
+                    line: i64::from(frame.line),
+                }
+            })
+            .collect();
+        let id = self.out.location.len() as u64 + 1;
+        self.out.location.push(proto::Location {
+            id,
+            mapping_id,
+            address,
+            line,
+        });
+        self.locations.insert(key, id);
+        id
+    }
+
+    fn function(&mut self, id: u32, name: &'a str, file: Option<&'a str>) -> u64 {
+        if let Some(known) = self.functions.get(&(id, file)) {
+            return *known;
+        }
+        let number = self.out.function.len() as u64 + 1;
+        let name = self.string(name);
+        let filename = self.string(file.unwrap_or(""));
+        self.out.function.push(proto::Function {
+            id: number,
+            name,
+            system_name: name,
+            filename,
+        });
+        self.functions.insert((id, file), number);
+        number
+    }
+
+    fn mapping(&mut self, id: ImageId) -> u64 {
+        if let Some(known) = self.mappings.get(&id) {
+            return *known;
+        }
+        let image = &self.profile.symbols.images[id.index()];
+        let mut modules = self.profile.recording.modules.iter();
+        let module = modules.find(|m| m.path == image.path && m.build_id == image.build_id);
+        let (start, end, bias) = module.map_or((0, 0, 0), |m| (m.start.0, m.end.0, m.bias));
+        let number = self.out.mapping.len() as u64 + 1;
+        let filename = self.string(&image.path);
+        let build_id = self.string(&image.build_id_text());
+        self.out.mapping.push(proto::Mapping {
+            id: number,
+            memory_start: start,
+            memory_limit: end,
+            file_offset: 0,
+            filename,
+            build_id,
+            has_functions: true,
+            has_filenames: true,
+            has_line_numbers: true,
+            has_inline_frames: true,
+        });
+        self.mappings.insert(id, number);
+        self.biases.insert(id, bias);
+        number
+    }
+
+    fn value_type(&mut self, name: &str, unit: &str) -> proto::ValueType {
+        proto::ValueType {
+            r#type: self.string(name),
+            unit: self.string(unit),
+        }
+    }
+
+    fn string(&mut self, text: &str) -> i64 {
+        if let Some(known) = self.strings.get(text) {
+            return *known;
+        }
+        let index = signed(self.out.string_table.len() as u64);
+        self.out.string_table.push(text.to_owned());
+        self.strings.insert(text.to_owned(), index);
+        index
+    }
+}
+
+/// The frames of a stack that are not inlined, from the leaf: one for each of its [`locations`].
+fn profile_frames(profile: &Profile, stack: CallId) -> impl Iterator<Item = SourceFrameId> + '_ {
+    let mut next = Some(stack);
+    std::iter::from_fn(move || {
+        loop {
+            let call = profile.stacks.get(next?.index())?;
+            next = call.parent;
+            if !profile.frames[call.frame.index()].inlined() {
+                return Some(call.frame);
+            }
+        }
+    })
+}
+
+fn signed(number: u64) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}

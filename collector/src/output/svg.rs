@@ -1,0 +1,61 @@
+//! A flame graph: an SVG that a browser shows, with zoom and search inside. Drawn by inferno.
+
+use super::{Format, Options, command, folded};
+use crate::profile::Profile;
+use crate::report::duration;
+use inferno::flamegraph;
+use std::io::{self, Write};
+
+pub(super) struct Svg;
+
+impl Format for Svg {
+    fn name(&self) -> &'static str {
+        "svg"
+    }
+
+    fn about(&self) -> &'static str {
+        "flame graph, for a browser"
+    }
+
+    fn extensions(&self) -> &'static [&'static str] {
+        &[".svg"]
+    }
+
+    fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+        let lines = folded::lines(profile, options);
+        let lines: Vec<String> = lines
+            .iter()
+            .map(|(stack, weight)| format!("{stack} {weight}"))
+            .collect();
+        if lines.is_empty() {
+            return out.write_all(EMPTY.as_bytes());
+        }
+        let times = profile.samples.iter().map(|sample| profile.time_ns(sample));
+        let time = times.fold(0, u64::saturating_add);
+        let mut look = flamegraph::Options::default();
+        look.title = shorten(&command(profile));
+        look.subtitle = Some(format!("{} of CPU time", duration(time)));
+        look.count_name = "samples".to_owned();
+        look.deterministic = true;
+        flamegraph::from_lines(&mut look, lines.iter().map(String::as_str), out)
+            .map_err(io::Error::other)
+    }
+}
+
+/// A picture that says that there is nothing to see.
+const EMPTY: &str = r#"<?xml version="1.0" standalone="no"?>
+<svg version="1.1" width="1200" height="60" xmlns="http://www.w3.org/2000/svg"><text x="600" y="35" text-anchor="middle" font-family="monospace">no samples</text></svg>
+"#;
+
+/// Longer titles run out of the picture.
+fn shorten(title: &str) -> String {
+    const MOST: usize = 120;
+    let mut short: String = title.chars().take(MOST).collect();
+    if title.chars().count() > MOST {
+        short.push('…');
+    }
+    if short.is_empty() {
+        "Flame graph".clone_into(&mut short);
+    }
+    short
+}

@@ -1,0 +1,1 @@
+//! Every format, of one profile made for the test, against golden text.
