@@ -1,5 +1,6 @@
 //! Why a recording could not be made. Each sentence names the thing and the remedy; each has an exit status of its own kind.
 
+use crate::export;
 use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -84,6 +85,16 @@ pub enum Error {
         /// The exit status of the program.
         status: u8,
     },
+    /// The profile could not be made of the recording, which is kept.
+    #[error("{source}; the recording is kept: rsunwind export {} -o FILE", kept.display())]
+    Export {
+        /// Why.
+        source: export::Error,
+        /// The recording.
+        kept: PathBuf,
+        /// The exit status of the program.
+        status: u8,
+    },
 }
 
 impl Error {
@@ -97,10 +108,7 @@ impl Error {
             | Self::AttachUnsupported(_)
             | Self::SystemWideUnsupported
             | Self::Format(_) => 2,
-            Self::Recording {
-                status: status @ 1..,
-                ..
-            } => *status,
+            Self::Recording { status: status @ 1.., .. } | Self::Export { status: status @ 1.., .. } => *status,
             _ => 1,
         }
     }

@@ -57,7 +57,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
     let target = Target::resolve(&args.command)?;
-    let output = Output::prepare(args.output.as_deref().unwrap_or(Path::new(output::DEFAULT)))?;
+    let path = args.output.as_deref().unwrap_or(Path::new(output::DEFAULT));
+    let output = Output::prepare(path, args.format.as_deref())?;
     let signals =
         Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
     if !args.quiet {
@@ -73,8 +74,8 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let environment = environment(args, &target, &session, &library);
     let account = Account::open(args);
     let program = Program::new(launch::launch(&target, environment, signals.inherited())?);
-    let (path, writer) = output.begin();
-    session.link(&path);
+    let (destination, writer) = output.begin();
+    session.link(destination.recording());
 
     let drain = Drain::new(session.path(), writer);
     let mut watch = Watch::new(&session, drain, &signals, forwarder, program);
@@ -83,24 +84,25 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let result = conclusion
         .result
         .and_then(|()| account.close(watch.drain(), end));
-    let recorded = Recorded::new(path, watch.drain(), result);
-    let status = match end.status {
+    let recorded = Recorded::new(destination, watch.drain(), result);
+    let ended = end.status.map(|status| exit_status(status, end.told));
+    let published = match ended {
         Some(status) => {
             // From here on Ctrl-C is for rsunwind itself.
             drop(watch);
             drop(signals);
-            recorded.publish(args.quiet);
-            status
+            recorded.publish(args.quiet, status).map(|()| status)
         }
         None => {
-            recorded.publish(args.quiet);
-            outwait(&mut watch)
+            let published = recorded.publish(args.quiet, 0);
+            let status = exit_status(outwait(&mut watch), end.told);
+            published.map(|()| status)
         }
     };
     if conclusion.outlived && library.starts_with(session.path()) {
         session.leave_only(&library);
     }
-    recorded.status(exit_status(status, end.told))
+    published
 }
 
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {

@@ -2,16 +2,18 @@
 
 use super::drain::Drain;
 use super::error::Error;
+use super::output::Destination;
 use crate::profile::Profile;
-use crate::summary;
 use crate::symbolize::Places;
+use crate::{export, summary};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use tempfile::NamedTempFile;
 
 /// A recording that is done.
 #[derive(Debug)]
 pub struct Recorded {
-    path: PathBuf,
+    destination: Destination,
     /// Bytes written.
     length: u64,
     /// Program runs in it.
@@ -21,55 +23,68 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What a drain has written to `path`.
+    /// What a drain has written.
     #[must_use]
-    pub fn new(path: PathBuf, drain: &mut Drain, result: io::Result<()>) -> Self {
-        Self {
-            path,
-            length: drain.writer().length(),
-            runs: drain.runs(),
-            result,
-        }
+    pub fn new(destination: Destination, drain: &mut Drain, result: io::Result<()>) -> Self {
+        Self { destination, length: drain.writer().length(), runs: drain.runs(), result }
     }
 
-    /// Says what was recorded and where it is.
-    pub fn publish(&self, quiet: bool) {
-        if self.runs == 0 {
+    /// Says what was recorded and where it is; makes of it what was asked for.
+    ///
+    /// # Errors
+    /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the exit status then.
+    pub fn publish(self, quiet: bool, status: u8) -> Result<(), Error> {
+        let Self { destination, length, runs, result } = self;
+        if runs == 0 {
             eprintln!(
                 "rsunwind: nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
                  cannot, and one that fails to start does not)"
             );
-        } else if self.result.is_ok() && !quiet {
-            let path = self.path.display();
-            eprintln!(
-                "rsunwind: {path}: {} KB; rsunwind report {path} shows it",
-                self.length.div_ceil(1000)
-            );
-            self.summarize();
         }
+        let quiet = quiet || runs == 0;
+        let recording = destination.recording().to_owned();
+        let published = match destination {
+            // A recording that went into a pipe or device cannot be read again.
+            Destination::Recording(path) => {
+                if !quiet && result.is_ok() {
+                    tell(&path, Some(&path));
+                    path.is_file().then(|| open(&path)).and_then(Result::ok).iter().for_each(summary::print);
+                }
+                Ok(())
+            }
+            Destination::Export { recording, path, format } => export(recording, path, format.as_deref(), quiet, status),
+        };
+        result.map_err(|source| Error::Recording { path: recording, source, length, status }).and(published)
     }
+}
 
-    /// A recording that went into a pipe or device cannot be read again.
-    fn summarize(&self) {
-        if self.path.is_file()
-            && let Ok(profile) = Profile::open(&[&self.path], &Places::default())
-        {
+fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {
+    Profile::open(&[recording], &Places::default())
+}
+
+fn export(recording: NamedTempFile, path: PathBuf, format: Option<&str>, quiet: bool, status: u8) -> Result<(), Error> {
+    let opened = open(recording.path()).map_err(|error| export::Error::Read(error.into()));
+    let exported = opened.and_then(|profile| export::write(&profile, &path, format).map(|()| profile));
+    match exported {
+        Ok(profile) if !quiet => {
+            tell(&path, None);
             summary::print(&profile);
+            Ok(())
+        }
+        Ok(_) => Ok(()),
+        Err(source) => {
+            // The samples must not be lost with the file.
+            let kept = recording.keep().map_or_else(|error| error.file.path().to_owned(), |(_, path)| path);
+            Err(Error::Export { source, kept, status })
         }
     }
+}
 
-    /// The exit status: the program's, unless the recording broke off.
-    ///
-    /// # Errors
-    /// [`Error::Recording`].
-    pub fn status(self, status: u8) -> Result<u8, Error> {
-        let (path, length) = (self.path, self.length);
-        self.result.map_err(|source| Error::Recording {
-            path,
-            source,
-            length,
-            status,
-        })?;
-        Ok(status)
+fn tell(path: &Path, recording: Option<&Path>) {
+    let size = path.metadata().map_or(0, |file| file.len()).div_ceil(1000);
+    let path = path.display();
+    match recording {
+        Some(recording) => eprintln!("rsunwind: {path}: {size} KB; rsunwind report {} shows it", recording.display()),
+        None => eprintln!("rsunwind: {path}: {size} KB"),
     }
 }
