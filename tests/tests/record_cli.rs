@@ -439,3 +439,82 @@ fn the_library_finds_a_place_without_a_home() {
     assert!(fs::read(&path).unwrap().starts_with(b"\x7fELF"));
     assert_eq!(bench.recording().processes.len(), 1);
 }
+
+#[test]
+fn the_profile_is_written_in_the_format_of_its_name() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], BUSY);
+    let directory = bench.path("");
+    let record = |arguments: &[&str]| {
+        let mut command = Command::new(rsunwind());
+        output(
+            command
+                .current_dir(&directory)
+                .arg("record")
+                .args(arguments)
+                .arg("--")
+                .arg(&program),
+        )
+    };
+    for (name, start) in [
+        ("out.svg", &b"<?xml"[..]),
+        ("out.pb.gz", &[0x1f, 0x8b][..]),
+        ("out.json.gz", &[0x1f, 0x8b][..]),
+        ("out.folded", &b"_start"[..]),
+    ] {
+        let result = record(&["-o", name]);
+        let told = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains(&format!("rsunwind: {name}: ")) && told.contains("samples"),
+            "{told}"
+        );
+        assert!(
+            fs::read(bench.path(name)).unwrap().starts_with(start),
+            "{name}"
+        );
+    }
+    let folded = record(&["-q", "-f", "folded", "-o", "-"]);
+    assert!(
+        text(&folded.stdout).contains(";main "),
+        "{}",
+        text(&folded.stdout)
+    );
+    let names = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let leftover: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains(".rsu"))
+        .collect();
+    assert!(
+        leftover.is_empty(),
+        "the recordings were for the time being: {leftover:?}"
+    );
+    for arguments in [&["-o", "out.doc"][..], &["-f", "doc"], &["-o", "-"]] {
+        let result = record(arguments);
+        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
+        let told = text(&result.stderr);
+        assert!(told.contains(".svg") || told.contains("-o FILE"), "{told}");
+    }
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_leaves_its_recording() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], BUSY);
+    let mut command = Command::new(rsunwind());
+    command
+        .args(["record", "-f", "folded", "-o", "/dev/full"])
+        .arg(program)
+        .env("TMPDIR", bench.path(""));
+    let result = output(&mut command);
+    let told = text(&result.stderr);
+    assert_eq!(result.status.code(), Some(3), "{told}");
+    let kept = told
+        .split("rsunwind export ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("the remedy");
+    let recording = collector::recording::read(&[kept]).unwrap();
+    assert!(recording.samples.len() > 20 && recording.session.is_some());
+}

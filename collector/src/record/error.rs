@@ -108,7 +108,14 @@ impl Error {
             | Self::AttachUnsupported(_)
             | Self::SystemWideUnsupported
             | Self::Format(_) => 2,
-            Self::Recording { status: status @ 1.., .. } | Self::Export { status: status @ 1.., .. } => *status,
+            Self::Recording {
+                status: status @ 1..,
+                ..
+            }
+            | Self::Export {
+                status: status @ 1..,
+                ..
+            } => *status,
             _ => 1,
         }
     }

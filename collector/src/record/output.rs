@@ -75,7 +75,8 @@ impl Output {
             return Self::recording(path);
         }
         output::choose(format, path).map_err(|error| {
-            let line = "rsu          .rsu                   recording, for rsunwind report and export";
+            let line =
+                "rsu          .rsu                   recording, for rsunwind report and export";
             Error::Format(format!("{error}\n  {line}"))
         })?;
         Self::export(path, format)
@@ -88,7 +89,11 @@ impl Output {
         }
         let (file, made) = open(path).map_err(|source| Error::output(path, source))?;
         let destination = Destination::Recording(path.to_owned());
-        Ok(Self { destination, file, made })
+        Ok(Self {
+            destination,
+            file,
+            made,
+        })
     }
 
     fn export(path: &Path, format: Option<&str>) -> Result<Self, Error> {
@@ -96,18 +101,26 @@ impl Output {
         if path != Path::new(STANDARD_OUTPUT) {
             open(path).map_err(tried)?; // what it made goes at once
         }
-        // Beside the profile, where there is room for it if anywhere, and where whoever looks for it after a crash finds it.
-        let beside = !path.exists() || path.is_file();
-        let directory = path.parent().filter(|_| beside && path != Path::new(STANDARD_OUTPUT));
-        let directory = directory.map_or_else(std::env::temp_dir, |parent| Path::new(".").join(parent));
         let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
         name.push(".");
-        let recording = tempfile::Builder::new().prefix(&name).suffix(".rsu").tempfile_in(&directory);
+        let directory = place_beside(path);
+        let recording = tempfile::Builder::new()
+            .prefix(&name)
+            .suffix(".rsu")
+            .tempfile_in(&directory);
         let recording = recording.map_err(|source| Error::output(&directory, source))?;
         let file = recording.reopen().map_err(tried)?;
         let format = format.map(str::to_owned);
-        let destination = Destination::Export { recording, path: path.to_owned(), format };
-        Ok(Self { destination, file, made: None })
+        let destination = Destination::Export {
+            recording,
+            path: path.to_owned(),
+            format,
+        };
+        Ok(Self {
+            destination,
+            file,
+            made: None,
+        })
     }
 
     /// The program runs: the file is the recording's now.
@@ -121,11 +134,22 @@ impl Output {
     }
 }
 
+/// Beside the profile, where there is room for the recording if anywhere, and where whoever looks for it after a crash finds it.
+/// What is no file, such as `/dev/stdout`, is in no such place.
+fn place_beside(path: &Path) -> PathBuf {
+    let file = path != Path::new(STANDARD_OUTPUT) && (path.is_file() || !path.exists());
+    let absolute = std::path::absolute(path).ok().filter(|_| file);
+    let parent = absolute.as_deref().and_then(Path::parent);
+    parent.map_or_else(std::env::temp_dir, Path::to_owned)
+}
+
 /// Whether a recording is meant: by its format, its extension, or a name without any.
 fn is_recording(path: &Path, format: Option<&str>) -> bool {
     match format {
         Some(format) => format == RECORDING,
-        None => path.extension().is_none_or(|extension| extension == RECORDING),
+        None => path
+            .extension()
+            .is_none_or(|extension| extension == RECORDING),
     }
 }
 
@@ -137,7 +161,11 @@ fn open(path: &Path) -> io::Result<(File, Option<Made>)> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open(false)?, None),
         Err(error) => return Err(error),
     };
-    if has_room(&file) { Ok((file, made)) } else { Err(io::ErrorKind::StorageFull.into()) }
+    if has_room(&file) {
+        Ok((file, made))
+    } else {
+        Err(io::ErrorKind::StorageFull.into())
+    }
 }
 
 /// Whether the file system has any room at all. Devices and pipes have.
@@ -191,10 +219,22 @@ mod tests {
         for (name, format) in [("a.doc", None), ("a.svg", Some("nonsense"))] {
             let error = Output::prepare(&directory.path().join(name), format).unwrap_err();
             assert_eq!(error.exit_status(), 2);
-            assert!(error.to_string().contains(".svg") && error.to_string().contains(".rsu"), "{error}");
+            assert!(
+                error.to_string().contains(".svg") && error.to_string().contains(".rsu"),
+                "{error}"
+            );
         }
-        assert_eq!(Output::prepare(Path::new("-"), None).unwrap_err().exit_status(), 2);
-        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 0, "trying leaves nothing");
+        assert_eq!(
+            Output::prepare(Path::new("-"), None)
+                .unwrap_err()
+                .exit_status(),
+            2
+        );
+        assert_eq!(
+            fs::read_dir(directory.path()).unwrap().count(),
+            0,
+            "trying leaves nothing"
+        );
     }
 
     #[test]
@@ -206,7 +246,11 @@ mod tests {
         writer.begin().unwrap();
         let recording = destination.recording().to_owned();
         assert_eq!(recording.parent(), Some(directory.path()));
-        assert!(recording.extension().is_some_and(|extension| extension == "rsu"));
+        assert!(
+            recording
+                .extension()
+                .is_some_and(|extension| extension == "rsu")
+        );
         assert!(fs::read(&recording).unwrap().starts_with(b"RSUNWIND"));
         assert_eq!(fs::read(&path).unwrap(), b"old");
         drop(destination);

@@ -26,7 +26,12 @@ impl Recorded {
     /// What a drain has written.
     #[must_use]
     pub fn new(destination: Destination, drain: &mut Drain, result: io::Result<()>) -> Self {
-        Self { destination, length: drain.writer().length(), runs: drain.runs(), result }
+        Self {
+            destination,
+            length: drain.writer().length(),
+            runs: drain.runs(),
+            result,
+        }
     }
 
     /// Says what was recorded and where it is; makes of it what was asked for.
@@ -34,7 +39,12 @@ impl Recorded {
     /// # Errors
     /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the exit status then.
     pub fn publish(self, quiet: bool, status: u8) -> Result<(), Error> {
-        let Self { destination, length, runs, result } = self;
+        let Self {
+            destination,
+            length,
+            runs,
+            result,
+        } = self;
         if runs == 0 {
             eprintln!(
                 "rsunwind: nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
@@ -48,13 +58,28 @@ impl Recorded {
             Destination::Recording(path) => {
                 if !quiet && result.is_ok() {
                     tell(&path, Some(&path));
-                    path.is_file().then(|| open(&path)).and_then(Result::ok).iter().for_each(summary::print);
+                    path.is_file()
+                        .then(|| open(&path))
+                        .and_then(Result::ok)
+                        .iter()
+                        .for_each(summary::print);
                 }
                 Ok(())
             }
-            Destination::Export { recording, path, format } => export(recording, path, format.as_deref(), quiet, status),
+            Destination::Export {
+                recording,
+                path,
+                format,
+            } => export(recording, path, format.as_deref(), quiet, status),
         };
-        result.map_err(|source| Error::Recording { path: recording, source, length, status }).and(published)
+        result
+            .map_err(|source| Error::Recording {
+                path: recording,
+                source,
+                length,
+                status,
+            })
+            .and(published)
     }
 }
 
@@ -62,9 +87,16 @@ fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {
     Profile::open(&[recording], &Places::default())
 }
 
-fn export(recording: NamedTempFile, path: PathBuf, format: Option<&str>, quiet: bool, status: u8) -> Result<(), Error> {
+fn export(
+    recording: NamedTempFile,
+    path: PathBuf,
+    format: Option<&str>,
+    quiet: bool,
+    status: u8,
+) -> Result<(), Error> {
     let opened = open(recording.path()).map_err(|error| export::Error::Read(error.into()));
-    let exported = opened.and_then(|profile| export::write(&profile, &path, format).map(|()| profile));
+    let exported =
+        opened.and_then(|profile| export::write(&profile, &path, format).map(|()| profile));
     match exported {
         Ok(profile) if !quiet => {
             tell(&path, None);
@@ -74,8 +106,14 @@ fn export(recording: NamedTempFile, path: PathBuf, format: Option<&str>, quiet: 
         Ok(_) => Ok(()),
         Err(source) => {
             // The samples must not be lost with the file.
-            let kept = recording.keep().map_or_else(|error| error.file.path().to_owned(), |(_, path)| path);
-            Err(Error::Export { source, kept, status })
+            let kept = recording
+                .keep()
+                .map_or_else(|error| error.file.path().to_owned(), |(_, path)| path);
+            Err(Error::Export {
+                source,
+                kept,
+                status,
+            })
         }
     }
 }
@@ -84,7 +122,10 @@ fn tell(path: &Path, recording: Option<&Path>) {
     let size = path.metadata().map_or(0, |file| file.len()).div_ceil(1000);
     let path = path.display();
     match recording {
-        Some(recording) => eprintln!("rsunwind: {path}: {size} KB; rsunwind report {} shows it", recording.display()),
+        Some(recording) => eprintln!(
+            "rsunwind: {path}: {size} KB; rsunwind report {} shows it",
+            recording.display()
+        ),
         None => eprintln!("rsunwind: {path}: {size} KB"),
     }
 }
