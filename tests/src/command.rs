@@ -11,6 +11,9 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
+/// A program that burns about a tenth of a second and exits with status 3.
+pub const BUSY: &str = "int main(void) { volatile double x = 0; for (long i = 0; i < 50000000; i++) x += i; return 3; }";
+
 /// The command, built in this test's own profile if it is not.
 ///
 /// # Panics
@@ -127,6 +130,14 @@ impl Bench {
 /// If it cannot be run.
 pub fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("it runs")
+}
+
+/// Runs a command to its end, and gives the status that it exits with.
+///
+/// # Panics
+/// If a signal ends it: rsunwind exits, whatever ended the program.
+pub fn status(command: &mut Command) -> i32 {
+    output(command).status.code().expect("it exits")
 }
 
 /// A shell that runs `script` with `arguments` as `$@`.

@@ -1,21 +1,12 @@
 //! `rsunwind record` from outside: what it says and returns, and that the program it runs notices nothing.
 //!
-//! Not here: signals and time (`record_signals.rs`), and what becomes of the session (`record_session.rs`).
+//! Not here: what is written (`record_output.rs`), kinds of programs (`record_targets.rs`), signals and time (`record_signals.rs`), and what
+//! becomes of the session (`record_session.rs`).
 
-use rsunwind_tests::command::{Bench, output, rsunwind, shell, text};
+use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, shell, status, text};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
-
-/// Burns about a tenth of a second.
-const BUSY: &str = "int main(void) { volatile double x = 0; for (long i = 0; i < 50000000; i++) x += i; return 3; }";
-
-fn status(command: &mut Command) -> i32 {
-    output(command)
-        .status
-        .code()
-        .expect("rsunwind exits, whatever ended the program")
-}
 
 #[test]
 fn the_exit_status_is_the_programs() {
@@ -269,139 +260,6 @@ fn what_is_asked_wrongly_is_refused_with_the_remedy() {
 }
 
 #[test]
-fn an_output_that_cannot_be_written_is_found_before_the_program_runs() {
-    let bench = Bench::new();
-    let mut command = Command::new(rsunwind());
-    let marker = bench.path("ran");
-    let result = output(
-        command
-            .args(["record", "-o", "/nonexistent/x.rsu", "touch"])
-            .arg(&marker),
-    );
-    assert_eq!(result.status.code(), Some(1));
-    assert!(
-        text(&result.stderr).contains("/nonexistent/x.rsu: cannot be written"),
-        "{}",
-        text(&result.stderr)
-    );
-    assert!(!marker.exists());
-}
-
-#[test]
-fn a_recording_that_cannot_be_kept_is_told_and_the_program_runs_on() {
-    let bench = Bench::new();
-    let mut command = Command::new(rsunwind());
-    let result = output(
-        command
-            .args(["record", "-o", "/dev/full", "sh", "-c", "echo ran; exit 9"])
-            .current_dir(bench.path("")),
-    );
-    assert_eq!(
-        (result.status.code(), text(&result.stdout)),
-        (Some(9), "ran\n".into())
-    );
-    assert!(
-        text(&result.stderr).contains("No space left"),
-        "{}",
-        text(&result.stderr)
-    );
-    let result = output(Command::new(rsunwind()).args(["record", "-o", "/dev/full", "true"]));
-    assert_eq!(
-        result.status.code(),
-        Some(1),
-        "the program succeeded, the recording did not"
-    );
-}
-
-#[test]
-fn a_static_program_runs_unprofiled_and_its_children_do_not() {
-    let bench = Bench::new();
-    let source = "#include <stdlib.h>\nint main(void) { return WEXITSTATUS(system(\"exit 6\")); }";
-    let program = bench.compile("gcc", &["-static", "-w"], source);
-    let result = output(bench.record(&[]).arg(&program));
-    assert_eq!(result.status.code(), Some(6));
-    assert!(
-        text(&result.stderr).contains("statically linked"),
-        "{}",
-        text(&result.stderr)
-    );
-    let names: Vec<_> = bench
-        .recording()
-        .processes
-        .iter()
-        .map(|process| process.executable.clone())
-        .collect();
-    assert!(names.iter().any(|name| name.ends_with("sh")), "{names:?}");
-
-    let lonely = bench.compile("gcc", &["-static"], BUSY);
-    let result = output(bench.record(&[]).arg(&lonely));
-    assert_eq!(result.status.code(), Some(3));
-    assert!(
-        text(&result.stderr).contains("nothing was recorded"),
-        "{}",
-        text(&result.stderr)
-    );
-}
-
-#[test]
-fn a_setuid_program_runs_unprofiled() {
-    let bench = Bench::new();
-    let program = bench.path("true");
-    fs::copy("/bin/true", &program).unwrap();
-    let other = if fs::metadata("/proc/self")
-        .is_ok_and(|me| std::os::unix::fs::MetadataExt::uid(&me) == 0)
-    {
-        std::os::unix::fs::chown(&program, Some(65534), None).unwrap();
-        fs::set_permissions(&program, fs::Permissions::from_mode(0o4755)).unwrap();
-        program
-    } else {
-        "/usr/bin/su".into()
-    };
-    let result = output(bench.record(&[]).arg(&other).arg("--version"));
-    let told = text(&result.stderr);
-    assert_eq!(result.status.code(), Some(0), "{told}");
-    assert!(
-        told.contains("setuid") && told.contains("nothing was recorded"),
-        "{told}"
-    );
-}
-
-#[test]
-fn a_musl_program_is_recorded() {
-    let bench = Bench::new();
-    let program = bench.compile("musl-gcc", &["-O1"], BUSY);
-    let result = output(bench.record(&["-q"]).arg(&program));
-    assert_eq!(
-        (result.status.code(), text(&result.stderr)),
-        (Some(3), String::new())
-    );
-    assert!(bench.recording().samples.len() > 20);
-}
-
-#[test]
-fn every_process_of_a_tree_is_recorded_once() {
-    let bench = Bench::new();
-    assert_eq!(
-        status(
-            bench
-                .record(&[])
-                .args(["sh", "-c", "/bin/true; /bin/true; exec /bin/true"])
-        ),
-        0
-    );
-    let recording = bench.recording();
-    let of = |name: &str| {
-        recording
-            .processes
-            .iter()
-            .filter(|process| process.executable.ends_with(name))
-            .count()
-    };
-    assert_eq!(of("/true"), 3, "{:?}", recording.processes);
-    assert!(recording.processes.iter().all(|process| process.identified));
-}
-
-#[test]
 fn the_library_finds_a_place_without_a_home() {
     let bench = Bench::new();
     let mut command = bench.record(&["-q"]);
@@ -438,83 +296,4 @@ fn the_library_finds_a_place_without_a_home() {
     );
     assert!(fs::read(&path).unwrap().starts_with(b"\x7fELF"));
     assert_eq!(bench.recording().processes.len(), 1);
-}
-
-#[test]
-fn the_profile_is_written_in_the_format_of_its_name() {
-    let bench = Bench::new();
-    let program = bench.compile("gcc", &["-O1"], BUSY);
-    let directory = bench.path("");
-    let record = |arguments: &[&str]| {
-        let mut command = Command::new(rsunwind());
-        output(
-            command
-                .current_dir(&directory)
-                .arg("record")
-                .args(arguments)
-                .arg("--")
-                .arg(&program),
-        )
-    };
-    for (name, start) in [
-        ("out.svg", &b"<?xml"[..]),
-        ("out.pb.gz", &[0x1f, 0x8b][..]),
-        ("out.json.gz", &[0x1f, 0x8b][..]),
-        ("out.folded", &b"_start"[..]),
-    ] {
-        let result = record(&["-o", name]);
-        let told = text(&result.stderr);
-        assert_eq!(result.status.code(), Some(3), "{told}");
-        assert!(
-            told.contains(&format!("rsunwind: {name}: ")) && told.contains("samples"),
-            "{told}"
-        );
-        assert!(
-            fs::read(bench.path(name)).unwrap().starts_with(start),
-            "{name}"
-        );
-    }
-    let folded = record(&["-q", "-f", "folded", "-o", "-"]);
-    assert!(
-        text(&folded.stdout).contains(";main "),
-        "{}",
-        text(&folded.stdout)
-    );
-    let names = fs::read_dir(&directory)
-        .unwrap()
-        .map(|entry| entry.unwrap().file_name());
-    let leftover: Vec<_> = names
-        .filter(|name| name.to_string_lossy().contains(".rsu"))
-        .collect();
-    assert!(
-        leftover.is_empty(),
-        "the recordings were for the time being: {leftover:?}"
-    );
-    for arguments in [&["-o", "out.doc"][..], &["-f", "doc"], &["-o", "-"]] {
-        let result = record(arguments);
-        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
-        let told = text(&result.stderr);
-        assert!(told.contains(".svg") || told.contains("-o FILE"), "{told}");
-    }
-}
-
-#[test]
-fn a_profile_that_cannot_be_written_leaves_its_recording() {
-    let bench = Bench::new();
-    let program = bench.compile("gcc", &["-O1"], BUSY);
-    let mut command = Command::new(rsunwind());
-    command
-        .args(["record", "-f", "folded", "-o", "/dev/full"])
-        .arg(program)
-        .env("TMPDIR", bench.path(""));
-    let result = output(&mut command);
-    let told = text(&result.stderr);
-    assert_eq!(result.status.code(), Some(3), "{told}");
-    let kept = told
-        .split("rsunwind export ")
-        .nth(1)
-        .and_then(|rest| rest.split(' ').next())
-        .expect("the remedy");
-    let recording = collector::recording::read(&[kept]).unwrap();
-    assert!(recording.samples.len() > 20 && recording.session.is_some());
 }

@@ -1,0 +1,129 @@
+//! What `rsunwind record` writes, in which format, and what happens where it cannot.
+
+use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, text};
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn an_output_that_cannot_be_written_is_found_before_the_program_runs() {
+    let bench = Bench::new();
+    let mut command = Command::new(rsunwind());
+    let marker = bench.path("ran");
+    let result = output(
+        command
+            .args(["record", "-o", "/nonexistent/x.rsu", "touch"])
+            .arg(&marker),
+    );
+    assert_eq!(result.status.code(), Some(1));
+    assert!(
+        text(&result.stderr).contains("/nonexistent/x.rsu: cannot be written"),
+        "{}",
+        text(&result.stderr)
+    );
+    assert!(!marker.exists());
+}
+
+#[test]
+fn a_recording_that_cannot_be_kept_is_told_and_the_program_runs_on() {
+    let bench = Bench::new();
+    let mut command = Command::new(rsunwind());
+    let result = output(
+        command
+            .args(["record", "-o", "/dev/full", "sh", "-c", "echo ran; exit 9"])
+            .current_dir(bench.path("")),
+    );
+    assert_eq!(
+        (result.status.code(), text(&result.stdout)),
+        (Some(9), "ran\n".into())
+    );
+    assert!(
+        text(&result.stderr).contains("No space left"),
+        "{}",
+        text(&result.stderr)
+    );
+    let result = output(Command::new(rsunwind()).args(["record", "-o", "/dev/full", "true"]));
+    assert_eq!(
+        result.status.code(),
+        Some(1),
+        "the program succeeded, the recording did not"
+    );
+}
+
+#[test]
+fn the_profile_is_written_in_the_format_of_its_name() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], BUSY);
+    let directory = bench.path("");
+    let record = |arguments: &[&str]| {
+        let mut command = Command::new(rsunwind());
+        output(
+            command
+                .current_dir(&directory)
+                .arg("record")
+                .args(arguments)
+                .arg("--")
+                .arg(&program),
+        )
+    };
+    for (name, start) in [
+        ("out.svg", &b"<?xml"[..]),
+        ("out.pb.gz", &[0x1f, 0x8b][..]),
+        ("out.json.gz", &[0x1f, 0x8b][..]),
+        ("out.folded", &b"_start"[..]),
+    ] {
+        let result = record(&["-o", name]);
+        let told = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{told}");
+        assert!(
+            told.contains(&format!("rsunwind: {name}: ")) && told.contains("samples"),
+            "{told}"
+        );
+        assert!(
+            fs::read(bench.path(name)).unwrap().starts_with(start),
+            "{name}"
+        );
+    }
+    let folded = record(&["-q", "-f", "folded", "-o", "-"]);
+    assert!(
+        text(&folded.stdout).contains(";main "),
+        "{}",
+        text(&folded.stdout)
+    );
+    let names = fs::read_dir(&directory)
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name());
+    let leftover: Vec<_> = names
+        .filter(|name| name.to_string_lossy().contains(".rsu"))
+        .collect();
+    assert!(
+        leftover.is_empty(),
+        "the recordings were for the time being: {leftover:?}"
+    );
+    for arguments in [&["-o", "out.doc"][..], &["-f", "doc"], &["-o", "-"]] {
+        let result = record(arguments);
+        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
+        let told = text(&result.stderr);
+        assert!(told.contains(".svg") || told.contains("-o FILE"), "{told}");
+    }
+}
+
+#[test]
+fn a_profile_that_cannot_be_written_leaves_its_recording() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], BUSY);
+    let mut command = Command::new(rsunwind());
+    command
+        .args(["record", "-f", "folded", "-o", "/dev/full"])
+        .arg(program)
+        .env("TMPDIR", bench.path(""));
+    let result = output(&mut command);
+    let told = text(&result.stderr);
+    assert_eq!(result.status.code(), Some(3), "{told}");
+    let kept = told
+        .split("rsunwind export ")
+        .nth(1)
+        .and_then(|rest| rest.split(' ').next())
+        .expect("the remedy");
+    let recording = collector::recording::read(&[kept]).unwrap();
+    assert!(recording.samples.len() > 20 && recording.session.is_some());
+}
