@@ -60,15 +60,6 @@ impl Width {
             _ => None,
         }
     }
-
-    #[inline]
-    pub(crate) const fn bytes(self) -> usize {
-        match self {
-            Self::One => 1,
-            Self::Two => 2,
-            Self::Four => 4,
-        }
-    }
 }
 
 /// Takes an unsigned number off the front of `bytes`.

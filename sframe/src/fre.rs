@@ -27,6 +27,8 @@ pub(crate) struct RawRow<'a> {
     pub(crate) words: Words<'a>,
     /// Where the info byte is, in bytes from the beginning of the section.
     pub(crate) info_offset: u64,
+    /// The bytes behind it.
+    rest: &'a [u8],
 }
 
 impl<'a> RawRows<'a> {
@@ -36,42 +38,76 @@ impl<'a> RawRows<'a> {
         let Some(remaining) = self.remaining.checked_sub(1) else {
             return Ok(None);
         };
-        let out_of_bounds = Error::RowsOutOfBounds { offset: self.end };
+        let row = self.first(self.bytes)?;
+        self.remaining = remaining;
+        self.bytes = row.rest;
+        Ok(Some(row))
+    }
+
+    /// The row `bytes` begin with.
+    #[inline]
+    fn first(&self, bytes: &'a [u8]) -> Result<RawRow<'a>, Error> {
+        let out_of_bounds = || Error::RowsOutOfBounds { offset: self.end };
         let (start, rest) =
-            take_unsigned(self.bytes, self.start_width, self.order).ok_or(out_of_bounds)?;
+            take_unsigned(bytes, self.start_width, self.order).ok_or_else(out_of_bounds)?;
         let info_offset = self.end.wrapping_sub(rest.len() as u64);
-        let (info, rest) = rest.split_first().ok_or(out_of_bounds)?;
-        let info = *info;
-        let width = Width::from_field(info >> 5 & 0x3).ok_or(Error::BadWordSize {
+        let (&info, rest) = rest.split_first().ok_or_else(out_of_bounds)?;
+        let bad_size = || Error::BadWordSize {
             offset: info_offset,
             info,
-        })?;
-        let len = usize::from(word_count(info)).wrapping_mul(width.bytes());
-        let (words, rest) = rest.split_at_checked(len).ok_or(out_of_bounds)?;
-        self.bytes = rest;
-        self.remaining = remaining;
+        };
+        let width = Width::from_field(word_size(info)).ok_or_else(bad_size)?;
+        let (words, rest) = rest
+            .split_at_checked(words_len(info))
+            .ok_or_else(out_of_bounds)?;
         let words = Words {
             bytes: words,
             width,
             order: self.order,
         };
-        Ok(Some(RawRow {
+        Ok(RawRow {
             start,
             info,
             words,
             info_offset,
-        }))
+            rest,
+        })
     }
 
     /// The last row that begins at or before `offset`.
     #[inline]
-    pub(crate) fn last_at_or_before(mut self, offset: u32) -> Result<Option<RawRow<'a>>, Error> {
-        let mut found = None;
-        while let Some(row) = self.next()? {
-            if row.start > offset {
+    pub(crate) fn last_at_or_before(&self, offset: u32) -> Result<Option<RawRow<'a>>, Error> {
+        let order = self.order;
+        let found = match self.start_width {
+            Width::One => self.skip_to::<1>(offset, |[start]| u32::from(start)),
+            Width::Two => self.skip_to::<2>(offset, |start| u32::from(order.u16(start))),
+            Width::Four => self.skip_to::<4>(offset, |start| order.u32(start)),
+        }?;
+        found.map(|bytes| self.first(bytes)).transpose()
+    }
+
+    /// The bytes from the last row that begins at or before `offset`. Looks at no more than the start and the length of
+    /// the rows before it.
+    #[inline]
+    fn skip_to<const N: usize>(
+        &self,
+        offset: u32,
+        start: impl Fn([u8; N]) -> u32,
+    ) -> Result<Option<&'a [u8]>, Error> {
+        let out_of_bounds = || Error::RowsOutOfBounds { offset: self.end };
+        let (mut bytes, mut found) = (self.bytes, None);
+        for _ in 0..self.remaining {
+            let (chunk, rest) = bytes.split_first_chunk::<N>().ok_or_else(out_of_bounds)?;
+            if start(*chunk) > offset {
                 break;
             }
-            found = Some(row);
+            found = Some(bytes);
+            let (&info, rest) = rest.split_first().ok_or_else(out_of_bounds)?;
+            if word_size(info) == 3 {
+                // Where the next row begins is not known; reading this one says why.
+                break;
+            }
+            bytes = rest.get(words_len(info)..).ok_or_else(out_of_bounds)?;
         }
         Ok(found)
     }
@@ -105,4 +141,16 @@ impl RawRow<'_> {
 #[inline]
 const fn word_count(info: u8) -> u8 {
     info >> 1 & 0xf
+}
+
+/// 0, 1, 2 for words of 1, 2, 4 bytes.
+#[inline]
+const fn word_size(info: u8) -> u8 {
+    info >> 5 & 0x3
+}
+
+/// Bytes of all words.
+#[inline]
+const fn words_len(info: u8) -> usize {
+    (word_count(info) as usize) << word_size(info)
 }

@@ -111,7 +111,7 @@ impl<'a> Function<'a> {
             Some(size) => offset.checked_rem(u32::from(size.get())).unwrap_or(0),
         };
         match self.rows.last_at_or_before(offset)? {
-            Some(raw) => self.conventions.interpret(&raw).map(Some),
+            Some(raw) => self.conventions.interpret(&raw),
             None => Ok(None),
         }
     }
@@ -150,6 +150,9 @@ impl Iterator for Rows<'_> {
     fn next(&mut self) -> Option<Self::Item> {
         let next = self.raw.next().transpose()?;
         let row = next.and_then(|raw| Ok((raw.start, self.conventions.interpret(&raw)?)));
+        let row = row
+            .map(|(start, row)| row.map(|row| (start, row)))
+            .transpose()?;
         if row.is_err() {
             self.raw.remaining = 0;
         }
@@ -173,10 +176,11 @@ pub(crate) struct Attribute {
 impl Attribute {
     #[inline]
     pub(crate) fn start_width(&self) -> Result<Width, Error> {
-        Width::from_field(self.info & 0xf).ok_or(Error::BadFreType {
+        let undefined = || Error::BadFreType {
             offset: self.info_offset,
             info: self.info,
-        })
+        };
+        Width::from_field(self.info & 0xf).ok_or_else(undefined)
     }
 
     #[inline]

@@ -58,6 +58,11 @@ impl<'a> Index<'a> {
     }
 
     #[inline]
+    pub(crate) const fn is_sorted(&self) -> bool {
+        self.sorted
+    }
+
+    #[inline]
     pub(crate) const fn len(&self) -> usize {
         match self.entries {
             Entries::V1(entries) => entries.len(),
@@ -94,11 +99,39 @@ impl<'a> Index<'a> {
         if !self.sorted {
             return (0..self.len()).find(|position| self.contains(*position, target));
         }
-        let last = match self.entries {
-            Entries::V1(entries) => self.last_at_or_before(entries, narrow_start, target),
-            Entries::V2(entries) => self.last_at_or_before(entries, narrow_start, target),
-            Entries::V3(entries) => self.last_at_or_before(entries, wide_start, target),
-        }?;
+        let last = self.last_in(0, usize::MAX, target)?;
+        self.containing(last, target)
+    }
+
+    /// Like [`Index::find`] in a sorted index, where the last entry that begins at or before `target` is known to be
+    /// from `first` to `last`.
+    #[inline]
+    pub(crate) fn find_between(&self, first: usize, last: usize, target: i64) -> Option<usize> {
+        let last = self.last_in(first, last.saturating_add(1), target)?;
+        self.containing(last, target)
+    }
+
+    /// The last of the entries from `first` to before `end` that begins at or before `target`.
+    #[inline]
+    fn last_in(&self, first: usize, end: usize, target: i64) -> Option<usize> {
+        let end = end.min(self.len());
+        match self.entries {
+            Entries::V1(entries) => {
+                self.last_at_or_before(entries, narrow_start, first, end, target)
+            }
+            Entries::V2(entries) => {
+                self.last_at_or_before(entries, narrow_start, first, end, target)
+            }
+            Entries::V3(entries) => self.last_at_or_before(entries, wide_start, first, end, target),
+        }
+    }
+
+    /// The entry that contains `target`, given the last that begins at or before it.
+    #[inline]
+    fn containing(&self, last: usize, target: i64) -> Option<usize> {
+        if self.contains(last, target) {
+            return Some(last);
+        }
         // Empty functions begin where the next one does, and may be sorted behind it.
         (0..EMPTY_FUNCTIONS)
             .map_while(|back| last.checked_sub(back))
@@ -112,6 +145,8 @@ impl<'a> Index<'a> {
         &self,
         entries: &[[u8; N]],
         start: impl Fn(&[u8; N], ByteOrder) -> i64,
+        mut first: usize,
+        end: usize,
         target: i64,
     ) -> Option<usize> {
         let is_at_or_before = |position: usize| {
@@ -120,8 +155,7 @@ impl<'a> Index<'a> {
                 self.section_distance(position, start(entry, self.order)) <= target
             })
         };
-        let mut first = 0_usize;
-        let mut len = entries.len();
+        let mut len = end.saturating_sub(first);
         while len > 1 {
             let half = len / 2;
             let middle = first.wrapping_add(half);

@@ -48,26 +48,25 @@ impl Conventions {
         self.with_function_facts(Row::outermost())
     }
 
-    /// Interprets one row.
+    /// Interprets one row. There always is one: as an option, it goes to the caller's caller without being moved.
     #[inline]
-    pub(crate) fn interpret(&self, raw: &RawRow<'_>) -> Result<Row, Error> {
-        let mut row = if raw.word_count() == 0 {
-            if matches!(self.version, Version::V1) {
-                return Err(Error::BadWordCount {
-                    offset: raw.info_offset,
-                    info: raw.info,
-                });
-            }
-            Row::outermost()
-        } else {
-            match self.kind {
-                Kind::Default => self.default(raw),
-                Kind::Flex => self.flex(raw),
-            }?
-        };
-        row.mangled_ra =
-            raw.has_mangled_ra() && matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little);
-        Ok(self.with_function_facts(row))
+    pub(crate) fn interpret(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
+        match (raw.word_count(), self.kind) {
+            (0, _) => self.no_words(raw),
+            (_, Kind::Default) => self.default(raw),
+            (_, Kind::Flex) => self.flex(raw),
+        }
+    }
+
+    /// 2.4.1: there is no return address. In version 1 it has no meaning.
+    #[cold]
+    fn no_words(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
+        if self.version == Version::V1 {
+            return Err(bad_count(raw));
+        }
+        let mut row = self.with_function_facts(Row::outermost());
+        row.mangled_ra = self.is_mangled(raw);
+        Ok(Some(row))
     }
 
     #[inline]
@@ -77,42 +76,47 @@ impl Conventions {
         row
     }
 
+    #[inline]
+    const fn is_mangled(&self, raw: &RawRow<'_>) -> bool {
+        raw.has_mangled_ra() && matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little)
+    }
+
     /// 3.1: the CFA's offset, then the return address's unless it is fixed, then the frame pointer's unless it is fixed.
     #[inline]
-    fn default(&self, raw: &RawRow<'_>) -> Result<Row, Error> {
-        let bad_count = Error::BadWordCount {
-            offset: raw.info_offset,
-            info: raw.info,
-        };
+    fn default(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
         let mut words = raw.words;
+        let first = words.signed().ok_or_else(|| bad_count(raw))?;
+        let ra = if self.fixed_ra == 0 {
+            self.saved(words.signed())
+        } else {
+            Rule::AtCfa(self.fixed_ra.into())
+        };
+        let fp = if self.fixed_fp == 0 {
+            self.saved(words.signed())
+        } else {
+            Rule::AtCfa(self.fixed_fp.into())
+        };
+        if !words.is_empty() {
+            return Err(bad_count(raw));
+        }
         let base = if raw.is_based_on_stack_pointer() {
             Base::StackPointer
         } else {
             Base::FramePointer
         };
-        let offset = self.unscale(words.signed().ok_or(bad_count)?, raw)?;
-        let ra = if self.fixed_ra == 0 {
-            self.saved(words.signed())
-        } else {
-            self.unlisted_ra()
-        };
-        let fp = if self.fixed_fp == 0 {
-            self.saved(words.signed())
-        } else {
-            self.unlisted_fp()
-        };
-        if !words.is_empty() {
-            return Err(bad_count);
-        }
-        Ok(Row::new(
-            Cfa {
+        let offset = self.unscale(first, raw)?;
+        Ok(Some(Row {
+            cfa: Cfa {
                 base,
                 offset,
                 deref: false,
             },
             ra,
             fp,
-        ))
+            mangled_ra: self.is_mangled(raw),
+            pac_key: self.pac_key,
+            signal_frame: self.signal_frame,
+        }))
     }
 
     /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3); in FLEX rows too, which the text leaves open but
@@ -122,13 +126,13 @@ impl Conventions {
         if !matches!(self.abi, Abi::S390x) {
             return Ok(word);
         }
-        let overflow = Error::OffsetOverflow {
+        let overflow = || Error::OffsetOverflow {
             offset: raw.info_offset,
             word,
         };
         word.checked_mul(8)
             .and_then(|offset| offset.checked_add(160))
-            .ok_or(overflow)
+            .ok_or_else(overflow)
     }
 
     /// The rule a word of a DEFAULT row stands for. On s390x in version 2 an odd word is a register number.
@@ -151,13 +155,9 @@ impl Conventions {
 
     /// 3.2: a control word and an offset for the CFA, the return address and the frame pointer; a control word of zero
     /// stands alone and says that the rule is the usual one.
-    fn flex(&self, raw: &RawRow<'_>) -> Result<Row, Error> {
-        let bad_count = Error::BadWordCount {
-            offset: raw.info_offset,
-            info: raw.info,
-        };
+    fn flex(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
         let mut words = raw.words;
-        let cfa = match Pair::take(&mut words, raw)?.ok_or(bad_count)? {
+        let cfa = match Pair::take(&mut words, raw)?.ok_or_else(|| bad_count(raw))? {
             Pair {
                 register: Some(register),
                 deref,
@@ -168,25 +168,22 @@ impl Conventions {
                 offset: self.unscale(offset, raw)?,
                 deref,
             },
-            Pair { control, .. } => {
-                return Err(Error::BadControl {
-                    offset: raw.info_offset,
-                    control,
-                });
-            }
+            Pair { control, .. } => return Err(bad_control(raw, control)),
         };
         let ra = match Pair::take(&mut words, raw)? {
             Some(pair) => pair.rule(raw)?,
-            None => self.unlisted_ra(),
+            None => unlisted(self.fixed_ra),
         };
         let fp = match Pair::take(&mut words, raw)? {
             Some(pair) => pair.rule(raw)?,
-            None => self.unlisted_fp(),
+            None => unlisted(self.fixed_fp),
         };
         if !words.is_empty() {
-            return Err(bad_count);
+            return Err(bad_count(raw));
         }
-        Ok(Row::new(cfa, ra, fp))
+        let mut row = self.with_function_facts(Row::new(cfa, ra, fp));
+        row.mangled_ra = self.is_mangled(raw);
+        Ok(Some(row))
     }
 
     #[inline]
@@ -199,23 +196,30 @@ impl Conventions {
             Base::Register(register)
         }
     }
+}
 
-    #[inline]
-    fn unlisted_ra(&self) -> Rule {
-        if self.fixed_ra == 0 {
-            Rule::Unchanged
-        } else {
-            Rule::AtCfa(i32::from(self.fixed_ra))
-        }
+/// The rule for what has no words: at the header's fixed offset, if there is one.
+const fn unlisted(fixed: i8) -> Rule {
+    if fixed == 0 {
+        Rule::Unchanged
+    } else {
+        Rule::AtCfa(fixed as i32)
     }
+}
 
-    #[inline]
-    fn unlisted_fp(&self) -> Rule {
-        if self.fixed_fp == 0 {
-            Rule::Unchanged
-        } else {
-            Rule::AtCfa(i32::from(self.fixed_fp))
-        }
+#[cold]
+fn bad_count(raw: &RawRow<'_>) -> Error {
+    Error::BadWordCount {
+        offset: raw.info_offset,
+        info: raw.info,
+    }
+}
+
+#[cold]
+fn bad_control(raw: &RawRow<'_>, control: u32) -> Error {
+    Error::BadControl {
+        offset: raw.info_offset,
+        control,
     }
 }
 
@@ -233,28 +237,20 @@ impl Pair {
         let Some(control) = words.unsigned() else {
             return Ok(None);
         };
-        let missing = Error::BadWordCount {
-            offset: raw.info_offset,
-            info: raw.info,
-        };
         if control == 0 {
             return if words.is_empty() {
-                Err(missing)
+                Err(bad_count(raw))
             } else {
                 Ok(None)
             };
         }
-        let undefined = Error::BadControl {
-            offset: raw.info_offset,
-            control,
-        };
         let (is_register, deref) = (control & 1 != 0, control & 2 != 0);
         if control & 4 != 0 || !(is_register || deref) {
-            return Err(undefined);
+            return Err(bad_control(raw, control));
         }
-        let number = u16::try_from(control >> 3).map_err(|_| undefined)?;
+        let number = u16::try_from(control >> 3).map_err(|_| bad_control(raw, control))?;
         let register = is_register.then_some(Register(number));
-        let offset = words.signed().ok_or(missing)?;
+        let offset = words.signed().ok_or_else(|| bad_count(raw))?;
         Ok(Some(Self {
             control,
             register,
@@ -274,10 +270,7 @@ impl Pair {
                 register,
                 offset: self.offset,
             }),
-            (None, false) => Err(Error::BadControl {
-                offset: raw.info_offset,
-                control: self.control,
-            }),
+            (None, false) => Err(bad_control(raw, self.control)),
         }
     }
 }

@@ -15,7 +15,7 @@ pub struct Section<'a> {
     header: Header,
     address: Address,
     auxiliary: &'a [u8],
-    index: Index<'a>,
+    pub(crate) index: Index<'a>,
     rows: &'a [u8],
 }
 
@@ -109,11 +109,22 @@ impl<'a> Section<'a> {
     /// Reads the section's bytes, nothing else. Never panics, and takes a bounded time on any bytes.
     #[inline]
     pub fn lookup(&self, pc: Address) -> Result<Option<Row>, Error> {
-        let Some(function) = self.function_at(pc)? else {
+        let target = pc.distance_from(self.address);
+        self.row(self.index.find(target), target)
+    }
+
+    /// The row for `target`, in bytes from the beginning of the section, in the function at `position`.
+    #[inline]
+    pub(crate) fn row(&self, position: Option<usize>, target: i64) -> Result<Option<Row>, Error> {
+        let Some(position) = position else {
             return Ok(None);
         };
-        // The function contains pc, so the distance is less than its size.
-        function.row_at(pc.distance_from(function.start()) as u32)
+        let Some(entry) = self.index.entry(position) else {
+            return Ok(None);
+        };
+        let function = self.decode(position, entry)?;
+        // The function contains the target, so the distance is less than its size.
+        function.row_at(target.wrapping_sub(entry.start) as u32)
     }
 
     /// The function that contains `pc`.
@@ -168,23 +179,26 @@ impl<'a> Section<'a> {
             .header
             .rows_start()
             .wrapping_add(u64::from(self.header.rows_len));
-        let out_of_bounds = Error::RowsOutOfBounds { offset: end };
-        let bytes = self.rows.get(entry.rows as usize..).ok_or(out_of_bounds)?;
+        let out_of_bounds = || Error::RowsOutOfBounds { offset: end };
+        let bytes = self
+            .rows
+            .get(entry.rows as usize..)
+            .ok_or_else(out_of_bounds)?;
         let (attribute, bytes) = self
             .attribute(position, entry_offset, bytes)
-            .ok_or(out_of_bounds)?;
-        let rows = RawRows {
-            bytes,
-            end,
-            remaining: attribute.rows,
-            start_width: attribute.start_width()?,
-            order: self.header.byte_order,
-        };
+            .ok_or_else(out_of_bounds)?;
+        let start_width = attribute.start_width()?;
         Ok(Function {
             start: self.address.wrapping_offset(entry.start),
             size: entry.size,
             rep_size: attribute.rep_size()?,
-            rows,
+            rows: RawRows {
+                bytes,
+                end,
+                remaining: attribute.rows,
+                start_width,
+                order: self.header.byte_order,
+            },
             conventions: Conventions::new(&self.header, attribute.kind()?, attribute.info),
             entry_offset,
         })

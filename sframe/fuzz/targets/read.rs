@@ -2,7 +2,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use sframe::{Address, Function, Row, Section};
+use sframe::{Address, Function, IndexedSection, Row, Section};
 
 const ADDRESS: Address = Address(0x7fff_ffff_f000);
 
@@ -12,18 +12,23 @@ fuzz_target!(|bytes: &[u8]| {
     assert_eq!(Section::len_from_header(bytes), Ok(len));
     assert!(len <= bytes.len() as u64);
     let verified = section.verify();
+    let mut memory = [0; 40];
+    let hints = usize::from(bytes.last().copied().unwrap_or(0)).min(memory.len());
+    let indexed = IndexedSection::new(section, &mut memory[..hints]);
     let functions: Vec<Function<'_>> = section.functions().filter_map(Result::ok).collect();
     for function in functions.iter().take(64) {
         for offset in [0, 1, 11, 15, function.size() / 2, function.size().wrapping_sub(1), function.size()] {
             let pc = function.start().wrapping_offset(offset.into());
             let found = section.lookup(pc);
+            let _ = indexed.lookup(pc);
             if verified.is_ok() && are_apart(&functions) {
                 assert_eq!(found, Ok(walk(&functions, pc)));
+                assert_eq!(indexed.lookup(pc), found);
             }
         }
     }
     for pc in [Address(0), ADDRESS, Address(u64::MAX), Address(1 << 63)] {
-        let _ = section.lookup(pc);
+        let _ = (section.lookup(pc), indexed.lookup(pc));
     }
 });
 
