@@ -85,7 +85,9 @@ impl Places {
         }
         let path = image.path.strip_suffix(" (deleted)").unwrap_or(&image.path);
         let own = Path::new(path);
-        let why = match File::open(own).ok().and_then(|file| Facts::read(&file)) {
+        // A path in a recording may name anything here by now; opening a pipe would wait for its other end.
+        let file = own.is_file().then(|| File::open(own).ok()).flatten();
+        let why = match file.and_then(|file| Facts::read(&file)) {
             Some(facts) if facts.build_id == image.build_id => {
                 let better = self.debug_file(&image.build_id);
                 let better = better.filter(|_| !facts.has_dwarf && !facts.has_link);

@@ -305,9 +305,11 @@ fn map_text(recording: &Recording, process: &Process) -> Vec<u8> {
     let started_ns = process.key.saturating_add(process.realtime_offset_ns);
     for pid in pids {
         let path = format!("/tmp/perf-{pid}.map");
-        let modified = std::fs::metadata(&path).and_then(|file| file.modified());
-        let modified_ns = modified
+        let file = std::fs::metadata(&path)
             .ok()
+            .filter(std::fs::Metadata::is_file);
+        let modified = file.and_then(|file| file.modified().ok());
+        let modified_ns = modified
             .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
             .map_or(0, |time| time.as_nanos());
         if modified_ns >= u128::from(started_ns)
