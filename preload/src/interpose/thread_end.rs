@@ -47,7 +47,30 @@ fn set(round: usize) {
     }
 }
 
+/// The destructor. musl runs it on whatever stack pointer an asynchronous cancellation met, so the stack is aligned first.
+#[cfg(target_arch = "x86_64")]
+#[unsafe(naked)]
 extern "C" fn at_end(round: *mut c_void) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "endbr64",
+        "push rbp",
+        ".cfi_adjust_cfa_offset 8",
+        ".cfi_offset rbp, -16",
+        "mov rbp, rsp",
+        ".cfi_def_cfa_register rbp",
+        "and rsp, -16",
+        "call {end_of_round}",
+        "mov rsp, rbp",
+        "pop rbp",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+        end_of_round = sym end_of_round,
+    )
+}
+
+extern "C" fn end_of_round(round: *mut c_void) {
     let round = round as usize;
     if round < ROUNDS {
         set(round.wrapping_add(1));
