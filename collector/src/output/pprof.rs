@@ -406,3 +406,58 @@ fn profile_frames(profile: &Profile, stack: CallId) -> impl Iterator<Item = Sour
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::example;
+
+    #[test]
+    fn what_is_written_is_read_back_with_the_same_weights() {
+        let profile = example();
+        let made = Builder::new(&profile).build();
+        let read = proto::Profile::decode(&made.encode_to_vec()[..]).unwrap();
+        assert_eq!(read, made);
+        let sum = |column: usize| {
+            read.sample
+                .iter()
+                .map(|sample| sample.value[column])
+                .sum::<i64>()
+        };
+        assert_eq!((sum(0), sum(1)), (7, 7_000_000));
+        assert_eq!(read.string_table[0], "");
+        let text = |index: i64| &read.string_table[usize::try_from(index).unwrap()][..];
+        let name = |location: u64| {
+            let location = read.location.iter().find(|l| l.id == location).unwrap();
+            let function = location.line[0].function_id;
+            text(
+                read.function
+                    .iter()
+                    .find(|f| f.id == function)
+                    .unwrap()
+                    .name,
+            )
+        };
+        let first: Vec<&str> = read.sample[0]
+            .location_id
+            .iter()
+            .map(|id| name(*id))
+            .collect();
+        assert_eq!(first, ["leaf", "work; more", "main", "_start"]);
+        let labels: Vec<_> = read.sample[3]
+            .label
+            .iter()
+            .map(|label| (text(label.key), text(label.str), label.num))
+            .collect();
+        assert_eq!(
+            labels,
+            [
+                ("process", "prog", 0),
+                ("thread", "worker", 0),
+                ("pid", "", 10),
+                ("tid", "", 11)
+            ]
+        );
+        assert_eq!(read.time_nanos, 1_700_000_000_001_000_000);
+    }
+}

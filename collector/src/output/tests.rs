@@ -1,1 +1,162 @@
-//! Every format, of one profile made for the test, against golden text.
+//! Every format, of one profile made for the test. That other programs read them is checked by `tests/outputs/check`.
+
+use super::*;
+use crate::profile::tests::example;
+use std::io::Read;
+
+fn written(format: &str, options: &Options) -> Vec<u8> {
+    let format = choose(Some(format), Path::new("-")).unwrap();
+    let mut out = Vec::new();
+    format.write(&example(), options, &mut out).unwrap();
+    out
+}
+
+fn text(format: &str, roots: Roots) -> String {
+    String::from_utf8(written(format, &Options { roots })).unwrap()
+}
+
+fn unzipped(format: &str) -> Vec<u8> {
+    let bytes = written(format, &Options::default());
+    let mut out = Vec::new();
+    flate2::read::GzDecoder::new(&bytes[..])
+        .read_to_end(&mut out)
+        .unwrap();
+    out
+}
+
+#[test]
+fn folded_stacks() {
+    assert_eq!(
+        text("folded", Roots::Auto),
+        "[truncated: no unwind information];work: more 3
+_start;main;[5 frames elided];leaf 1
+_start;main;leaf;leaf 1
+_start;main;work: more;leaf 2
+"
+    );
+    let threads = text("folded", Roots::Thread);
+    assert!(
+        threads.contains("prog (10);worker (11);[truncated: no unwind information];work: more 3\n")
+    );
+    assert!(threads.contains("prog (10);prog (10);_start;main;leaf;leaf 1\n"));
+    assert!(text("folded", Roots::Process).starts_with("prog (10);[truncated"));
+}
+
+#[test]
+fn perf_script_text() {
+    assert_eq!(
+        text("perf-script", Roots::Auto),
+        "prog 10/10 [000] 0.002000:    2000000 task-clock:u: 
+\t            1310 leaf ([unknown])
+\t            1251 work; more ([unknown])
+\t            1151 main ([unknown])
+\t            1051 _start ([unknown])
+
+prog 10/10 [000] 0.003000:    1000000 task-clock:u: 
+\t            1310 leaf ([unknown])
+\t            1321 leaf ([unknown])
+\t            1151 main ([unknown])
+\t            1051 _start ([unknown])
+
+prog 10/10 [000] 0.005000:    1000000 task-clock:u: 
+\t            1310 leaf ([unknown])
+\t               0 [5 frames elided] ([unknown])
+\t            1151 main ([unknown])
+\t            1051 _start ([unknown])
+
+worker 10/11 [000] 0.004000:    3000000 task-clock:u: 
+\t            1210 work; more ([unknown])
+\t               0 [truncated: no unwind information] ([unknown])
+
+"
+    );
+}
+
+#[test]
+fn a_flame_graph_has_every_function_with_its_weight() {
+    let svg = text("svg", Roots::Auto);
+    for title in [
+        "<title>all (7 samples, 100%)</title>",
+        "<title>_start (4 samples, 57.14%)</title>",
+        "<title>leaf (2 samples, 28.57%)</title>",
+        "<title>[truncated: no unwind information] (3 samples, 42.86%)</title>",
+        "prog --fast",
+        "7.00 ms of CPU time",
+    ] {
+        assert!(svg.contains(title), "{title} is not in\n{svg}");
+    }
+    assert_eq!(svg, text("svg", Roots::Auto), "the picture varies");
+}
+
+#[test]
+fn an_empty_profile_is_an_empty_file_of_its_format() {
+    let mut profile = example();
+    profile.samples.clear();
+    for format in FORMATS {
+        let mut out = Vec::new();
+        format
+            .write(&profile, &Options::default(), &mut out)
+            .unwrap();
+        let empty = matches!(format.name(), "folded" | "perf-script");
+        assert_eq!(out.is_empty(), empty, "{}", format.name());
+    }
+}
+
+#[test]
+fn the_firefox_profile_has_times_weights_and_functions() {
+    let json: serde_json::Value = serde_json::from_slice(&unzipped("firefox")).unwrap();
+    let threads = json["threads"].as_array().unwrap();
+    assert_eq!(json["meta"]["symbolicated"], true);
+    assert_eq!(json["meta"]["interval"], 1.0);
+    assert_eq!(json["meta"]["product"], "prog --fast");
+    let named = |name: &str| {
+        threads
+            .iter()
+            .find(|thread| thread["name"] == name)
+            .unwrap()
+    };
+    let (main, worker) = (named("prog"), named("worker"));
+    assert_eq!(main["isMainThread"], true);
+    assert_eq!(main["samples"]["weight"], serde_json::json!([2, 1, 1]));
+    assert_eq!(
+        main["samples"]["threadCPUDelta"],
+        serde_json::json!([2000, 1000, 1000])
+    );
+    assert_eq!(
+        main["samples"]["timeDeltas"],
+        serde_json::json!([1.0, 1.0, 2.0])
+    );
+    assert_eq!(worker["samples"]["weight"], serde_json::json!([3]));
+    let index = |value: &serde_json::Value| usize::try_from(value.as_u64().unwrap()).unwrap();
+    let mut stack = &main["samples"]["stack"][0];
+    let mut names = Vec::new();
+    while !stack.is_null() {
+        let row = index(stack);
+        let frame = index(&main["stackTable"]["frame"][row]);
+        let func = index(&main["frameTable"]["func"][frame]);
+        let name = index(&main["funcTable"]["name"][func]);
+        names.push(main["stringArray"][name].as_str().unwrap());
+        stack = &main["stackTable"]["prefix"][row];
+    }
+    assert_eq!(names, ["leaf", "work; more", "main", "_start"]);
+}
+
+#[test]
+fn formats_are_chosen_by_name_or_extension() {
+    let name = |format: Option<&str>, path: &str| choose(format, Path::new(path)).map(|f| f.name());
+    assert_eq!(name(None, "a.svg").unwrap(), "svg");
+    assert_eq!(name(None, "dir.svg/a.pb.gz").unwrap(), "pprof");
+    assert_eq!(name(None, "a.json.gz").unwrap(), "firefox");
+    assert_eq!(name(Some("folded"), "a.svg").unwrap(), "folded");
+    assert_eq!(name(Some("pb.gz"), "x").unwrap(), "pprof");
+    for error in [
+        name(None, "a.txt"),
+        name(Some("nonsense"), "a.svg"),
+        name(None, "svg"),
+    ] {
+        let error = error.unwrap_err().to_string();
+        for format in FORMATS {
+            assert!(error.contains(format.name()), "{error}");
+        }
+    }
+}

@@ -1,1 +1,121 @@
-//! Profiles of recordings made for the test.
+//! Profiles of recordings made for the test. Their code is named by a JIT's map in the recording, so that no file is needed.
+
+use super::*;
+use crate::recording::example::{Chunk, head, recording};
+use engine::wire::process::Process as WireProcess;
+use engine::wire::record::RecordKind;
+use engine::wire::sample::{Frame as WireFrame, Trigger};
+use engine::wire::session::PerfMap;
+use engine::wire::thread::{Thread as WireThread, ThreadEnd};
+
+const NAMES: &[u8] =
+    b"1000 100 _start\n1100 100 main\n1200 100 work; more\n1300 100 leaf\n2000 100 clone3\n";
+
+fn thread(chunk: Chunk, name: &[u8], trigger: Trigger, refused: u32) -> Chunk {
+    let found = WireThread {
+        time_ns: 1_000_000,
+        trigger,
+        period_ns: 1_000_000,
+        refused,
+        unarmed_cpu_ns: 500_000,
+        name,
+    };
+    chunk.record(RecordKind::Thread, |out| found.encode(out))
+}
+
+fn end(chunk: Chunk, cpu_ns: u64) -> Chunk {
+    let found = ThreadEnd {
+        tid: chunk.info.tid,
+        thread_key: chunk.info.thread_key,
+        time_ns: 90_000_000,
+        cpu_ns,
+        ..ThreadEnd::default()
+    };
+    chunk.record(RecordKind::ThreadEnd, |out| found.encode(out))
+}
+
+/// Two threads: a main one with whole stacks, one that calls itself and one with a gap, and a worker whose stack was cut off.
+pub(crate) fn example() -> Profile {
+    let process = WireProcess {
+        executable: b"/nonexistent/prog",
+        command: b"prog\0--fast\0",
+        time_ns: 1_000_000,
+        period_ns: 1_000_000,
+        realtime_offset_ns: 1_700_000_000_000_000_000,
+        ..WireProcess::default()
+    };
+    let main = Chunk::new(10, 10, 0).record(RecordKind::Process, |out| process.encode(out));
+    let mut deep = head(5_000_000, 1);
+    deep.elided = 5;
+    deep.elided_at = 1;
+    let main = thread(main, b"prog", Trigger::PerfUser, 13)
+        .sample(head(2_000_000, 2), &[0x1310, 0x1251, 0x1151, 0x1051])
+        .sample(head(3_000_000, 1), &[0x1310, 0x1321, 0x1151, 0x1051])
+        .sample(deep, &[0x1310, 0x1151, 0x1051]);
+    let main = end(main, 4_500_000);
+    let mut cut = head(4_000_000, 3);
+    cut.stop = StopReason::NoRow;
+    let method = Method::Registers;
+    let pc = engine::address::RuntimeAddress(0x1210);
+    let worker = thread(Chunk::new(10, 11, 1), b"worker", Trigger::Timer, 1)
+        .sample_of(cut, vec![WireFrame { pc, method }]);
+    let mut worker = end(worker, 3_500_000);
+    worker.info.handler_ns = 21_000;
+    let map = PerfMap { lines: NAMES };
+    let map = Chunk::new(10, 0, 0).record(RecordKind::PerfMap, |out| map.encode(out));
+    let bytes = recording(&[main, worker, map]);
+    let found = recording::read_bytes("example.rsu", bytes).unwrap();
+    assert_eq!(found.damage_count(), 0);
+    Profile::new(found, &Places::default())
+}
+
+fn names(profile: &Profile, sample: usize) -> Vec<&str> {
+    let frames = profile.walk(profile.samples[sample].stack);
+    frames.map(|frame| &*profile.function(frame).name).collect()
+}
+
+#[test]
+fn stacks_have_names_and_what_is_missing_is_a_frame() {
+    let profile = example();
+    assert_eq!(names(&profile, 0), ["leaf", "work; more", "main", "_start"]);
+    assert_eq!(names(&profile, 1), ["leaf", "leaf", "main", "_start"]);
+    assert_eq!(
+        names(&profile, 2),
+        ["leaf", "[5 frames elided]", "main", "_start"]
+    );
+    assert_eq!(
+        names(&profile, 3),
+        ["work; more", "[truncated: no unwind information]"]
+    );
+    let complete: Vec<bool> = profile
+        .samples
+        .iter()
+        .map(|sample| sample.complete)
+        .collect();
+    assert_eq!(complete, [true, true, true, false]);
+    assert_eq!(profile.functions.len(), 6, "a function is held once");
+}
+
+#[test]
+fn filters_go_by_number_or_name_and_say_what_there_is() {
+    let keep = |filter: Filter| {
+        let mut profile = example();
+        filter.apply(&mut profile).map(|()| profile.samples.len())
+    };
+    let threads = |name: &str| Filter {
+        threads: vec![name.to_owned()],
+        ..Filter::default()
+    };
+    assert_eq!(keep(threads("11")).unwrap(), 1);
+    assert_eq!(keep(threads("prog")).unwrap(), 3);
+    let error = keep(threads("nobody")).unwrap_err().to_string();
+    assert!(
+        error.contains("nobody") && error.contains("worker (11)"),
+        "{error}"
+    );
+    let process = Filter {
+        processes: vec!["10".to_owned()],
+        ..Filter::default()
+    };
+    assert_eq!(keep(process).unwrap(), 4);
+}
