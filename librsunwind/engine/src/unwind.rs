@@ -104,17 +104,21 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
     fn run(&mut self, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) -> StopReason {
         frames.clear();
         frames.push(self.cursor.pc(), Method::Registers);
+        let mut found = None;
         loop {
             let (cursor, probe) = (&mut self.cursor, &self.probe);
             let pause = match self.effort {
-                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames),
-                Effort::All => walk::run::<true>(cursor, probe, memory, frames),
-                Effort::EhFrame => Pause::Miss,
+                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames, found.take()),
+                Effort::All => walk::run::<true>(cursor, probe, memory, frames, found.take()),
+                Effort::EhFrame => Pause::Step(self.find_rule(memory)),
             };
             let rule = match pause {
                 Pause::Stop(reason) => return reason,
                 Pause::Step(rule) => rule,
-                Pause::Miss => self.find_rule(memory),
+                Pause::Miss => {
+                    found = Some(self.find_rule(memory));
+                    continue;
+                }
             };
             let method = match self.step(rule, memory) {
                 Ok(method) => method,

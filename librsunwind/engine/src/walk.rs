@@ -28,7 +28,8 @@ pub(crate) enum Pause {
 }
 
 /// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves. Otherwise the frame pointer and the
-/// stack pointer only, which is what nearly every rule needs; the others are then unknown.
+/// stack pointer only, which is what nearly every rule needs; the others are then unknown. `first` is the rule of the cursor's own
+/// frame, if it has just been found.
 ///
 /// Stacks are unpredictable, and so are the branches that they would steer: what depends on the rule is selected, not branched on.
 ///
@@ -40,6 +41,7 @@ pub(crate) fn run<const ALL: bool>(
     probe: &Probe<'_>,
     memory: &StackMemory,
     frames: &mut FrameBuffer<'_>,
+    first: Option<UnwindRule>,
 ) -> Pause {
     let (low, high) = memory.plain();
     let lowest_cfa = low.wrapping_add(REACH);
@@ -47,8 +49,9 @@ pub(crate) fn run<const ALL: bool>(
     let mut slots = cursor.slots();
     let (mut pc, mut sp, mut valid) = (cursor.pc(), cursor.sp(), cursor.valid());
     let mut exact = cursor.is_exact();
+    let mut known = first;
     let pause = loop {
-        let Some(rule) = probe.find(key_of(pc, exact)) else {
+        let Some(rule) = known.take().or_else(|| probe.find(key_of(pc, exact))) else {
             break Pause::Miss;
         };
         let [fp, others @ ..] = &mut slots;

@@ -118,6 +118,7 @@ fn compare_row(
     let found = table
         .find(pc)
         .unwrap_or_else(|e| panic!("{path} {pc:#x}: {e:?}"));
+    assert_eq!(table.find_by_gimli(pc), Ok(found), "{path} {pc:#x}");
     tally.rows += 1;
     let Some(ours) = table.row(&found, pc) else {
         let has_expression = matches!(theirs.cfa(), CfaRule::Expression(_))

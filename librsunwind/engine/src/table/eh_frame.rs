@@ -7,6 +7,7 @@
 use super::Missing;
 use super::expression::{Bytes, Machine, Value};
 use super::frame_program::{Base, Column, Place, Program, State};
+use super::usual::Entry;
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
 use crate::registers::{COUNT, FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, SP, strip};
@@ -34,7 +35,7 @@ pub struct EhFrameTable<'a> {
 }
 
 /// A row, not lowered yet.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Found {
     state: State,
     /// Whether the row is that of a signal trampoline, whose caller's pc is exact.
@@ -67,6 +68,27 @@ impl<'a> EhFrameTable<'a> {
             .checked_sub(self.segment_address)
             .and_then(|offset| usize::try_from(offset).ok())
             .ok_or(Missing::BadTable)?;
+        match self.find_usual(offset, pc) {
+            Some(found) => found,
+            None => self.find_any(offset, pc),
+        }
+    }
+
+    /// The row by the quick way, if the entry is usual.
+    fn find_usual(&self, offset: usize, pc: u64) -> Option<Result<Found, Missing>> {
+        let entry = Entry::parse(self.segment, self.segment_address, offset)?;
+        if !entry.contains(pc) {
+            return Some(Err(Missing::NoRow));
+        }
+        Some(Ok(Found {
+            state: entry.execute(pc)?,
+            is_signal_frame: entry.is_signal_frame,
+        }))
+    }
+
+    /// The row by gimli.
+    #[cold]
+    fn find_any(&self, offset: usize, pc: u64) -> Result<Found, Missing> {
         let section = self.section();
         let bases = self.bases();
         let fde = section
@@ -80,6 +102,16 @@ impl<'a> EhFrameTable<'a> {
             state,
             is_signal_frame: fde.is_signal_trampoline(),
         })
+    }
+
+    /// The row of a pc by gimli, whatever the entry's encoding: what [`EhFrameTable::find`] must agree with.
+    ///
+    /// # Errors
+    /// [`Missing`].
+    pub fn find_by_gimli(&self, pc: u64) -> Result<Found, Missing> {
+        let offset = self.search(pc)?.checked_sub(self.segment_address);
+        let offset = offset.and_then(|offset| usize::try_from(offset).ok());
+        self.find_any(offset.ok_or(Missing::BadTable)?, pc)
     }
 
     fn section(&self) -> EhFrame<Bytes<'a>> {

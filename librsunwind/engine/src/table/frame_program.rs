@@ -26,10 +26,14 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub(crate) fn of(expression: UnwindExpression<usize>) -> Result<Self, Bad> {
-        Ok(Self {
-            offset: u32::try_from(expression.offset).map_err(|_| Bad)?,
-            length: u32::try_from(expression.length).map_err(|_| Bad)?,
+    fn of(expression: UnwindExpression<usize>) -> Result<Self, Bad> {
+        Self::new(expression.offset, expression.length).ok_or(Bad)
+    }
+
+    pub(crate) fn new(offset: usize, length: usize) -> Option<Self> {
+        Some(Self {
+            offset: u32::try_from(offset).ok()?,
+            length: u32::try_from(length).ok()?,
         })
     }
 
@@ -68,10 +72,12 @@ pub(crate) struct State {
     pub(crate) columns: [Column; COLUMNS],
 }
 
-const BLANK: State = State {
-    cfa: Base::Offset(0, 0),
-    columns: [Column::Unspecified; COLUMNS],
-};
+impl State {
+    pub(crate) const BLANK: Self = Self {
+        cfa: Base::Offset(0, 0),
+        columns: [Column::Unspecified; COLUMNS],
+    };
+}
 
 /// A program under execution.
 pub(crate) struct Program {
@@ -89,10 +95,10 @@ pub(crate) struct Program {
 impl Program {
     pub(crate) fn new(start: u64, pc: u64, code_factor: u64, data_factor: i64) -> Self {
         Self {
-            state: BLANK,
-            initial: BLANK,
+            state: State::BLANK,
+            initial: State::BLANK,
             has_initial: false,
-            stack: [BLANK; DEPTH],
+            stack: [State::BLANK; DEPTH],
             depth: 0,
             location: start,
             pc,
@@ -254,12 +260,25 @@ impl Program {
 
 /// The column of a register that is followed.
 #[inline]
-fn column_of(register: u16) -> Option<usize> {
-    if register == u16::from(RETURN_ADDRESS.0) {
-        return Some(SLOTS.len().wrapping_add(1));
-    }
-    if register == u16::from(SP.0) {
-        return Some(SLOTS.len());
-    }
-    SLOTS.iter().position(|slot| u16::from(slot.0) == register)
+pub(super) fn column_of(register: u16) -> Option<usize> {
+    let column = COLUMN_OF.get(usize::from(register))?;
+    (*column < COLUMNS as u8).then_some(usize::from(*column))
 }
+
+/// By register number; [`COLUMNS`] for those that are not followed.
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "evaluated by the compiler"
+)]
+const COLUMN_OF: [u8; 33] = {
+    let mut columns = [COLUMNS as u8; 33];
+    let mut column = 0;
+    while column < SLOTS.len() {
+        columns[SLOTS[column].0 as usize] = column as u8;
+        column += 1;
+    }
+    columns[SP.0 as usize] = SLOTS.len() as u8;
+    columns[RETURN_ADDRESS.0 as usize] = SLOTS.len() as u8 + 1;
+    columns
+};

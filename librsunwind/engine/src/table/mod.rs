@@ -8,6 +8,7 @@ pub mod frame_pointer;
 mod frame_program;
 mod sframe;
 pub mod signal_frame;
+mod usual;
 
 use crate::cursor::Cursor;
 use crate::memory::{self, StackMemory};
