@@ -6,7 +6,7 @@
 //!
 //! * warm: the same stack again and again. * steady: a new stack for every signal, third pass over 500 stacks. * cold: the first ten
 //!   stacks of a process.
-//! * Instructions are counted by stepping through four steady walks with ptrace: no counter hardware is needed.
+//! * Instructions are counted by stepping through one steady walk with ptrace: no counter hardware is needed.
 //!
 //! Traps: linking libunwind replaces `backtrace`, so it is loaded with dlopen; a recursive function proves nothing.
 #![allow(

@@ -10,7 +10,7 @@ use std::os::fd::FromRawFd as _;
 
 const STACKS: u64 = 500;
 const COLD: u64 = 10;
-const STEPPED: u64 = 4;
+const STEPPED: u64 = 1;
 
 /// What one process found, per frame.
 #[derive(Clone, Copy, Debug, Default)]
