@@ -4,13 +4,23 @@
 
 use std::hint::black_box;
 
-/// A unit of work: some tens of milliseconds, the same everywhere it is called.
+/// Units of work, each some tens of milliseconds and all equally long: a chain of multiplications in registers, each waiting for the one
+/// before, so that neither memory nor the place of the code makes a difference.
 ///
 /// It is inlined into its callers, so that the time is theirs.
 #[inline(always)]
 pub fn work(units: u64) {
+    let mut value = black_box(1u64);
     let mut turn = 0;
-    while turn < units * 10_000_000 {
-        turn = black_box(turn + 1);
+    while turn < units * 5_000_000 {
+        value = value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ (value >> 31);
+        turn += 1;
     }
+    black_box(value);
+}
+
+/// Behind a function's last call: keeps its frame on the stack until the call returns.
+#[inline(always)]
+pub fn not_a_tail_call() {
+    black_box(());
 }

@@ -172,6 +172,9 @@ fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
     if this.unfinished {
         PROCESS.finish_fork_child(this);
     }
+    if this.has_no_samples() {
+        this.record_name();
+    }
     sample::take(this, request, began, context);
     this.count_handler_time(clock::monotonic_ns().saturating_sub(began));
 }

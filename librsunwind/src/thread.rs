@@ -36,6 +36,8 @@ use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
 
 /// What [`ThreadState::magic`] holds in a live state.
 const MAGIC: u64 = u64::from_le_bytes(*b"RSTHREAD");
+/// Bytes of a thread's name as the kernel gives it, with its zero byte.
+const NAME_SIZE: usize = 16;
 const STACK_SIZE: usize = 64 * 1024;
 
 /// See the module.
@@ -76,6 +78,8 @@ pub struct ThreadState {
     pub start: Start,
     chunk: Option<Chunk>,
     committed: usize,
+    arming: Arming,
+    name: [u8; NAME_SIZE],
     totals: ThreadTotals,
     meter: CpuMeter,
     before: Option<(SampleHead, usize)>,
@@ -84,6 +88,24 @@ pub struct ThreadState {
     /// Room for each of two stacks, in frames.
     room: usize,
     frames: [*mut Frame; 2],
+}
+
+/// How the thread was armed last.
+#[derive(Clone, Copy, Debug)]
+struct Arming {
+    period_ns: u64,
+    refused: Errno,
+    unarmed_cpu_ns: u64,
+}
+
+impl Default for Arming {
+    fn default() -> Self {
+        Self {
+            period_ns: 0,
+            refused: Errno(0),
+            unarmed_cpu_ns: 0,
+        }
+    }
 }
 
 /// What `pthread_create` was given.
@@ -147,6 +169,8 @@ impl ThreadState {
                 },
                 chunk: None,
                 committed: 0,
+                arming: Arming::default(),
+                name: [0; NAME_SIZE],
                 totals: ThreadTotals::default(),
                 meter: CpuMeter::default(),
                 before: None,
@@ -257,21 +281,40 @@ impl ThreadState {
         self.totals
             .unarmed_cpu_ns
             .fetch_add(unarmed_cpu_ns, Relaxed);
-        let mut buffer = [0u8; 64];
-        let path = Text::<64>::new()
-            .then(b"/proc/self/task/")
-            .decimal(u64::from(self.tid.load(Relaxed)))
-            .then(b"/comm\0");
-        let name = sys::read_file(path.bytes(), &mut buffer);
+        self.arming = Arming {
+            period_ns,
+            refused,
+            unarmed_cpu_ns,
+        };
+        self.name = [0; NAME_SIZE];
+        self.record_name();
+    }
+
+    /// Records the thread's name with how it is sampled, if it is not the one recorded before: programs name threads that run already.
+    ///
+    /// # Signal safety
+    /// Raw system calls.
+    pub fn record_name(&mut self) {
+        let name = sys::thread_name();
+        let first = self.name == [0; NAME_SIZE];
+        if name == self.name && !first {
+            return;
+        }
+        self.name = name;
         let thread = Thread {
             time_ns: clock::monotonic_ns(),
             trigger: self.armed.kind(),
-            period_ns,
-            refused: refused.0 as u32,
-            unarmed_cpu_ns,
-            name: name.strip_suffix(b"\n").unwrap_or(name),
+            period_ns: self.arming.period_ns,
+            refused: self.arming.refused.0 as u32,
+            unarmed_cpu_ns: self.arming.unarmed_cpu_ns,
+            name: name.split(|byte| *byte == 0).next().unwrap_or(&[]),
         };
         self.write(RecordKind::Thread, |out| thread.encode(out));
+    }
+
+    /// Whether none was written yet.
+    pub fn has_no_samples(&self) -> bool {
+        self.totals.samples.load(Relaxed) == 0
     }
 
     /// Its CPU time, ns.
@@ -304,6 +347,7 @@ impl ThreadState {
     /// Takes the last sample and closes this thread's account. For ordinary code: the sample uses the handler's stack.
     pub fn close(&mut self, reason: ThreadEndReason) {
         sample::take_last(self);
+        self.record_name();
         self.close_here(reason);
     }
 

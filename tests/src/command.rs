@@ -49,6 +49,29 @@ pub fn rsunwind() -> &'static Path {
     })
 }
 
+/// A program of `examples/`, optimised.
+///
+/// # Panics
+/// If it does not build.
+#[must_use]
+pub fn example(name: &str) -> PathBuf {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let status = Command::new(cargo)
+        .current_dir(crate::repository())
+        .args([
+            "build",
+            "--quiet",
+            "--release",
+            "--package",
+            "rsunwind-examples",
+            "--bin",
+            name,
+        ])
+        .status();
+    assert!(status.expect("cargo runs").success(), "{name} builds");
+    crate::target_directory().join("release").join(name)
+}
+
 /// A directory of its own for one test, with ways to fill it.
 #[derive(Debug)]
 pub struct Bench {

@@ -5,7 +5,7 @@
 //! (thread entry) ─ … ─ member ─ shift ─ task
 //! ```
 
-use rsunwind_examples::work;
+use rsunwind_examples::{not_a_tail_call, work};
 use std::thread::Builder;
 
 fn main() {
@@ -30,12 +30,13 @@ fn main() {
 #[inline(never)]
 fn member() {
     shift();
+    not_a_tail_call();
 }
 
 #[inline(never)]
 fn shift() {
     task();
-    std::hint::black_box(());
+    not_a_tail_call();
 }
 
 #[inline(never)]

@@ -8,7 +8,7 @@
 //!
 //! Run it as `split [ROUNDS]`.
 
-use rsunwind_examples::work;
+use rsunwind_examples::{not_a_tail_call, work};
 
 fn main() {
     let rounds = std::env::args()
@@ -26,6 +26,7 @@ fn round() {
     half();
     third();
     fifth();
+    not_a_tail_call();
 }
 
 #[inline(never)]

@@ -99,6 +99,14 @@ pub fn seccomp_filtered() -> bool {
     mode.is_ok_and(|mode| mode != 0)
 }
 
+/// The calling thread's name, padded with zero bytes.
+pub fn thread_name() -> [u8; 16] {
+    let mut name = [0u8; 16];
+    // SAFETY: the kernel writes at most 16 bytes.
+    let _ = unsafe { call!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
+    name
+}
+
 /// A resource limit: soft value.
 pub fn soft_limit(resource: u32) -> u64 {
     let mut limit = [u64::MAX; 2];
