@@ -18,11 +18,11 @@ use object::{Object, ObjectSection};
 use sframe::{Abi, Address, Conversion, EhFrame, Encoder, IndexedSection, Section, Version};
 
 const REPEATED: usize = 2_000;
-const RANDOM: usize = 400_000;
-const EVICTED: usize = 400;
-const PASSES: usize = 7;
+const RANDOM: usize = 100_000;
+const EVICTED: usize = 150;
+const PASSES: usize = 5;
 /// More than any cache of the last level.
-const EVICTION_BYTES: usize = 96 << 20;
+const EVICTION_BYTES: usize = 64 << 20;
 
 fn main() {
     // cargo passes --bench to every benchmark, and --test where it wants to know only whether it runs.

@@ -1,6 +1,20 @@
-//! SFrame stack-trace tables, versions 1 to 3.
+#![doc = include_str!("../README.md")]
+//!
+//! ## The specification
+//!
+//! Section numbers in this documentation are those of *The SFrame format*, version 3, which comes with binutils
+//! (`libsframe/doc/sframe-spec.texi`; [online](https://sourceware.org/binutils/docs/sframe-spec.html)).
+//!
+//! | type | section |
+//! |---|---|
+//! | [`Header`], [`Version`], [`ByteOrder`] | [2.1, 2.2](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Header) |
+//! | [`Abi`] | [2.2.1](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-ABI_002farch-Identifier) |
+//! | [`Section`], [`Function`] | [2.3](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Function-Descriptor-Entries) |
+//! | [`Rows`] | [2.4](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Frame-Row-Entries) |
+//! | [`Row`], [`Cfa`], [`Base`], [`Rule`], [`PacKey`] | [3](https://sourceware.org/binutils/docs/sframe-spec.html#Interpretation-of-SFrame-FREs) |
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(missing_docs)]
 #![cfg_attr(
     not(test),
     deny(
