@@ -17,7 +17,6 @@ use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
 use crate::sys::{self, Errno, HeldBack, PAGE};
-use crate::text::Text;
 use crate::trigger::perf::Drained;
 use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed, SIGNAL};
