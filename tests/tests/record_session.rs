@@ -106,13 +106,13 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
 #[test]
 fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
     let bench = Bench::new();
-    let script = "i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; ls -l ${RSUNWIND##*session=}";
-    let mut command = bench.record(&["-q", "-F", "20k", "--size", "128K"]);
+    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; ls -l ${RSUNWIND##*session=}";
+    let mut command = bench.record(&["-q", "-F", "20k", "--size", "256K"]);
     let printed = text(&output(command.args(["bash", "-c", script])).stdout);
     let recording = bench.recording();
     let written = fs::metadata(bench.path("profile.rsu")).unwrap().len();
     assert!(
-        written > 2 * (128 << 10),
+        written > 256 << 10,
         "{written} bytes were recorded, more than the segment may have: {printed}"
     );
     let lost: u64 = recording

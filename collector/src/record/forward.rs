@@ -19,7 +19,7 @@ use std::fs;
 use std::time::Duration;
 
 /// Within this time a signal meant for all has reached all.
-const SPREAD: Duration = Duration::from_millis(20);
+const SPREAD: Duration = Duration::from_millis(50);
 
 /// Passes signals on to a program.
 #[derive(Debug)]
