@@ -33,7 +33,34 @@ pub(super) fn names(
     // Damaged or unknown DWARF must not hide the symbol table.
     let found = read(true).or_else(|_| read(false));
     let found = found.map_err(|error| format!("{}: {error}", file.display()))?;
-    Ok(found.iter().map(named).collect())
+    let mut all: Vec<Vec<Named>> = found.iter().map(named).collect();
+    let unqualified = |named: &Vec<Named>| named.last().is_some_and(|outer| is_unqualified(outer));
+    let slots: Vec<usize> = (0..all.len())
+        .filter(|slot| unqualified(&all[*slot]))
+        .collect();
+    let addresses: Vec<u64> = slots.iter().map(|slot| addresses[*slot]).collect();
+    let mut elf = Elf::new(file);
+    elf.debug_syms = false;
+    let symbols = symbolizer.symbolize(&Source::Elf(elf), Input::VirtOffset(&addresses));
+    for (slot, symbol) in slots.into_iter().zip(symbols.iter().flatten()) {
+        if let (Some(outer), Some(symbol)) = (all[slot].last_mut(), symbol.as_sym()) {
+            qualify(outer, &symbol.name);
+        }
+    }
+    Ok(all)
+}
+
+/// DWARF that has only line tables calls a function by its last name.
+fn is_unqualified(outer: &Named) -> bool {
+    outer.file.is_some() && !outer.function.contains("::")
+}
+
+/// Takes the symbol table's name if it is the same one in full.
+fn qualify(outer: &mut Named, symbol: &str) {
+    let ending = symbol.strip_suffix(&*outer.function);
+    if ending.is_some_and(|path| path.ends_with("::")) {
+        outer.function = Arc::from(symbol);
+    }
 }
 
 fn named(found: &Symbolized<'_>) -> Vec<Named> {
