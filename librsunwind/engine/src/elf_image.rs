@@ -238,6 +238,7 @@ impl Header {
             let offset = self.address.checked_sub(load.address);
             load.kind == PT_LOAD
                 && load.flags & PF_R != 0
+                && load.file_size <= load.memory_size
                 && offset.is_some_and(|offset| offset < load.file_size)
         };
         let Some(load) = headers.iter().map(Self::read).find(holds) else {

@@ -114,8 +114,8 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             };
             let rule = match pause {
                 Pause::Stop(reason) => return reason,
-                Pause::Step(rule) => rule,
-                Pause::Miss => {
+                Pause::Step(rule) if rule.kind() != Kind::Absent => rule,
+                Pause::Step(_) | Pause::Miss => {
                     found = Some(self.find_rule(memory));
                     continue;
                 }

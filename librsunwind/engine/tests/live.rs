@@ -131,3 +131,122 @@ fn a_walk_goes_through_signal_frames_on_either_stack() {
         .unwrap();
     }
 }
+
+#[test]
+fn a_deep_stack_keeps_both_ends_and_a_deeper_one_ends_at_the_budget() {
+    let process = Process::new();
+    std::thread::Builder::new()
+        .stack_size(64 << 20)
+        .spawn(move || {
+            let mut memory = own_stack();
+            let mut shallow = None;
+            deep(3, &mut || {
+                shallow = Some(process.walk(&Registers::capture(), &mut memory))
+            });
+            let shallow: Stack = shallow.unwrap();
+            let mut found = None;
+            deep(5000, &mut || {
+                found = Some(process.walk_deep(&Registers::capture(), &mut memory, 128));
+            });
+            let found: Stack = found.unwrap();
+            assert_eq!(found.outcome.stop, StopReason::Root);
+            assert_eq!(found.frames.len(), 128);
+            // The outer end is the same whatever the depth.
+            let (ours, theirs) = (found.pcs(), shallow.pcs());
+            assert_eq!(ours[ours.len() - 4..], theirs[theirs.len() - 4..]);
+            let mut endless = None;
+            deep(70_000, &mut || {
+                endless = Some(process.walk(&Registers::capture(), &mut memory));
+            });
+            assert_eq!(endless.unwrap().outcome.stop, StopReason::FrameBudget);
+        })
+        .unwrap()
+        .join()
+        .unwrap();
+}
+
+/// Registers as if a thread stood at `pc` with this stack.
+fn registers(pc: u64, sp: &[u64], fp: u64) -> Registers {
+    let mut registers = Registers {
+        pc,
+        ..Registers::default()
+    };
+    registers.general[7] = sp.as_ptr() as u64;
+    registers.general[6] = fp;
+    registers
+}
+
+#[test]
+fn broken_stacks_end_with_their_reason() {
+    let process = Process::new();
+    let end = |registers: &Registers| {
+        let mut memory = StackMemory::new(0, 0);
+        process.walk(registers, &mut memory).outcome.stop
+    };
+    // No code anywhere near, and no frame pointer.
+    let stack = [0u64; 64];
+    assert_eq!(
+        end(&registers(0x1234_5678, &stack, 0)),
+        StopReason::FramePointerZero
+    );
+    assert_eq!(
+        end(&registers(0x1234_5678, &stack, 3)),
+        StopReason::UnknownCode
+    );
+    assert_eq!(
+        end(&registers(u64::MAX, &stack, u64::MAX - 7)),
+        StopReason::UnknownCode
+    );
+    // A frame pointer to a frame whose return address is null.
+    let frame = stack[8..].as_ptr() as u64;
+    assert_eq!(
+        end(&registers(0x1234_5678, &stack, frame)),
+        StopReason::NullPc
+    );
+    // Code with a table, on a stack that is not there.
+    let mut lost = registers(process_code(), &stack, 0);
+    lost.general[7] = 4096;
+    assert_eq!(end(&lost), StopReason::UnreadableStack);
+    // A frame pointer chain that goes in a circle is noticed.
+    let mut circle = [0u64; 8];
+    circle[2] = circle[2..].as_ptr() as u64;
+    circle[3] = 0x1234_5678;
+    let start = circle[2];
+    assert_eq!(
+        end(&registers(0x1234_5678, &circle, start)),
+        StopReason::UnknownCode
+    );
+}
+
+/// The first instruction of a function with a table.
+fn process_code() -> u64 {
+    unsafe { libc::dlsym(libc::RTLD_DEFAULT, c"raise".as_ptr()) as u64 }
+}
+
+#[test]
+fn frame_pointers_alone_follow_code_that_keeps_them() {
+    // A chain made by hand, through code of no module.
+    let process = Process::with(engine::table::Preference::FramePointer);
+    let mut stack = [0u64; 32];
+    let at = |index: usize, stack: &[u64]| stack[index..].as_ptr() as u64;
+    (stack[4], stack[5]) = (at(10, &stack), 0x1111_1111);
+    (stack[10], stack[11]) = (at(20, &stack), 0x2222_2222);
+    (stack[20], stack[21]) = (0, 0x3333_3333);
+    let fp = at(4, &stack);
+    let mut memory = StackMemory::new(0, 0);
+    let found = process.walk(&registers(0x4444_4444, &stack, fp), &mut memory);
+    assert_eq!(
+        found.pcs(),
+        [0x4444_4444, 0x1111_1111, 0x2222_2222, 0x3333_3333]
+    );
+    assert_eq!(found.outcome.stop, StopReason::FramePointerZero);
+    assert_eq!(
+        found.outcome.flags,
+        engine::wire::sample::flags::FOREIGN_STACK
+    );
+    assert!(
+        found.methods()[1..]
+            .iter()
+            .all(|m| *m == Method::FramePointer)
+    );
+}

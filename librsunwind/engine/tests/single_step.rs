@@ -16,6 +16,7 @@ use engine::wire::sample::{Frame, Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::atomic::Ordering;
 use support::{Process, own_stack, symbol};
 
 const MOST_COMPLAINTS: usize = 40;
@@ -163,6 +164,11 @@ fn build(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 
 /// Loads a library, runs its `run_stepped` and reports.
 fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 8] {
+    run_prepared(name, source, flags, |_| ())
+}
+
+/// The same after a change to the loaded library.
+fn run_prepared(name: &str, source: &str, flags: &[&str], prepare: fn(&Process)) -> [u64; 8] {
     let library = build(name, source, flags);
     std::thread::spawn(move || unsafe {
         let path = CString::new(library.to_str().unwrap()).unwrap();
@@ -187,13 +193,16 @@ fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 8] {
             wrong: 0,
             complaints: Vec::with_capacity(MOST_COMPLAINTS),
         });
+        prepare(&(*(&raw const STEPPER)).as_ref().unwrap().process);
         let mut action: libc::sigaction = std::mem::zeroed();
         action.sa_sigaction = on_trap as *const () as usize;
         action.sa_flags = libc::SA_SIGINFO;
         libc::sigaction(libc::SIGTRAP, &action, std::ptr::null_mut());
         entry();
         let stepper = (*(&raw mut STEPPER)).take().unwrap();
-        let methods = stepper.methods;
+        let mut methods = stepper.methods;
+        methods[Method::Language as usize] =
+            stepper.process.distrusted.load(Ordering::Relaxed).into();
         report(stepper);
         methods
     })
@@ -275,4 +284,38 @@ fn every_instruction_with_sframe_where_there_is_some() {
         by(Method::Sframe) > 1000 && by(Method::EhFrame) > 1000,
         "{methods:?}"
     );
+}
+
+/// Damages the rows of the library's `.sframe`, behind its header and function index.
+fn damage(process: &Process) {
+    let module = process
+        .map
+        .iter()
+        .find(|m| m.sframe.is_present())
+        .expect("no .sframe");
+    let start = module.sframe.start.0;
+    unsafe {
+        let page = start & !4095;
+        let length = (start - page + 8192) as usize;
+        assert_eq!(
+            libc::mprotect(page as *mut _, length, libc::PROT_READ | libc::PROT_WRITE),
+            0
+        );
+        let bytes = start as *mut u8;
+        let rows = bytes.add(24).cast::<u32>().read_unaligned() as usize + 28;
+        let length = bytes.add(16).cast::<u32>().read_unaligned() as usize;
+        // Rows that begin at 0 and have 15 words of a size that does not exist.
+        for at in 0..length {
+            *bytes.add(rows + at) = if at % 2 == 0 { 0 } else { 0xff };
+        }
+    }
+}
+
+#[test]
+fn a_damaged_sframe_section_costs_no_frame() {
+    let flags = ["-O2", "-Wa,--gsframe", "-Wl,-z,lazy"];
+    let methods = run_prepared("damaged", "shapes.c", &flags, damage);
+    assert_eq!(methods[Method::Sframe as usize], 0);
+    // Reported once: counted in a place that no frame of these has.
+    assert_eq!(methods[Method::Language as usize], 1);
 }

@@ -157,6 +157,9 @@ impl<'a> EhFrameTable<'a> {
     /// The same for any encoding, by gimli.
     #[cold]
     fn search_any(&self, hdr: &'a [u8], pc: u64) -> Result<u64, Missing> {
+        if !holds_its_count(hdr) {
+            return Err(Missing::BadTable);
+        }
         let bases = self.bases();
         let parsed = EhFrameHdr::new(hdr, LittleEndian)
             .parse(&bases, 8)
@@ -404,6 +407,34 @@ fn mend_realigned_epilogue(row: &mut Row, code: impl FnOnce() -> Option<u64>) {
     };
     if is_end {
         row.saved = [Saved::Same; 6];
+    }
+}
+
+/// Whether an index is as long as its number of pairs says: gimli does not look before it multiplies.
+fn holds_its_count(hdr: &[u8]) -> bool {
+    let [Some(pointer), Some(count), Some(pair)] =
+        [1, 2, 3].map(|at| hdr.get(at).and_then(|encoding| size_of_encoding(*encoding)))
+    else {
+        return false;
+    };
+    let at = pointer.wrapping_add(4);
+    let number = hdr.get(at..).and_then(|rest| match count {
+        4 => Some(u64::from(u32::from_le_bytes(*rest.first_chunk()?))),
+        8 => Some(u64::from_le_bytes(*rest.first_chunk()?)),
+        _ => None,
+    });
+    let room = hdr.len().saturating_sub(at.wrapping_add(count)) as u64;
+    let bytes = number.and_then(|number| number.checked_mul(2)?.checked_mul(pair as u64));
+    bytes.is_some_and(|bytes| bytes <= room)
+}
+
+/// The bytes of an encoded pointer, if that is a fixed number.
+const fn size_of_encoding(encoding: u8) -> Option<usize> {
+    match encoding & 0x0f {
+        0x03 | 0x0b => Some(4),
+        0x00 | 0x04 | 0x0c => Some(8),
+        0x02 | 0x0a => Some(2),
+        _ => None,
     }
 }
 
