@@ -51,19 +51,19 @@ fn the_library_needs_no_other_and_is_bound_at_once() {
         let value = |tag: i64| {
             let entry = entries
                 .iter()
-                .find(|entry| i64::from(entry.d_tag(endian)) == tag);
+                .find(|entry| entry.d_tag(endian) == tag);
             entry.map(|entry| entry.d_val(endian))
         };
-        assert_eq!(value(i64::from(elf::DT_NEEDED)), None);
-        assert_eq!(value(i64::from(elf::DT_TEXTREL)), None);
-        let flags = value(i64::from(elf::DT_FLAGS_1)).unwrap_or(0);
+        assert_eq!(value(elf::DT_NEEDED), None);
+        assert_eq!(value(elf::DT_TEXTREL), None);
+        let flags = value(elf::DT_FLAGS_1).unwrap_or(0);
         let has = |flag: u64| flags & flag != 0;
         assert!(
-            has(u64::from(elf::DF_1_NOW)),
+            has(elf::DF_1_NOW.into()),
             "lazy binding in a handler takes the loader's locks"
         );
         assert!(
-            has(u64::from(elf::DF_1_NODELETE)),
+            has(elf::DF_1_NODELETE.into()),
             "its handler stays installed"
         );
     });

@@ -1,0 +1,39 @@
+// Installs a seccomp filter for perf_event_open, then goes on: `filtered refuse|kill [PROGRAM ARGUMENT…]`; without a program it burns in a
+// thread of its own.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+static void *burn(void *unused) {
+  struct timespec t;
+  do {
+    for (volatile int i = 0; i < 20000; i++) {}
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+  } while (t.tv_sec * 1000 + t.tv_nsec / 1000000 < 300);
+  return unused;
+}
+int main(int count, char **arguments) {
+  unsigned answer = !strcmp(arguments[1], "kill") ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EACCES;
+  struct sock_filter code[] = {
+    BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+    BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),
+    BPF_STMT(BPF_RET | BPF_K, answer),
+    BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  };
+  struct sock_fprog program = {sizeof code / sizeof *code, code};
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) { perror("seccomp"); return 3; }
+  if (count > 2) { execv(arguments[2], arguments + 2); return 4; }
+  pthread_t thread;
+  pthread_create(&thread, NULL, burn, NULL);
+  pthread_join(thread, NULL);
+  puts("end");
+  return 0;
+}
