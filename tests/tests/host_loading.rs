@@ -49,9 +49,7 @@ fn the_library_needs_no_other_and_is_bound_at_once() {
         let sections = file.elf_header().sections(endian, data).unwrap();
         let (entries, _) = sections.dynamic(endian, data).unwrap().unwrap();
         let value = |tag: i64| {
-            let entry = entries
-                .iter()
-                .find(|entry| entry.d_tag(endian) == tag);
+            let entry = entries.iter().find(|entry| entry.d_tag(endian) == tag);
             entry.map(|entry| entry.d_val(endian))
         };
         assert_eq!(value(elf::DT_NEEDED), None);
