@@ -9,6 +9,7 @@ pub mod clock;
 pub mod config;
 mod cpu_meter;
 pub mod handler;
+pub mod loader;
 pub mod modules;
 pub mod process;
 mod sample;

@@ -2,7 +2,7 @@
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use rsunwind::weak_address;
+use rsunwind::{loader, weak_address};
 
 /// A function of the host, found on first use: another library's constructor may call us before ours has run.
 pub struct Next {
@@ -37,7 +37,7 @@ fn look_up(name: &CStr) -> usize {
     const RTLD_NEXT: usize = usize::MAX;
     let dlsym = weak_address!("dlsym");
     if dlsym == 0 {
-        return ABSENT;
+        return loader::next_function(look_up as *const () as usize, name).unwrap_or(ABSENT);
     }
     // SAFETY: the host's dlsym.
     let found = unsafe {

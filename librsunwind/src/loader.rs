@@ -1,0 +1,201 @@
+//! Finding a function of the host without `dlsym`, which before glibc 2.34 is not in libc: through the loader's list of objects and their
+//! hash tables.
+//!
+//! # Safety
+//! Reads structures that the loader made and keeps for objects that are loaded at start, at the offsets of the ELF-64 specification.
+#![allow(unsafe_code)]
+
+use crate::weak_address;
+use core::ffi::{CStr, c_char};
+
+/// The loader's `struct link_map`, its public head.
+#[repr(C)]
+struct LinkMap {
+    bias: usize,
+    name: *const c_char,
+    dynamic: *const [usize; 2],
+    next: *const LinkMap,
+}
+
+/// The loader's `struct r_debug`, its head.
+#[repr(C)]
+struct Debug {
+    version: i32,
+    map: *const LinkMap,
+}
+
+const DT_HASH: usize = 4;
+const DT_STRTAB: usize = 5;
+const DT_SYMTAB: usize = 6;
+const DT_GNU_HASH: usize = 0x6fff_fef5;
+const DT_VERSYM: usize = 0x6fff_fff0;
+const HIDDEN_VERSION: u16 = 0x8000;
+const TYPE_FUNCTION: u8 = 2;
+
+/// The address of the function of that name in the first object behind the one that `own` lies in, in the loader's order: what
+/// `dlsym(RTLD_NEXT, name)` finds for a function that is no resolver of others.
+pub fn next_function(own: usize, name: &CStr) -> Option<usize> {
+    let debug = weak_address!("_r_debug") as *const Debug;
+    // SAFETY: null, or the loader's variable.
+    let mut map = unsafe { debug.as_ref() }?.map;
+    let mut is_behind = false;
+    // SAFETY: the list is the loader's, and ends in null.
+    while let Some(object) = unsafe { map.as_ref() } {
+        map = object.next;
+        let tables = Tables::of(object);
+        if is_behind {
+            if let Some(found) = tables.and_then(|tables| tables.function(name)) {
+                return Some(found);
+            }
+        } else {
+            is_behind = object.next_is_beyond(own);
+        }
+    }
+    None
+}
+
+impl LinkMap {
+    /// Whether this is the object that an address lies in: the dynamic section of the next loaded object above is not needed for that,
+    /// since an object's own dynamic section and its code are within its span.
+    fn next_is_beyond(&self, own: usize) -> bool {
+        // The dynamic section lies in the data behind the code; 16 MiB bounds our own library.
+        let dynamic = self.dynamic as usize;
+        self.bias <= own && own < dynamic && dynamic.wrapping_sub(self.bias) < 16 << 20
+    }
+}
+
+/// The symbol tables of an object.
+struct Tables {
+    bias: usize,
+    symbols: usize,
+    strings: usize,
+    versions: usize,
+    gnu_hash: usize,
+    hash: usize,
+}
+
+impl Tables {
+    fn of(object: &LinkMap) -> Option<Self> {
+        let mut tables = Self {
+            bias: object.bias,
+            symbols: 0,
+            strings: 0,
+            versions: 0,
+            gnu_hash: 0,
+            hash: 0,
+        };
+        let mut entry = object.dynamic;
+        // SAFETY: an array that ends in a null tag.
+        while let Some(&[tag, value]) = unsafe { entry.as_ref() } {
+            // glibc has relocated these addresses; the vDSO's and other loaders' are still relative.
+            let address = if value < object.bias {
+                value.wrapping_add(object.bias)
+            } else {
+                value
+            };
+            match tag {
+                0 => break,
+                DT_SYMTAB => tables.symbols = address,
+                DT_STRTAB => tables.strings = address,
+                DT_VERSYM => tables.versions = address,
+                DT_GNU_HASH => tables.gnu_hash = address,
+                DT_HASH => tables.hash = address,
+                _ => {}
+            }
+            entry = entry.wrapping_add(1);
+        }
+        (tables.symbols != 0 && tables.strings != 0).then_some(tables)
+    }
+
+    fn function(&self, name: &CStr) -> Option<usize> {
+        if self.gnu_hash != 0 {
+            self.by_gnu_hash(name)
+        } else if self.hash != 0 {
+            let count = word(self.hash.wrapping_add(4));
+            (1..count).find_map(|index| self.matching(index, name))
+        } else {
+            None
+        }
+    }
+
+    /// Header: buckets, first symbol, words of the filter, shift; then filter, buckets, chains.
+    fn by_gnu_hash(&self, name: &CStr) -> Option<usize> {
+        let at = |index: usize| word(self.gnu_hash.wrapping_add(index.wrapping_mul(4)));
+        let (buckets, first, filter) = (at(0), at(1), at(2) as usize);
+        let start_of_buckets = 4usize.wrapping_add(filter.wrapping_mul(2));
+        let start_of_chains = start_of_buckets.wrapping_add(buckets as usize);
+        let hash = name.to_bytes().iter().fold(5381u32, |hash, byte| {
+            hash.wrapping_mul(33).wrapping_add(u32::from(*byte))
+        });
+        let mut index = at(start_of_buckets.wrapping_add(hash.checked_rem(buckets)? as usize));
+        if index < first {
+            return None;
+        }
+        loop {
+            let entry = at(start_of_chains.wrapping_add(index.wrapping_sub(first) as usize));
+            if (entry ^ hash) >> 1 == 0
+                && let Some(found) = self.matching(index, name)
+            {
+                return Some(found);
+            }
+            if entry & 1 == 1 {
+                return None;
+            }
+            index = index.wrapping_add(1);
+        }
+    }
+
+    /// The function at an index, if it is defined, visible under its default version, and of that name.
+    fn matching(&self, index: u32, name: &CStr) -> Option<usize> {
+        let symbol = self.symbols.wrapping_add((index as usize).wrapping_mul(24));
+        // SAFETY: (all reads) within the object's tables, whose extent the hash table gives.
+        let (kind, section, value, version) = unsafe {
+            (
+                (symbol.wrapping_add(4) as *const u8).read(),
+                (symbol.wrapping_add(6) as *const u16).read_unaligned(),
+                (symbol.wrapping_add(8) as *const usize).read_unaligned(),
+                match self.versions {
+                    0 => 0,
+                    versions => (versions.wrapping_add((index as usize).wrapping_mul(2))
+                        as *const u16)
+                        .read_unaligned(),
+                },
+            )
+        };
+        let text = self.strings.wrapping_add(word(symbol) as usize) as *const c_char;
+        let visible = kind & 15 == TYPE_FUNCTION && section != 0 && version & HIDDEN_VERSION == 0;
+        // SAFETY: strings of the table end in a zero byte.
+        (visible && unsafe { CStr::from_ptr(text) } == name).then(|| self.bias.wrapping_add(value))
+    }
+}
+
+fn word(address: usize) -> u32 {
+    // SAFETY: within an object's tables, by the callers.
+    unsafe { (address as *const u32).read_unaligned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The test program is the first object, so what comes next to it is what libc has.
+    #[test]
+    fn finds_what_dlsym_finds() {
+        let own = next_function as *const () as usize;
+        for name in [
+            c"pthread_create",
+            c"poll",
+            c"execve",
+            c"sigaction",
+            c"dlclose",
+            c"pthread_sigmask",
+            c"fork",
+        ] {
+            // SAFETY: a C string.
+            let known = unsafe { libc::dlsym(libc::RTLD_NEXT, name.as_ptr()) } as usize;
+            assert_ne!(known, 0);
+            assert_eq!(next_function(own, name), Some(known), "{name:?}");
+        }
+        assert_eq!(next_function(own, c"no_function_has_this_name"), None);
+    }
+}
