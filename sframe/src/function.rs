@@ -5,7 +5,7 @@ use core::num::NonZeroU8;
 use crate::bytes::Width;
 use crate::fre::RawRows;
 use crate::recovery::{Conventions, Kind};
-use crate::{Address, Error, PacKey, Row, Version};
+use crate::{Abi, Address, Base, Cfa, Error, PacKey, Row, Version};
 
 /// The range of one function, and the encoding of its rows.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +96,9 @@ impl<'a> Function<'a> {
 
     /// The row for the instruction `offset` bytes into the function; none if no row begins at or before it.
     ///
+    /// It is one of [`Function::rows`], except in `.plt.got` of amd64: there GNU ld (2.44 to 2.47 at least) says that the
+    /// CFA is rsp + 16, although the entries only jump, so that it is rsp + 8 as at the beginning of every function.
+    ///
     /// # Errors
     /// What is wrong with the rows up to the one wanted and the one behind it.
     ///
@@ -111,12 +114,31 @@ impl<'a> Function<'a> {
             Some(size) => offset.checked_rem(u32::from(size.get())).unwrap_or(0),
         };
         match self.rows.last_at_or_before(offset)? {
+            Some(raw) if self.rep_size.is_some() => Ok(self
+                .conventions
+                .interpret(&raw)?
+                .map(|row| self.entered(row))),
             Some(raw) => self.conventions.interpret(&raw),
             None => Ok(None),
         }
     }
 
-    /// All rows in order.
+    /// The row as it must be in a repeated block of one row, which pushes nothing: where the return address is on top of
+    /// the stack.
+    #[cold]
+    fn entered(&self, mut row: Row) -> Row {
+        const AS_LINKED: Cfa = Cfa {
+            base: Base::StackPointer,
+            offset: 16,
+            deref: false,
+        };
+        if self.conventions.abi == Abi::Amd64 && self.rows.remaining == 1 && row.cfa == AS_LINKED {
+            row.cfa.offset = 8;
+        }
+        row
+    }
+
+    /// All rows in order, as written.
     ///
     /// # Signal safety
     /// Reads the section's bytes, nothing else.

@@ -108,21 +108,28 @@ impl<W: Write> Comparison<'_, W> {
             }
         }
         for offset in starts {
-            self.place(function, offset, converted)?;
+            self.place(function, &rows, offset, converted)?;
         }
         Ok(())
     }
 
+    /// Takes the row as written, which in `.plt.got` is not the one a look-up gives.
     fn place(
         &mut self,
         function: &Function<'_>,
+        rows: &[(u32, Row)],
         offset: u32,
         converted: &[Converted],
     ) -> Result<(), Error> {
         let pc = function.start().wrapping_offset(offset.into());
-        let row = function
-            .row_at(offset)
-            .map_err(|source| self.tables.malformed(source))?;
+        let in_block = function
+            .rep_size()
+            .map_or(offset, |size| offset % u32::from(size.get()));
+        let row = match rows.partition_point(|(start, _)| *start <= in_block) {
+            0 if function.is_outermost() => Some(Row::outermost()),
+            0 => None,
+            after => Some(rows[after - 1].1),
+        };
         let place = self.tables.place(pc);
         let text = |row: Option<Row>| {
             row.map_or_else(|| "nothing".to_owned(), |row| said(self.section, &row))

@@ -36,3 +36,8 @@ __attribute__((noinline)) int aligned(int n) {
   outside(p, n);
   return block[0] + p[0];
 }
+
+// Called and taken the address of: its linkage table entry is the short one, in .plt.got.
+int both(int);
+void *address(void) { return both; }
+__attribute__((noinline)) int calls_both(int x) { return both(x) + 1; }
