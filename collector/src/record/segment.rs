@@ -4,6 +4,7 @@
 //! no harm, and what does not check is left out. Free → owned → sealed are the process's steps, sealed → free is ours
 //! ([`engine::wire::chunk::ChunkState`]).
 
+use engine::wire::WireError;
 use engine::wire::chunk::{ChunkHeader, ChunkInfo, ChunkState, HEADER_SIZE, SEGMENT_STRIDE};
 use engine::wire::event::{Event, EventKind};
 use engine::wire::file::{self, FileInfo, FileKind};
@@ -121,16 +122,18 @@ impl Segment {
         let mut buffer = [0; SEGMENT_STRIDE];
         for index in 0..chunks {
             let offset = file::HEADER_SIZE as u64 + index * SEGMENT_STRIDE as u64;
-            let Some(state) = self
+            let found = self
                 .opened()
-                .ok()
-                .and_then(|file| wanted(file, offset, take, &mut buffer))
-            else {
-                continue;
-            };
-            let Ok(info) = ChunkInfo::parse(&buffer) else {
-                self.damaged += SEGMENT_STRIDE as u64;
-                continue;
+                .and_then(|file| wanted(file, offset, take, &mut buffer));
+            let (state, info) = match found {
+                Ok(Some(found)) => found,
+                Err(error) if error.kind() == io::ErrorKind::InvalidData => {
+                    // Once: whatever is wrong is looked at again and again until the end.
+                    let last = take == Take::Everything;
+                    self.damaged += if last { SEGMENT_STRIDE as u64 } else { 0 };
+                    continue;
+                }
+                Ok(None) | Err(_) => continue,
             };
             let records = buffer
                 .get(HEADER_SIZE..HEADER_SIZE + info.committed as usize)
@@ -204,28 +207,36 @@ impl Segment {
     }
 }
 
-/// Reads the chunk at `offset` if it is to be taken: the header first, and what it counts after it.
+/// Reads the chunk at `offset` if it is to be taken: the header first, and what it counts after it. `InvalidData`: a chunk whose
+/// header cannot be true.
 fn wanted(
     file: &File,
     offset: u64,
     take: Take,
     buffer: &mut [u8; SEGMENT_STRIDE],
-) -> Option<ChunkState> {
+) -> io::Result<Option<(ChunkState, ChunkInfo)>> {
     let mut header = [0; HEADER_SIZE];
-    file.read_exact_at(&mut header, offset).ok()?;
+    file.read_exact_at(&mut header, offset)?;
     fence(Acquire);
-    // A chunk without its magic is not begun.
-    let info = ChunkInfo::parse(&header).ok()?;
+    let info = match ChunkInfo::parse(&header) {
+        Ok(info) if info.stride as usize <= SEGMENT_STRIDE => info,
+        // Without its magic it is not begun.
+        Err(WireError::BadMagic(_)) => return Ok(None),
+        Ok(_) | Err(_) => return Err(io::ErrorKind::InvalidData.into()),
+    };
     let state = match info.state {
         state if state == ChunkState::Sealed as u32 => ChunkState::Sealed,
         state if state == ChunkState::Owned as u32 && take == Take::Everything => ChunkState::Owned,
-        _ => return None,
+        _ => return Ok(None),
     };
-    file.read_exact_at(buffer, offset).ok()?;
-    if state == ChunkState::Owned {
-        buffer.get_mut(..HEADER_SIZE)?.copy_from_slice(&header);
+    file.read_exact_at(buffer, offset)?;
+    match state {
+        // Its header stands still now, and did perhaps not when it was read first.
+        ChunkState::Sealed => ChunkInfo::parse(buffer)
+            .map(|info| Some((state, info)))
+            .map_err(|_| io::ErrorKind::InvalidData.into()),
+        _ => Ok(Some((state, info))),
     }
-    Some(state)
 }
 
 fn open(path: &std::path::Path) -> io::Result<File> {
@@ -262,3 +273,7 @@ fn start_ticks(pid: u32) -> Option<u64> {
         .parse()
         .ok()
 }
+
+#[cfg(test)]
+#[path = "segment_tests.rs"]
+mod tests;
