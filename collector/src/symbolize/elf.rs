@@ -34,7 +34,7 @@ pub(super) fn names(
     let found = read(true).or_else(|_| read(false));
     let found = found.map_err(|error| format!("{}: {error}", file.display()))?;
     let mut all: Vec<Vec<Named>> = found.iter().map(named).collect();
-    let unqualified = |named: &Vec<Named>| named.last().is_some_and(|outer| is_unqualified(outer));
+    let unqualified = |named: &Vec<Named>| named.last().is_some_and(is_unqualified);
     let slots: Vec<usize> = (0..all.len())
         .filter(|slot| unqualified(&all[*slot]))
         .collect();

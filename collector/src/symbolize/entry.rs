@@ -101,3 +101,40 @@ impl Table<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As when the C library's debug file is not installed: its symbols are not asked for at all.
+    #[test]
+    fn threads_begin_in_the_c_library_where_its_table_has_no_caller() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let libc = maps.lines().find_map(|line| {
+            line.split_whitespace()
+                .nth(5)
+                .filter(|path| path.contains("/libc.so"))
+        });
+        let libc = Path::new(libc.unwrap());
+        let bytes = std::fs::read(libc).unwrap();
+        let elf = object::File::parse(&*bytes).unwrap();
+        let mut symbols = elf.dynamic_symbols();
+        let clone = symbols.find(|symbol| symbol.name() == Ok("clone")).unwrap();
+        let addresses: Vec<u64> = (clone.address()..clone.address() + clone.size()).collect();
+        let mut names = vec![Vec::new(); addresses.len()];
+        name(libc, "libc.so.6", addresses.iter().zip(&mut names));
+        let is_entry = |named: &&Vec<Named>| named.iter().any(|one| &*one.function == THREAD_ENTRY);
+        let entries = names.iter().filter(is_entry).count();
+        // The half of clone that runs in the new thread, and none of that which runs in the old one.
+        assert!(
+            entries > 4 && entries < addresses.len() / 2,
+            "{entries} of {}",
+            addresses.len()
+        );
+        assert!(
+            names[0]
+                .first()
+                .is_none_or(|first| &*first.function != THREAD_ENTRY)
+        );
+    }
+}
