@@ -37,8 +37,11 @@ impl Format for Svg {
         look.subtitle = Some(format!("{} of CPU time", duration(time)));
         look.count_name = "samples".to_owned();
         look.deterministic = true;
-        flamegraph::from_lines(&mut look, lines.iter().map(String::as_str), out)
-            .map_err(io::Error::other)
+        // Into memory first: an error of the file must come out as what it is.
+        let mut picture = Vec::new();
+        let lines = lines.iter().map(String::as_str);
+        flamegraph::from_lines(&mut look, lines, &mut picture).map_err(io::Error::other)?;
+        out.write_all(&picture)
     }
 }
 
