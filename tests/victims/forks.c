@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
 #include <sys/wait.h>
@@ -149,6 +150,8 @@ int main(int count, char **arguments) {
     printf("%d %d\n", a, b);
   } else if (!strcmp(way, "exhausted")) {
     int opened = 0, threads = 0;
+    struct rlimit limit = {100, 100};
+    setrlimit(RLIMIT_NOFILE, &limit);
     while (open("/dev/null", O_RDONLY) >= 0) opened++;
     burn(100000);
     pthread_t thread;

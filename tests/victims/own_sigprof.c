@@ -150,8 +150,9 @@ int main(int count, char **arguments) {
     raise(SIGUSR1); sigwait(&set_of, &got); printf("%d\n", got);
     burn(20);
     raise(SIGPROF); sigwait(&set_of, &got); printf("%d\n", got);
+    sigset_t waiting;
     start_timer(10000);
-    burn(30);
+    do { burn(5); sigpending(&waiting); } while (!sigismember(&waiting, SIGPROF));
     start_timer(0);
     siginfo_t info;
     printf("%d\n", sigwaitinfo(&set_of, &info));
