@@ -127,3 +127,27 @@ fn a_profile_that_cannot_be_written_leaves_its_recording() {
     let recording = collector::recording::read(&[kept]).unwrap();
     assert!(recording.samples.len() > 20 && recording.session.is_some());
 }
+
+#[test]
+fn a_rate_that_is_lowered_is_told() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], BUSY);
+    let asked = text(
+        &output(
+            bench
+                .record(&["-F", "100k", "--trigger", "perf"])
+                .arg(&program),
+        )
+        .stderr,
+    );
+    let session = bench.recording().session.unwrap();
+    let lowered = session.period_ns > 1_000_000_000_000 / session.asked_millihertz;
+    assert_eq!(
+        asked.contains("the rate was lowered to"),
+        lowered,
+        "{} ns: {asked}",
+        session.period_ns
+    );
+    let modest = text(&output(bench.record(&["-F", "99"]).arg(&program)).stderr);
+    assert!(!modest.contains("lowered"), "{modest}");
+}

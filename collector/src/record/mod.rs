@@ -84,7 +84,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let result = conclusion
         .result
         .and_then(|()| account.close(watch.drain(), end));
-    let recorded = Recorded::new(destination, watch.drain(), result);
+    let recorded = Recorded::new(destination, watch.drain(), args.rate, result);
     let ended = end.status.map(|status| exit_status(status, end.told));
     let published = match ended {
         Some(status) => {

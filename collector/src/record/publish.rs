@@ -3,6 +3,7 @@
 use super::drain::Drain;
 use super::error::Error;
 use super::output::Destination;
+use super::units::Rate;
 use crate::profile::Profile;
 use crate::symbolize::Places;
 use crate::{export, summary};
@@ -18,18 +19,28 @@ pub struct Recorded {
     length: u64,
     /// Program runs in it.
     runs: u64,
+    /// The longest sampling period in force, ns, where it is longer than asked.
+    lowered_to_ns: Option<u64>,
     /// Why it broke off, if it did.
     result: io::Result<()>,
 }
 
 impl Recorded {
-    /// What a drain has written.
+    /// What a drain has written, of a recording at the rate given.
     #[must_use]
-    pub fn new(destination: Destination, drain: &mut Drain, result: io::Result<()>) -> Self {
+    pub fn new(
+        destination: Destination,
+        drain: &mut Drain,
+        asked: Rate,
+        result: io::Result<()>,
+    ) -> Self {
         Self {
             destination,
             length: drain.writer().length(),
             runs: drain.runs(),
+            lowered_to_ns: drain
+                .period_ns()
+                .filter(|period| *period > asked.period_ns()),
             result,
         }
     }
@@ -43,6 +54,7 @@ impl Recorded {
             destination,
             length,
             runs,
+            lowered_to_ns,
             result,
         } = self;
         if runs == 0 {
@@ -52,6 +64,12 @@ impl Recorded {
             );
         }
         let quiet = quiet || runs == 0;
+        if let Some(period_ns) = lowered_to_ns.filter(|_| !quiet) {
+            let hertz = 1_000_000_000 / period_ns.max(1);
+            eprintln!(
+                "rsunwind: the rate was lowered to {hertz} Hz: a sample may not cost more than a quarter of its period here; a lower -F avoids this"
+            );
+        }
         let recording = destination.recording().to_owned();
         let published = match destination {
             // A recording that went into a pipe or device cannot be read again.
