@@ -202,6 +202,19 @@ fn what_cannot_be_said_is_refused_with_the_place() {
         convert(&[0x45, 0x10, 16, 3, 0x77, 0, 0x06]),
         Err(Reason::ReturnAddress { at: 5 })
     );
+    // The augmentation B is a key of aarch64 and nothing on amd64.
+    let mut unknown = eh_frame(&[]);
+    unknown[10] = b'B';
+    let malformed = |abi| {
+        EhFrame::new(&unknown, Address(0x1000), abi)
+            .convert()
+            .malformed
+            .len()
+    };
+    assert_eq!(
+        (malformed(Abi::Amd64), malformed(Abi::Aarch64Little)),
+        (1, 0)
+    );
     let truncated = &eh_frame(&[])[..20];
     assert_eq!(
         EhFrame::new(truncated, Address(0x1000), Abi::Amd64)

@@ -4,9 +4,9 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::ByteOrder;
+use crate::{Abi, ByteOrder};
 
-/// A copy of `.eh_frame` in which every `B` is an `S`, a letter as short that gimli knows.
+/// A copy of `.eh_frame` in which, on aarch64, every `B` is an `S`, a letter as short that gimli knows.
 pub(super) struct Augmentations {
     pub(super) bytes: Vec<u8>,
     /// The common information entries that had a `B`, by their offset in bytes; and whether they had an `S` too.
@@ -14,13 +14,17 @@ pub(super) struct Augmentations {
 }
 
 impl Augmentations {
-    pub(super) fn new(bytes: &[u8], order: ByteOrder) -> Self {
+    pub(super) fn new(bytes: &[u8], abi: Abi) -> Self {
         let mut augmentations = Self {
             bytes: bytes.to_vec(),
             key_b: BTreeMap::new(),
         };
+        // For other processors the letter means nothing.
+        if !matches!(abi, Abi::Aarch64Big | Abi::Aarch64Little) {
+            return augmentations;
+        }
         let mut offset = 0;
-        while let Some(next) = augmentations.entry(offset, order) {
+        while let Some(next) = augmentations.entry(offset, abi.byte_order()) {
             offset = next;
         }
         augmentations

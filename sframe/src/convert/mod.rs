@@ -83,7 +83,7 @@ impl<'a> EhFrame<'a> {
     /// Converts every function.
     #[must_use]
     pub fn convert(&self) -> Conversion {
-        let augmentations = Augmentations::new(self.bytes, self.abi.byte_order());
+        let augmentations = Augmentations::new(self.bytes, self.abi);
         let endian = match self.abi.byte_order() {
             ByteOrder::Little => RunTimeEndian::Little,
             ByteOrder::Big => RunTimeEndian::Big,

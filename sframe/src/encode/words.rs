@@ -65,7 +65,8 @@ impl Conventions {
         };
         let width = start_width(&function.rows);
         let mask = if function.rep_size.is_some() { 0x10 } else { 0 };
-        let key = if function.pac_key == PacKey::B {
+        let is_aarch64 = matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little);
+        let key = if is_aarch64 && function.pac_key == PacKey::B {
             0x20
         } else {
             0
