@@ -121,7 +121,7 @@ impl UnwindRule {
             }
             _ => return None,
         };
-        if row.stack_pointer != Saved::Same {
+        if row.stack_pointer != Saved::Same || row.return_address == Saved::Undefined {
             return None;
         }
         if RETURN_ADDRESS_ON_STACK && row.return_address != Saved::At(-8) {

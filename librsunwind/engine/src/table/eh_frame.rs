@@ -233,6 +233,10 @@ impl<'a> EhFrameTable<'a> {
             Column::Unspecified if RETURN_ADDRESS_ON_STACK => Saved::At(-8),
             column => self.saved(column, pc)?,
         };
+        if !RETURN_ADDRESS_ON_STACK && row.return_address != Saved::Undefined {
+            let [_, link, ..] = &mut row.saved;
+            *link = row.return_address;
+        }
         Some(row)
     }
 
