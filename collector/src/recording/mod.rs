@@ -205,6 +205,8 @@ impl Reader {
         self.places = without_copies(self.places);
         let mut stacks = Stacks::default();
         let mut records = Vec::new();
+        let lengths = self.files.iter().map(|file| file.report.length);
+        let mut budget = Budget::for_file(lengths.fold(0, u64::saturating_add));
         for (thread, file, place) in &self.places {
             let file = &mut self.files[*file];
             let Some(source) = &file.source else { continue };
@@ -215,7 +217,6 @@ impl Reader {
                 error,
             })?;
             let mut samples = ChunkSamples::new(&mut recording, &mut stacks, *thread);
-            let mut budget = Budget::for_file(place.length as u64);
             let (mut known, damages) = (Damages::default(), &mut file.report.damages);
             walk(&records, first, true, &mut budget, &mut known, |step| {
                 samples.step(&step, damages);

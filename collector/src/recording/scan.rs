@@ -108,9 +108,14 @@ impl Scan<'_> {
             let what = "the committed length of a chunk contradicts its stride";
             self.damages.add(offset, 0, what);
         }
+        // A chunk that leads nowhere may reach into others; those are their own.
+        let next = offset + u64::from(info.stride);
+        let end = self.source.length();
+        let leads_on = next == end || (next < end && self.leads_on(next)?);
         let length = match open_end {
             true => room.min(self.until_next(offset)?),
-            false => committed,
+            false if leads_on => committed,
+            false => committed.min(self.until_next(offset)?),
         };
         Ok(Place {
             offset,

@@ -522,3 +522,43 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
         );
     }
 }
+
+/// 20,000 chunks that each claim a megabyte, of which the next chunks are part, and begin with a record that claims half of one: read
+/// naively that is 30 GB. (There is no limit of time here; a test runner's own would strike.)
+#[test]
+fn chunks_that_reach_into_each_other_are_read_once() {
+    let mut bytes = example::header().to_bytes().to_vec();
+    for number in 0..20_000 {
+        let info = engine::wire::chunk::ChunkInfo {
+            state: 2,
+            stride: 1 << 20,
+            committed: (1 << 20) - 128,
+            pid: number,
+            tid: number + 1,
+            ..Default::default()
+        };
+        bytes.extend_from_slice(&info.to_bytes());
+        bytes.extend_from_slice(&[0xff, 0xff, 7, 0, 1, 2, 3, 4]);
+        bytes.extend_from_slice(&[0; 56]);
+    }
+    let found = read_bytes("x.rsu", bytes).unwrap();
+    assert_eq!(found.threads.len(), 20_000);
+    assert!(found.samples.is_empty());
+}
+
+/// Sound records of one word between damaged ones that claim half a megabyte: all sound ones are found, or the rest is given up.
+#[test]
+fn the_search_behind_damage_is_bounded() {
+    let mut chunk = Chunk::new(1, 1, 0);
+    let mut sound = [0; 8];
+    engine::wire::record::seal(&mut sound, RecordKind::Event, 0).unwrap();
+    for _ in 0..50_000 {
+        chunk
+            .bytes
+            .extend_from_slice(&[0xff, 0xff, 7, 0, 1, 2, 3, 4]);
+        chunk.bytes.extend_from_slice(&sound);
+    }
+    chunk.info.committed = u32::try_from(chunk.bytes.len()).unwrap();
+    let found = read_bytes("x.rsu", recording(&[chunk])).unwrap();
+    assert!(found.damage_count() > 100);
+}

@@ -51,7 +51,9 @@ pub(super) fn walk(
                 sound = at;
             }
             Err(error) => {
-                let next = resynchronise(rest, budget);
+                let claimed = u16::from_le_bytes([rest[0], rest.get(1).copied().unwrap_or(0)]);
+                let affordable = budget.spend(u64::from(claimed) * 8);
+                let next = affordable.then(|| resynchronise(rest, budget)).flatten();
                 if next.is_none() && open_end {
                     break;
                 }
