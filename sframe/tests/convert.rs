@@ -197,6 +197,11 @@ fn what_cannot_be_said_is_refused_with_the_place() {
         convert(&[0x43, 0x87, 2]),
         Err(Reason::StackPointer { at: 3 })
     );
+    // advance 6; def_cfa_expression { piece of 2^63 - 1 bytes }
+    let piece = [
+        0x46, 0x0f, 10, 0x93, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0x7f,
+    ];
+    assert_eq!(convert(&piece), Err(Reason::Cfa { at: 6 }));
     // advance 5; expression rip { breg7 0; deref }
     assert_eq!(
         convert(&[0x45, 0x10, 16, 3, 0x77, 0, 0x06]),

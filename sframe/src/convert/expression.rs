@@ -2,6 +2,10 @@
 
 use alloc::vec::Vec;
 
+use gimli::constants::{
+    DW_OP_and, DW_OP_breg0, DW_OP_breg31, DW_OP_bregx, DW_OP_deref, DW_OP_ge, DW_OP_lit0,
+    DW_OP_lit31, DW_OP_plus, DW_OP_plus_uconst, DW_OP_shl, DwOp,
+};
 use gimli::{Encoding, Expression, Operation};
 
 use super::Reader;
@@ -26,13 +30,26 @@ pub(super) struct Plt {
     pub(super) push_at: u8,
 }
 
+/// The operations, if all of them are ones that [`sum`] or [`plt`] may know. Of others not even the operands are read:
+/// gimli computes with some of them, and in a build with overflow checks would panic.
 fn operations<'a>(
     expression: Expression<Reader<'a>>,
     encoding: Encoding,
 ) -> Option<Vec<Operation<Reader<'a>>>> {
-    let (mut operations, mut iterator) = (Vec::new(), expression.operations(encoding));
-    while let Some(operation) = iterator.next().ok()? {
-        operations.push(operation);
+    let (mut operations, mut rest) = (Vec::new(), expression.0);
+    while let Some(opcode) = rest.slice().first() {
+        let is_known = match DwOp(*opcode) {
+            DW_OP_deref | DW_OP_and | DW_OP_plus | DW_OP_plus_uconst | DW_OP_shl | DW_OP_ge
+            | DW_OP_bregx => true,
+            DwOp(opcode) => {
+                (DW_OP_lit0.0..=DW_OP_lit31.0).contains(&opcode)
+                    || (DW_OP_breg0.0..=DW_OP_breg31.0).contains(&opcode)
+            }
+        };
+        if !is_known {
+            return None;
+        }
+        operations.push(Operation::parse(&mut rest, encoding).ok()?);
     }
     Some(operations)
 }
