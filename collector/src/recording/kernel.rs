@@ -25,7 +25,7 @@ pub(super) struct Waiting {
 
 impl Waiting {
     /// The kernel's frames, from root to leaf.
-    pub(super) fn from_root(&self) -> impl Iterator<Item = CodeAddress> + '_ {
+    pub(super) fn root_first(&self) -> impl Iterator<Item = CodeAddress> + '_ {
         let last = self.frames.len().saturating_sub(1);
         self.frames
             .iter()

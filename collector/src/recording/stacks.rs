@@ -59,7 +59,7 @@ impl Stacks {
         user: Option<StackId>,
         sample: &Waiting,
     ) -> Option<StackId> {
-        let frames = sample.from_root();
+        let frames = sample.root_first();
         frames.fold(user, |node, frame| {
             self.push(recording, node, RawFrame::Kernel(frame))
         })
