@@ -30,6 +30,17 @@ pub(super) struct Plt {
     pub(super) push_at: u8,
 }
 
+/// Besides `DW_OP_lit` and `DW_OP_breg`.
+const KNOWN: [DwOp; 7] = [
+    DW_OP_deref,
+    DW_OP_and,
+    DW_OP_plus,
+    DW_OP_plus_uconst,
+    DW_OP_shl,
+    DW_OP_ge,
+    DW_OP_bregx,
+];
+
 /// The operations, if all of them are ones that [`sum`] or [`plt`] may know. Of others not even the operands are read:
 /// gimli computes with some of them, and in a build with overflow checks would panic.
 fn operations<'a>(
@@ -38,14 +49,9 @@ fn operations<'a>(
 ) -> Option<Vec<Operation<Reader<'a>>>> {
     let (mut operations, mut rest) = (Vec::new(), expression.0);
     while let Some(opcode) = rest.slice().first() {
-        let is_known = match DwOp(*opcode) {
-            DW_OP_deref | DW_OP_and | DW_OP_plus | DW_OP_plus_uconst | DW_OP_shl | DW_OP_ge
-            | DW_OP_bregx => true,
-            DwOp(opcode) => {
-                (DW_OP_lit0.0..=DW_OP_lit31.0).contains(&opcode)
-                    || (DW_OP_breg0.0..=DW_OP_breg31.0).contains(&opcode)
-            }
-        };
+        let is_known = KNOWN.contains(&DwOp(*opcode))
+            || (DW_OP_lit0.0..=DW_OP_lit31.0).contains(opcode)
+            || (DW_OP_breg0.0..=DW_OP_breg31.0).contains(opcode);
         if !is_known {
             return None;
         }
