@@ -22,7 +22,7 @@ pub(super) fn complete(out: &mut String, profile: &Profile) {
     );
     let believed = weight(&|sample| sample.stop == StopReason::Root);
     let disagree = weight(&|sample| sample.complete != (sample.stop == StopReason::Root));
-    if disagree > 0 {
+    if is_seen(disagree, all) {
         let _ = write!(
             text,
             "; by their tables {} reach a root, and the two disagree on {}",
@@ -41,7 +41,10 @@ pub(super) fn complete(out: &mut String, profile: &Profile) {
     }
     let mut others: Vec<_> = others.into_values().collect();
     others.sort_by_key(|(_, weight, _)| std::cmp::Reverse(*weight));
-    for (stop, weight, places) in others {
+    for (stop, weight, places) in others
+        .into_iter()
+        .filter(|(_, weight, _)| is_seen(*weight, all))
+    {
         let top = places
             .into_iter()
             .max_by_key(|(name, weight)| (*weight, std::cmp::Reverse(name.clone())));
@@ -84,6 +87,11 @@ pub(super) fn kernel(out: &mut String, profile: &Profile) {
         let _ = write!(text, ", {count} {what}");
     }
     line(out, "kernel", &text);
+}
+
+/// Whether a part is more than the 0.0 per cent that would be printed.
+fn is_seen(part: u64, whole: u64) -> bool {
+    part.saturating_mul(2000) >= whole
 }
 
 /// The outermost frame that is no note: `symbol (module)`.
