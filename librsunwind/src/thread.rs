@@ -65,8 +65,8 @@ pub struct ThreadState {
     pub believes_blocked: bool,
     /// Whether a signal that the program is owed waits for it to unblock.
     pub owed: bool,
-    /// Whether the signal is blocked by us, for the length of a call.
-    pub shielded: bool,
+    /// The stack pointer of the call for whose length the signal is blocked by us; 0 if it is not.
+    pub shielded: u64,
     /// `si_fd` of the perf event before: a signal of its may still be pending.
     pub past_descriptor: Option<i32>,
     /// Not yet fully set up: the first signal does the rest (fork children).
@@ -158,7 +158,7 @@ impl ThreadState {
                 stack: StackMemory::new(0, 0),
                 believes_blocked: false,
                 owed: false,
-                shielded: false,
+                shielded: 0,
                 past_descriptor: None,
                 unfinished: false,
                 nonce: 0,
@@ -194,7 +194,7 @@ impl ThreadState {
         this.armed = Armed::None;
         this.stack = StackMemory::new(0, 0);
         (this.believes_blocked, this.owed, this.unfinished) = (false, false, false);
-        (this.shielded, this.past_descriptor) = (false, None);
+        (this.shielded, this.past_descriptor) = (0, None);
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);
         this.totals = ThreadTotals::default();

@@ -194,3 +194,12 @@ fn waits_under_a_mask_end_for_the_programs_signals_only() {
         let _ = same("masks.c", "sigwait");
     }
 }
+
+#[test]
+fn a_thread_that_jumps_out_of_a_wait_is_sampled_again() {
+    let outcome = same("masks.c", "jumps");
+    assert!(
+        busiest(&outcome).samples.len() >= 200,
+        "300 ms at 1 kHz follow"
+    );
+}

@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
+#include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
@@ -13,6 +14,8 @@
 #include <time.h>
 #include <unistd.h>
 
+static jmp_buf back;
+static void jump(int signal) { longjmp(back, signal); }
 static volatile sig_atomic_t alarms;
 static void on_alarm(int signal) { alarms++; (void)signal; }
 
@@ -116,6 +119,14 @@ int main(int count, char **arguments) {
     printf("sa_mask %d %d\n", sigismember(&now.sa_mask, SIGPROF), sigismember(&now.sa_mask, SIGHUP));
   } else if (!strcmp(how, "waits")) {
     with_masks();
+  } else if (!strcmp(how, "jumps")) {
+    // Out of a waiting call, leaving whatever the mask is by then.
+    struct sigaction action = {.sa_handler = jump, .sa_flags = SA_NODEFER};
+    sigaction(SIGALRM, &action, NULL);
+    for (volatile int i = 0; i < 5; i++) if (!setjmp(back)) { alarm_soon(); sleep(10); puts("slept"); }
+    usleep(1000);
+    printf("mask %d\n", blocked());
+    burn(300);
   } else if (!strcmp(how, "sigwait")) {
     int got = 0;
     sigprocmask(SIG_SETMASK, &all, NULL);

@@ -112,7 +112,7 @@ unsafe fn change(
         // SAFETY: the caller's arguments.
         return unsafe { function(how, set, old) };
     };
-    let shielded = this.shielded;
+    let shielded = this.shielded != 0;
     // SAFETY: null or the caller's set.
     let mask = unsafe { set.as_ref() }.map(mask_word);
     let copy = mask_set(mask.unwrap_or(0) & !sys::bit(SIGNAL));

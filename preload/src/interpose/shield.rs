@@ -7,10 +7,10 @@
 
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use rsunwind::sys;
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
 use rsunwind::wire::sample::Trigger;
+use rsunwind::{arch, sys};
 
 /// Reads of at least this many bytes are held together; shorter ones are not worth two system calls.
 const LONG_READ: usize = 64 * 1024;
@@ -18,6 +18,9 @@ const LONG_READ: usize = 64 * 1024;
 const WHOLE_WRITE: usize = 4096;
 /// `getrandom` gives this much at least without a break.
 const SHORT_RANDOM: usize = 256;
+
+/// A signal frame takes more than this, bytes.
+const LEAST_SIGNAL_FRAME: u64 = 512;
 
 /// Whether the program has ever set a timeout on a socket: only then does the kernel not restart calls on sockets.
 static SOCKET_TIMEOUTS: AtomicBool = AtomicBool::new(false);
@@ -34,27 +37,29 @@ impl Shield {
     /// Raises the shield on a thread that needs it, if wanted.
     pub fn raise_if(wanted: bool) -> Self {
         let needed = wanted && Self::is_needed();
+        let Some(this) = ThreadState::current_unchecked().filter(|_| needed) else {
+            return Self(false);
+        };
+        let sp = arch::stack_pointer();
+        // A call that a handler makes within a shielded one lies below the handler's frame; otherwise a longjmp has left that one behind.
+        let abandoned = this.shielded != 0 && this.shielded < sp.saturating_add(LEAST_SIGNAL_FRAME);
         // A program that sets its mask on its own (inside a handler that has ours blocked) keeps it.
-        let was_open =
-            needed && sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) == 0;
-        mark(was_open, true);
-        Self(was_open)
+        let was_open = sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) == 0;
+        if was_open || abandoned {
+            this.shielded = sp;
+        }
+        Self(was_open || abandoned)
     }
 }
 
 impl Drop for Shield {
     fn drop(&mut self) {
         if self.0 {
-            mark(true, false);
+            if let Some(this) = ThreadState::current_unchecked() {
+                this.shielded = 0;
+            }
             sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
         }
-    }
-}
-
-/// Notes on the thread, if this is the outermost shield, that what blocks the signal is ours.
-fn mark(outermost: bool, shielded: bool) {
-    if outermost && let Some(this) = ThreadState::current_unchecked() {
-        this.shielded = shielded;
     }
 }
 
