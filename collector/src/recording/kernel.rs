@@ -102,6 +102,11 @@ impl KernelReader {
     }
 }
 
+/// Whether the kernel was entered, with that `user_ip`, from the instruction at which the user stack was taken.
+pub(super) fn is_entry(user_ip: u64, taken_at: u64) -> bool {
+    user_ip == taken_at || user_ip == taken_at.wrapping_add(SYSTEM_CALL)
+}
+
 /// How a kernel sample and the user stack behind it belong together. `shielded`: the user stack was taken in the call that held the
 /// signal back.
 pub(super) fn judge(
@@ -110,8 +115,7 @@ pub(super) fn judge(
     user_ip: u64,
     shielded: bool,
 ) -> KernelHalf {
-    let same_place =
-        kernel.user_ip == user_ip || kernel.user_ip == user_ip.wrapping_add(SYSTEM_CALL);
+    let same_place = is_entry(kernel.user_ip, user_ip);
     if kernel.user_sp == user.sp && same_place {
         KernelHalf::Merged
     } else if shielded && kernel.user_sp.abs_diff(user.sp) < SHIELD_REACH {

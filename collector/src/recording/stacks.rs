@@ -5,7 +5,7 @@
 //! of them.
 
 use super::error::Damages;
-use super::kernel::{KernelReader, Waiting, WaitingRoom, judge};
+use super::kernel::{KernelReader, Waiting, WaitingRoom, is_entry, judge};
 use super::model::{
     FrameId, KernelHalf, ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, StackId,
     StackNode, ThreadId,
@@ -13,8 +13,9 @@ use super::model::{
 use super::walk::Step;
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
+use engine::wire::kernel::KernelHead;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, Sample, SampleHead, StopReason, Trigger};
+use engine::wire::sample::{Frame, Method, Sample, SampleHead, StopReason, Trigger};
 use std::collections::HashMap;
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
@@ -191,16 +192,10 @@ impl<'a> ChunkSamples<'a> {
         };
         let (leaf, caller) = self.shield(stack);
         for kernel in self.stacks.waiting.leave(self.thread, head.nonce) {
-            let half = match judge(&kernel.head, head, leaf, caller.is_some()) {
-                KernelHalf::Late if self.is_ours(kernel.head.user_ip, head.time_ns) => {
-                    KernelHalf::Profiler
-                }
-                half => half,
-            };
-            let user = match half {
-                KernelHalf::Late | KernelHalf::Profiler => None,
-                KernelHalf::Shielded => caller,
-                _ => stack,
+            let (half, user) = match judge(&kernel.head, head, leaf, caller.is_some()) {
+                KernelHalf::Shielded => (KernelHalf::Shielded, caller),
+                KernelHalf::Late => self.late(&kernel.head, head, stack),
+                half => (half, stack),
             };
             let whole = self.stacks.push_kernel(self.recording, user, &kernel);
             // The weights of an entry add up to its CPU time, which may be a little less than its samples say.
@@ -217,6 +212,39 @@ impl<'a> ChunkSamples<'a> {
         if made.weight > 0 {
             self.recording.samples.push(made);
         }
+    }
+
+    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack.
+    fn late(
+        &self,
+        kernel: &KernelHead,
+        user: &SampleHead,
+        stack: Option<StackId>,
+    ) -> (KernelHalf, Option<StackId>) {
+        if let Some(interrupted) = self.interrupted(stack, kernel.user_ip) {
+            return (KernelHalf::Merged, Some(interrupted));
+        }
+        if self.is_ours(kernel.user_ip, user.time_ns) {
+            return (KernelHalf::Profiler, None);
+        }
+        (KernelHalf::Late, None)
+    }
+
+    /// The stack from the frame on that a signal of the program interrupted at that address: on the way back from the kernel its handler
+    /// was entered before ours, and our walk began there.
+    fn interrupted(&self, stack: Option<StackId>, user_ip: u64) -> Option<StackId> {
+        let mut at = stack;
+        while let Some(id) = at {
+            let node = self.recording.stacks[id.index()];
+            if let RawFrame::Code { frame, method, .. } = self.recording.frames[node.frame.index()]
+                && method == Method::SignalFrame
+                && is_entry(user_ip, frame.lookup().0)
+            {
+                return Some(id);
+            }
+            at = node.parent;
+        }
+        None
     }
 
     /// Whether code there is our own library's.
