@@ -7,7 +7,7 @@
 use crate::config::{Config, Destination, PATH_SIZE};
 use crate::segment::{SEGMENT, Writer};
 use crate::session::{self, Control};
-use crate::sys::{self, Errno, KernelAction};
+use crate::sys::{self, Errno, HeldBack, KernelAction};
 use crate::text::{Text, parse_decimal};
 use crate::thread::{self, ThreadState};
 use crate::trigger::{SIGNAL, cost};
@@ -227,6 +227,19 @@ impl Process {
         this.arm_again();
     }
 
+    /// The rest of a fork child's set-up at its end, if it never saw a tick of the kernel's clock and yet used a period or more.
+    fn finish_late(&self, this: &mut ThreadState) -> bool {
+        let _held = HeldBack::new(SIGNAL);
+        if this.unfinished && this.cpu_ns().is_none_or(|used| used < self.period_ns()) {
+            return false;
+        }
+        if this.unfinished {
+            self.finish_fork_child(this);
+            this.weigh_from_birth();
+        }
+        true
+    }
+
     /// The process ends: closes the accounts of all its threads.
     pub fn end(&self, reason: ThreadEndReason) {
         if !self.is_active() {
@@ -235,7 +248,7 @@ impl Process {
         let Some(this) = ThreadState::current() else {
             return;
         };
-        if this.unfinished {
+        if this.unfinished && !self.finish_late(this) {
             return;
         }
         this.close(reason);

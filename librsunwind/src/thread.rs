@@ -317,8 +317,13 @@ impl ThreadState {
     }
 
     /// Its CPU time, ns.
-    fn cpu_ns(&self) -> Option<u64> {
+    pub fn cpu_ns(&self) -> Option<u64> {
         sys::thread_cpu_ns(self.tid.load(Relaxed)).ok()
+    }
+
+    /// Counts all CPU time of the thread, from its beginning, as not yet given.
+    pub fn weigh_from_birth(&mut self) {
+        self.meter = CpuMeter::starting_at(0);
     }
 
     /// Weight of a sample now; `counted` where the thread's clock cannot be read.

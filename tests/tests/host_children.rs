@@ -47,6 +47,22 @@ fn forked_children_are_profiled_as_themselves() {
 }
 
 #[test]
+fn children_that_see_no_tick_of_the_clock_are_accounted_for() {
+    let recordings = same("brief").recordings();
+    let children = recordings
+        .iter()
+        .filter(|recording| recording.processes[0].origin == Origin::Fork);
+    let weights: Vec<u64> = children
+        .map(|child| child.main_thread().delivered())
+        .collect();
+    assert_eq!(weights.len(), 20);
+    assert!(
+        weights.iter().all(|weight| *weight >= 10),
+        "a millisecond at 10 kHz: {weights:?}"
+    );
+}
+
+#[test]
 fn generations_are_profiled() {
     assert_eq!(same("grandchildren").recordings().len(), 6);
 }
