@@ -57,8 +57,8 @@ fn children_that_see_no_tick_of_the_clock_are_accounted_for() {
         .collect();
     assert_eq!(weights.len(), 20);
     assert!(
-        weights.iter().all(|weight| *weight >= 10),
-        "a millisecond at 10 kHz: {weights:?}"
+        weights.iter().all(|weight| *weight >= 5),
+        "a millisecond at 10 kHz, by half at least: {weights:?}"
     );
 }
 
