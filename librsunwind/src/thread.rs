@@ -13,23 +13,26 @@
 //! the handler; other threads read its atomics.
 #![allow(unsafe_code)]
 
+mod records;
+mod registry;
+
+pub use registry::{for_each_other, forget_all, wait_for_walks};
+
 use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
 use crate::sys::{self, Errno, HeldBack, PAGE};
-use crate::trigger::perf::Drained;
 use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed, SIGNAL};
 use crate::{arch, clock, sample};
 use core::ffi::c_void;
 use core::ptr;
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::Ordering::{Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 use engine::memory::StackMemory;
 use engine::wire::chunk::ThreadTotals;
-use engine::wire::codec::Encoder;
 use engine::wire::kernel::{self, KernelHead};
-use engine::wire::record::{self, RecordKind};
+use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead, Trigger};
 use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
 
@@ -116,20 +119,13 @@ pub struct Start {
     pub argument: *mut c_void,
 }
 
-/// Threads that have a state, so that the end of the process can close their accounts. A thread that finds no slot is profiled all
-/// the same; its account then lacks the final CPU time.
-static REGISTRY: [AtomicPtr<ThreadState>; 16_384] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; 16_384];
-/// No slot at or beyond this has ever been used.
-static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
-
 impl ThreadState {
     /// Memory for a thread that is about to start: new, or that of a thread that has ended.
     ///
     /// # Errors
     /// `ENOMEM`.
     pub fn allocate(max_depth: usize) -> Result<*mut Self, Errno> {
-        if let Some(state) = reusable(max_depth) {
+        if let Some(state) = registry::reusable(max_depth) {
             return Ok(state);
         }
         let frames_size = max_depth.saturating_mul(size_of::<Frame>());
@@ -179,7 +175,7 @@ impl ThreadState {
                 frames: [first, first.wrapping_add(max_depth)],
             });
         }
-        register(state);
+        registry::register(state);
         Ok(state)
     }
 
@@ -397,150 +393,6 @@ impl ThreadState {
         unsafe { Self::release(state) };
     }
 
-    /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is silent here: only samples are
-    /// counted, by their caller. No sample can come between: it would be written to the same place.
-    pub fn write(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
-        let _held = HeldBack::new(SIGNAL);
-        if self.chunk.is_some() && self.write_here(kind, &encode) {
-            return true;
-        }
-        self.next_chunk() && self.write_here(kind, &encode)
-    }
-
-    /// Writes a sample of the first `count` frames of [`ThreadState::frame_buffer`], and counts it.
-    pub fn write_sample(&mut self, head: SampleHead, count: usize) {
-        let written = (self.chunk.is_some() && self.sample_here(&head, count))
-            || (self.next_chunk() && self.sample_here(&head, count));
-        let (samples, weight) = if written {
-            (&self.totals.samples, &self.totals.weight)
-        } else {
-            (&self.totals.lost_samples, &self.totals.lost_weight)
-        };
-        samples.fetch_add(1, Relaxed);
-        weight.fetch_add(head.weight, Relaxed);
-        if written {
-            self.before = Some((head, count));
-            self.frames.swap(0, 1);
-        } else if let (None, Some(header)) = (self.chunk, SEGMENT.header()) {
-            header.homeless_samples.fetch_add(1, Relaxed);
-            header.homeless_weight.fetch_add(head.weight, Relaxed);
-        }
-    }
-
-    fn sample_here(&mut self, head: &SampleHead, count: usize) -> bool {
-        let [new, old] = self.frames;
-        // SAFETY: both point at `room` frames of this state's mapping; `count` and the count before are at most `room`.
-        let frames = unsafe { core::slice::from_raw_parts(new, count.min(self.room)) };
-        let before = self.before;
-        self.write_here(RecordKind::Sample, &|out: &mut Encoder<'_>| {
-            // SAFETY: as above.
-            let previous = before
-                .as_ref()
-                .map(|(head, count)| (head, unsafe { core::slice::from_raw_parts(old, *count) }));
-            engine::wire::sample::encode(out, previous, head, frames);
-        })
-    }
-
-    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples.
-    pub fn drain_perf(&mut self) -> Drained {
-        let mut armed = core::mem::take(&mut self.armed);
-        let drained = match &mut armed {
-            Armed::Perf(event) => {
-                event.drain(|head, frames| self.write_kernel_sample(head, frames))
-            }
-            _ => Drained::default(),
-        };
-        self.armed = armed;
-        drained
-    }
-
-    fn write_kernel_sample(&mut self, head: &KernelHead, frames: &[u64]) {
-        let written = (self.chunk.is_some() && self.kernel_sample_here(head, frames))
-            || (self.next_chunk() && self.kernel_sample_here(head, frames));
-        if written && let Some(kept) = self.kernel_frames.get_mut(..frames.len()) {
-            kept.iter_mut()
-                .zip(frames)
-                .for_each(|(to, from)| *to = *from);
-            self.kernel_before = Some((*head, frames.len()));
-        }
-    }
-
-    fn kernel_sample_here(&mut self, head: &KernelHead, frames: &[u64]) -> bool {
-        let (before, kept) = (self.kernel_before, self.kernel_frames);
-        self.write_here(RecordKind::Kernel, &|out: &mut Encoder<'_>| {
-            let previous = before
-                .as_ref()
-                .map(|(head, count)| (head, kept.get(..*count).unwrap_or(&[])));
-            kernel::encode(out, previous, head, frames);
-        })
-    }
-
-    /// Room for the frames of the next sample.
-    ///
-    /// # Safety
-    /// The slice must be gone before the next call of any method that touches frames.
-    pub unsafe fn frame_buffer(&mut self) -> &'static mut [Frame] {
-        let [new, _] = self.frames;
-        // SAFETY: `room` frames of this state's mapping.
-        unsafe { core::slice::from_raw_parts_mut(new, self.room) }
-    }
-
-    fn write_here(&mut self, kind: RecordKind, encode: &impl Fn(&mut Encoder<'_>)) -> bool {
-        let Some(chunk) = self.chunk else {
-            return false;
-        };
-        // SAFETY: the chunk is this thread's, and this slice the only one.
-        let tail = unsafe { chunk.tail(self.committed) };
-        let Some(payload) = tail.get_mut(record::HEADER_SIZE..) else {
-            return false;
-        };
-        let mut out = Encoder::new(payload);
-        encode(&mut out);
-        let Some(length) = out
-            .finish()
-            .and_then(|length| record::seal(tail, kind, length))
-        else {
-            return false;
-        };
-        self.committed = self.committed.saturating_add(length);
-        self.publish_totals();
-        chunk.commit(self.committed);
-        true
-    }
-
-    fn next_chunk(&mut self) -> bool {
-        if let Some(full) = self.chunk.take() {
-            full.seal();
-        }
-        self.committed = 0;
-        self.before = None;
-        self.kernel_before = None;
-        self.chunk = SEGMENT
-            .claim(self.tid.load(Relaxed), self.key.load(Relaxed))
-            .ok();
-        self.publish_totals();
-        self.chunk.is_some()
-    }
-
-    /// Adds to the time spent in the handler.
-    pub fn count_handler_time(&mut self, nanoseconds: u64) {
-        self.totals.handler_ns.fetch_add(nanoseconds, Relaxed);
-        self.publish_totals();
-    }
-
-    fn publish_totals(&self) {
-        let Some(chunk) = self.chunk else { return };
-        let (from, to) = (&self.totals, &chunk.header().totals);
-        let copy = |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
-        copy(&from.samples, &to.samples);
-        copy(&from.weight, &to.weight);
-        copy(&from.lost_samples, &to.lost_samples);
-        copy(&from.lost_weight, &to.lost_weight);
-        copy(&from.handler_ns, &to.handler_ns);
-        copy(&from.cpu_ns, &to.cpu_ns);
-        copy(&from.unarmed_cpu_ns, &to.unarmed_cpu_ns);
-    }
-
     /// The next nonce of a trigger that has none of its own.
     pub fn next_nonce(&mut self) -> u64 {
         self.nonce = self.nonce.wrapping_add(1).max(1);
@@ -551,73 +403,4 @@ impl ThreadState {
     pub fn trigger(&self) -> Trigger {
         self.armed.kind()
     }
-}
-
-/// A state that an ended thread left, if any.
-fn reusable(room: usize) -> Option<*mut ThreadState> {
-    registered().map(|slot| slot.load(Acquire)).find(|state| {
-        // SAFETY: registered states are never unmapped.
-        let state = unsafe { state.as_ref() };
-        state.is_some_and(|state| {
-            state.room == room
-                && state
-                    .claimed
-                    .compare_exchange(0, 1, AcqRel, Relaxed)
-                    .is_ok()
-        })
-    })
-}
-
-fn register(state: *mut ThreadState) {
-    for (index, slot) in REGISTRY.iter().enumerate() {
-        if slot.load(Relaxed).is_null()
-            && slot
-                .compare_exchange(ptr::null_mut(), state, AcqRel, Relaxed)
-                .is_ok()
-        {
-            REGISTRY_TOP.fetch_max(index.wrapping_add(1), Release);
-            return;
-        }
-    }
-}
-
-fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
-    REGISTRY.iter().take(REGISTRY_TOP.load(Acquire))
-}
-
-/// In a fork child: none of the parent's threads is here.
-pub fn forget_all() {
-    for slot in registered() {
-        slot.store(ptr::null_mut(), Relaxed);
-    }
-    REGISTRY_TOP.store(0, Relaxed);
-}
-
-fn live_others(this: Option<&ThreadState>) -> impl Iterator<Item = &'static ThreadState> {
-    let own = this.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: registered states are never unmapped; only their atomics are read.
-    let states = registered().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() });
-    states.filter(move |state| !ptr::eq(*state, own) && state.tid.load(Acquire) != 0)
-}
-
-/// Calls `visit` with (tid, key) of every other live thread that has a state.
-pub fn for_each_other(this: &ThreadState, mut visit: impl FnMut(u32, u64)) {
-    for other in live_others(Some(this)) {
-        visit(other.tid.load(Relaxed), other.key.load(Relaxed));
-    }
-}
-
-/// Waits until no other thread is inside a walk that began before this call; gives up after about a tenth of a second.
-pub fn wait_for_walks(this: Option<&ThreadState>) -> bool {
-    let deadline = clock::monotonic_ns().saturating_add(100_000_000);
-    for other in live_others(this) {
-        let start = other.walking.load(Acquire);
-        while start % 2 == 1 && other.walking.load(Acquire) == start {
-            if clock::monotonic_ns() > deadline {
-                return false;
-            }
-            sys::yield_now();
-        }
-    }
-    true
 }
