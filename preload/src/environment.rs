@@ -163,6 +163,7 @@ impl Environment {
     /// The host's own other preloads keep their place behind ours.
     fn rewrite(given: Strings, preload: Option<&CStr>, settings: Option<&CStr>) -> Self {
         let strip = preload.is_none() && settings.is_none();
+        let replaces = strip || preload.is_some();
         // SAFETY: `for_program`'s caller's promise.
         let count = unsafe { strings(given) }.count();
         let theirs = find(given, PRELOAD_KEY).map_or(&[][..], |string| {
@@ -184,7 +185,7 @@ impl Environment {
         // SAFETY: as above.
         for string in unsafe { strings(given) } {
             let bytes = string.to_bytes();
-            let replaced = bytes.starts_with(PRELOAD_KEY) && (strip || preload.is_some());
+            let replaced = bytes.starts_with(PRELOAD_KEY) && replaces;
             let dropped =
                 replaced || (bytes.starts_with(SETTINGS_KEY) && (strip || settings.is_some()));
             if !dropped {
@@ -195,8 +196,7 @@ impl Environment {
         let at = unsafe { mapping.add((count + 3) * size_of::<usize>()) };
         let ours = preload.map(|string| string.to_bytes());
         let others = if strip { without_us(theirs) } else { theirs };
-        if let Some(length) = join(at, ours, others) {
-            let _ = length;
+        if replaces && join(at, ours, others) {
             push(at.cast());
         }
         if let Some(settings) = settings {
@@ -228,8 +228,8 @@ fn without_us(list: &[u8]) -> &[u8] {
     }
 }
 
-/// Writes `LD_PRELOAD=` with our entry and the others; gives the length, or `None` if there is nothing to say.
-fn join(at: *mut u8, ours: Option<&[u8]>, others: &[u8]) -> Option<usize> {
+/// Writes `LD_PRELOAD=` with our entry and the others; `false` if there is nothing to say.
+fn join(at: *mut u8, ours: Option<&[u8]>, others: &[u8]) -> bool {
     let mut length = 0usize;
     let mut put = |bytes: &[u8]| {
         // SAFETY: `rewrite` made room for all pieces.
@@ -243,11 +243,11 @@ fn join(at: *mut u8, ours: Option<&[u8]>, others: &[u8]) -> Option<usize> {
                 put(b":");
             }
         }
-        None if others.is_empty() => return None,
+        None if others.is_empty() => return false,
         None => put(PRELOAD_KEY),
     }
     put(others);
-    Some(length)
+    true
 }
 
 fn readable(path: &CStr) -> bool {

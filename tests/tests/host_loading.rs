@@ -311,6 +311,15 @@ fn a_fresh_environment_is_followed_unless_forbidden() {
 }
 
 #[test]
+fn a_preload_list_that_was_kept_is_not_given_twice() {
+    let run = Run::profiled(SETTINGS, "sh").args(["-c", "exec env -u RSUNWIND env"]);
+    let text = run.outcome().quiet().text();
+    let lists = text.lines().filter(|line| line.starts_with("LD_PRELOAD="));
+    assert_eq!(lists.count(), 1, "{text}");
+    assert!(variable(&text, "RSUNWIND").is_some(), "{text}");
+}
+
+#[test]
 fn a_library_out_of_reach_makes_no_noise() {
     let directory = tempfile::tempdir().unwrap();
     let copy = directory.path().join("librsunwind_preload.so");
