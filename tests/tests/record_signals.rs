@@ -135,8 +135,9 @@ fn a_signal_sent_to_rsunwind_and_then_to_the_group_counts_once() {
 #[test]
 fn ctrl_c_on_a_terminal_reaches_the_program_once_and_the_profile_is_written() {
     let (bench, program) = counting();
+    // `exec`, because a shell that waits is ended by the interrupt as well, and script(1) tells of the shell.
     let inner = format!(
-        "{} record -o {} {}",
+        "exec {} record -o {} {}",
         rsunwind().display(),
         bench.path("profile.rsu").display(),
         program.display()
