@@ -74,11 +74,13 @@ pub enum StopReason {
     TimeBudget = 10,
     /// The sample was abandoned by the handler's safety net.
     Abandoned = 11,
+    /// The stack goes on beyond the part of it that was copied, which the collector unwound.
+    CopyEnded = 12,
 }
 
 impl StopReason {
     /// All reasons, by number.
-    pub const ALL: [Self; 12] = [
+    pub const ALL: [Self; 13] = [
         Self::Root,
         Self::FramePointerZero,
         Self::NullPc,
@@ -91,6 +93,7 @@ impl StopReason {
         Self::FrameBudget,
         Self::TimeBudget,
         Self::Abandoned,
+        Self::CopyEnded,
     ];
 
     /// The reason of that number.
@@ -115,6 +118,7 @@ impl StopReason {
             Self::FrameBudget => "too many frames",
             Self::TimeBudget => "too slow",
             Self::Abandoned => "abandoned",
+            Self::CopyEnded => "deeper than the copy of the stack",
         }
     }
 }
