@@ -20,7 +20,7 @@ use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 use engine::wire::event::EventKind;
-use engine::wire::sample::Trigger;
+use engine::wire::sample::{Trigger, flags};
 use engine::wire::thread::ThreadEndReason;
 
 /// The parts of `siginfo_t` that triggers fill, at the kernel's offsets.
@@ -46,6 +46,8 @@ pub struct Request {
     pub nonce: u64,
     /// Sampling periods that the stack stands for.
     pub weight: u64,
+    /// See [`flags`].
+    pub flags: u64,
 }
 
 /// `si_code` of a signal that a file raised: from `POLL_IN` to `POLL_HUP`.
@@ -142,18 +144,24 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
                 trigger,
                 nonce: this.next_nonce(),
                 weight,
+                flags: 0,
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
             let drained = this.drain_perf();
             let counted = drained.samples.saturating_add(drained.lost);
-            if counted == 0 {
-                Origin::Stale // its samples were taken out of the ring by an earlier signal
+            if counted == 0 && !drained.stands_still {
+                Origin::Stale // its samples were seen at an earlier signal
             } else {
                 Origin::Ours(Request {
                     trigger,
                     nonce: drained.cursor,
                     weight: this.take_weight(counted),
+                    flags: if drained.stands_still {
+                        flags::RING_FULL
+                    } else {
+                        0
+                    },
                 })
             }
         }
@@ -164,6 +172,9 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
 fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
     let began = clock::monotonic_ns();
     if Control::over_at(began) {
+        if !this.unfinished {
+            sample::take(this, request, began, context); // what it stands for was before the end
+        }
         this.close_here(ThreadEndReason::Stopped);
         PROCESS.event(this, EventKind::SessionOver, 0, b"");
         this.disarm();
@@ -218,7 +229,9 @@ fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&mut ThreadState>
 /// Whether a signal was raised by a trigger that is gone by now.
 fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
     match (info.code, this) {
-        (POLL_IN..=POLL_HUP, Some(this)) => this.past_descriptor == Some(info.value as i32),
+        (POLL_IN..=POLL_HUP, Some(this)) => {
+            info.value as i32 >= 0 && this.past_descriptors.contains(&(info.value as i32))
+        }
         (libc::SI_TIMER, Some(this)) => info.value == ptr::from_ref(this) as u64,
         (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,
         _ => false,

@@ -90,6 +90,11 @@ impl Process {
         self.active.load(Acquire) != 0
     }
 
+    /// When the program image started: its name beside the pid.
+    pub fn key(&self) -> u64 {
+        self.key.load(Relaxed)
+    }
+
     /// Sampling period in force, ns.
     pub fn period_ns(&self) -> u64 {
         self.period_ns.load(Relaxed)

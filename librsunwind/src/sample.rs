@@ -25,7 +25,7 @@ use engine::wire::sample::{SampleHead, Trigger, flags};
 pub(crate) fn take(this: &mut ThreadState, request: Request, time_ns: u64, context: *mut c_void) {
     // SAFETY: the kernel gives a ucontext to an SA_SIGINFO handler.
     let registers = unsafe { Registers::from_ucontext(context) };
-    walk(this, request, time_ns, &registers, 0);
+    walk(this, request, time_ns, &registers);
 }
 
 /// The last sample of a thread, in ordinary code at its end: what it has used since the sample before, if that is nearer to a period
@@ -45,6 +45,7 @@ pub(crate) fn take_last(this: &mut ThreadState) {
         trigger,
         nonce,
         weight,
+        flags: flags::LAST,
     };
     let registers = Registers::capture();
     let top = this.stack_top;
@@ -73,17 +74,11 @@ unsafe extern "C" fn run_last(last: *mut c_void) {
     let time_ns = clock::monotonic_ns();
     let walking = last.this.walking.load(Relaxed);
     last.this.walking.store(walking.wrapping_add(1), SeqCst);
-    walk(
-        last.this,
-        last.request,
-        time_ns,
-        &last.registers,
-        flags::LAST,
-    );
+    walk(last.this, last.request, time_ns, &last.registers);
     last.this.walking.store(walking.wrapping_add(2), SeqCst);
 }
 
-fn walk(this: &mut ThreadState, request: Request, time_ns: u64, registers: &Registers, flags: u64) {
+fn walk(this: &mut ThreadState, request: Request, time_ns: u64, registers: &Registers) {
     let Some(cache) = modules::rules() else {
         return;
     };
@@ -105,7 +100,7 @@ fn walk(this: &mut ThreadState, request: Request, time_ns: u64, registers: &Regi
         weight: request.weight,
         trigger: request.trigger,
         stop: outcome.stop,
-        flags: outcome.flags | flags,
+        flags: outcome.flags | request.flags,
         sp: registers.sp(),
         elided: depth.elided,
         elided_at: depth.elided_at,

@@ -18,10 +18,12 @@ mod registry;
 
 pub use registry::{for_each_other, forget_all, wait_for_walks};
 
+use crate::config::{Config, Destination};
 use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
 use crate::segment::{Chunk, SEGMENT};
 use crate::sys::{self, Errno, HeldBack, PAGE};
+use crate::trigger::perf::{self, Recipient};
 use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed, SIGNAL};
 use crate::{arch, clock, sample};
@@ -32,6 +34,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use engine::memory::StackMemory;
 use engine::wire::chunk::ThreadTotals;
 use engine::wire::kernel::{self, KernelHead};
+use engine::wire::offer::{MAX_EVENTS, Offer};
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead, Trigger};
 use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
@@ -70,11 +73,13 @@ pub struct ThreadState {
     pub owed: bool,
     /// The stack pointer of the call for whose length the signal is blocked by us; 0 if it is not.
     pub shielded: u64,
-    /// `si_fd` of the perf event before: a signal of its may still be pending.
-    pub past_descriptor: Option<i32>,
+    /// `si_fd` of the perf events before, -1 in unused slots: a signal of theirs may still be pending.
+    pub past_descriptors: [i32; MAX_EVENTS],
+    /// The collector may hold events that this thread has opened, armed or not.
+    pub lent: bool,
     /// Not yet fully set up: the first signal does the rest (fork children).
     pub unfinished: bool,
-    /// Counter of nonces of triggers that have none of their own.
+    /// The last nonce: they grow from one trigger to the next.
     pub nonce: u64,
     /// What the thread is to run, from `pthread_create`.
     pub start: Start,
@@ -155,7 +160,8 @@ impl ThreadState {
                 believes_blocked: false,
                 owed: false,
                 shielded: 0,
-                past_descriptor: None,
+                past_descriptors: [-1; MAX_EVENTS],
+                lent: false,
                 unfinished: false,
                 nonce: 0,
                 start: Start {
@@ -189,8 +195,9 @@ impl ThreadState {
         this.tid.store(0, Release);
         this.armed = Armed::None;
         this.stack = StackMemory::new(0, 0);
-        (this.believes_blocked, this.owed, this.unfinished) = (false, false, false);
-        (this.shielded, this.past_descriptor) = (0, None);
+        (this.believes_blocked, this.owed) = (false, false);
+        (this.lent, this.unfinished) = (false, false);
+        (this.shielded, this.past_descriptors) = (0, [-1; MAX_EVENTS]);
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);
         this.totals = ThreadTotals::default();
@@ -257,12 +264,13 @@ impl ThreadState {
     fn arm_from(&mut self, unarmed_cpu_ns: u64) {
         let config = PROCESS.config();
         let period_ns = PROCESS.period_ns();
-        let tag = core::ptr::from_mut(self) as usize;
+        let thread = self.to_arm(config);
         // The handler must not meet a trigger that is half in place.
         let _held = HeldBack::new(SIGNAL);
         self.meter = CpuMeter::starting_at(self.cpu_ns().unwrap_or(0));
-        let refused = match trigger::arm(config, period_ns, tag) {
+        let refused = match trigger::arm(config, period_ns, &thread) {
             Ok((armed, refused)) => {
+                self.lent |= matches!(&armed, Armed::Perf(event) if event.is_lent());
                 self.armed = armed;
                 refused
             }
@@ -283,6 +291,25 @@ impl ThreadState {
         };
         self.name = [0; NAME_SIZE];
         self.record_name();
+    }
+
+    fn to_arm(&self, config: &Config) -> trigger::Thread {
+        let offer = Offer {
+            pid: sys::getpid(),
+            tid: self.tid.load(Relaxed),
+            process_key: PROCESS.key(),
+            thread_key: self.key.load(Relaxed),
+            ..Offer::default()
+        };
+        let recipient = match config.destination {
+            Destination::Session(directory) => Some(Recipient { directory, offer }),
+            Destination::File(_) => None,
+        };
+        trigger::Thread {
+            tag: core::ptr::from_ref(self) as usize,
+            nonce: self.nonce,
+            recipient,
+        }
     }
 
     /// Records the thread's name with how it is sampled, if it is not the one recorded before: programs name threads that run already.
@@ -334,14 +361,23 @@ impl ThreadState {
         self.meter.take(cpu_ns, PROCESS.period_ns())
     }
 
-    /// Stops the trigger; no more signals will be generated.
+    /// Stops the trigger. Where its events are lent to the collector, signals may come until that lets go of them; they are known as late.
     pub fn disarm(&mut self) {
         // The handler must not read a ring that is being unmapped.
         let _held = HeldBack::new(SIGNAL);
+        self.drain_perf();
         if let Armed::Perf(event) = &self.armed {
-            self.past_descriptor = Some(event.descriptor());
+            self.past_descriptors = event.descriptors();
         }
         self.armed = Armed::None;
+    }
+
+    /// Disarms before an exec: nothing of ours may raise a signal any more, which would kill the next program.
+    pub fn disarm_for_good(&mut self) {
+        if self.lent {
+            perf::rest_all();
+        }
+        self.disarm();
     }
 
     /// Takes the last sample and closes this thread's account. For ordinary code: the sample uses the handler's stack.

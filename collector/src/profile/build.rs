@@ -110,6 +110,7 @@ impl Cut {
                 "[kernel only: no user stack was taken after it]".to_owned()
             }
             Self::KernelOnly(KernelHalf::Profiler) => "[profiler]".to_owned(),
+            Self::KernelOnly(KernelHalf::Exit) => "[exit]".to_owned(),
             Self::KernelOnly(_) => "[kernel only: the user stack was taken elsewhere]".to_owned(),
         }
     }
@@ -150,9 +151,7 @@ impl Builder<'_> {
             .stack
             .is_some_and(|stack| self.complete[stack.index()]);
         let cut = match sample.kernel {
-            KernelHalf::Late | KernelHalf::Orphan | KernelHalf::Profiler => {
-                Some(Cut::KernelOnly(sample.kernel))
-            }
+            half if half.is_alone() => Some(Cut::KernelOnly(half)),
             _ if complete || sample.stop == StopReason::Root => None,
             _ => Some(Cut::Stopped(sample.stop)),
         };

@@ -1,9 +1,12 @@
 //! From the session's segments to the recording: finds segments as processes make them, takes what they seal, and puts away those of
 //! processes that are gone.
 //!
+//! The kernel's halves of samples come through the perf rings of the threads ([`super::rings`]), which are emptied at each look.
+//!
 //! Not here: one segment ([`super::segment`]), and the form of the recording ([`super::writer`]).
 
 use super::perf_map;
+use super::rings::Rings;
 use super::segment::{Segment, Take};
 use super::writer::Writer;
 use engine::wire::record::RecordKind;
@@ -26,6 +29,7 @@ type Newest = HashMap<(u32, u64), u64>;
 pub struct Drain {
     directory: PathBuf,
     segments: BTreeMap<OsString, Segment>,
+    rings: Rings,
     writer: Writer,
     /// How many segments may stay open: well inside the limit on descriptors, which is left as the program should find it.
     most_open: u64,
@@ -42,6 +46,7 @@ impl Drain {
         Self {
             directory: directory.to_owned(),
             segments: BTreeMap::new(),
+            rings: Rings::listen(directory),
             writer,
             most_open: getrlimit(Resource::RLIMIT_NOFILE)
                 .map_or(0, |(limit, _)| MOST_OPEN.min(limit / 4)),
@@ -56,6 +61,7 @@ impl Drain {
     /// When the recording cannot be written; what could not be stored is still in its segment.
     pub fn look(&mut self) -> io::Result<()> {
         self.writer.begin()?;
+        self.rings.look(&mut self.writer)?;
         self.discover();
         let writer = &mut self.writer;
         for segment in self.segments.values_mut() {
@@ -71,6 +77,7 @@ impl Drain {
     /// # Errors
     /// As [`Drain::look`].
     pub fn finish(&mut self) -> io::Result<()> {
+        self.rings.finish(&mut self.writer)?;
         self.discover();
         let newest = self.newest();
         while let Some((_, segment)) = self.segments.pop_first() {
@@ -83,6 +90,12 @@ impl Drain {
     #[must_use]
     pub fn anyone_lives(&self) -> bool {
         self.segments.values().any(Segment::may_live)
+    }
+
+    /// The perf rings.
+    #[must_use]
+    pub const fn rings(&self) -> &Rings {
+        &self.rings
     }
 
     /// How many program runs were recorded.
@@ -154,6 +167,7 @@ impl Drain {
         })?;
         let totals = segment.totals();
         let about = (segment.info.pid, segment.info.process_key);
+        self.rings.close_process(about.0, about.1, writer)?;
         let totals = SegmentTotals {
             homeless_samples: totals.homeless_samples,
             homeless_weight: totals.homeless_weight,

@@ -22,6 +22,7 @@ mod output;
 mod perf_map;
 mod program;
 mod publish;
+mod rings;
 mod segment;
 mod session;
 mod signals;

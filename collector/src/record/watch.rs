@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// From one look around to the next: eight wake-ups a second, and well inside the time after which targets doubt that rsunwind lives.
 const INTERVAL: Duration = Duration::from_millis(125);
+/// The same while perf rings fill fast: below twenty wake-ups a second.
+const SHORT_INTERVAL: Duration = Duration::from_millis(60);
 /// How long descendants that still run are given to notice that the session is over.
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -74,7 +76,7 @@ impl<'a> Watch<'a> {
             }
             if !self.over && self.next_look <= now {
                 self.look();
-                self.next_look = now + INTERVAL;
+                self.next_look = now + self.interval();
             }
             let look = (!self.over).then_some(self.next_look);
             self.sleep(look.into_iter().chain(deadline).min());
@@ -119,6 +121,14 @@ impl<'a> Watch<'a> {
     pub fn end(&mut self) {
         self.over = true;
         let _ = self.session.end();
+    }
+
+    fn interval(&self) -> Duration {
+        if self.drain.rings().are_busy() {
+            SHORT_INTERVAL
+        } else {
+            INTERVAL
+        }
     }
 
     fn sleep(&self, until: Option<Instant>) {

@@ -27,6 +27,8 @@ pub(super) struct Facts {
     threads: HashMap<ThreadName, ThreadId>,
     /// The sequence number of the chunk that each thread's totals are from.
     newest: HashMap<ThreadId, u64>,
+    /// Samples that found a ring full which the collector emptied.
+    lost_in_ring: HashMap<ThreadId, u64>,
     names: HashMap<ThreadId, (u64, String)>,
     gone: Vec<(ProcessId, module::ModuleGone)>,
     perf_maps: Vec<(ProcessId, u64, Vec<u8>)>,
@@ -40,6 +42,11 @@ impl Facts {
             return None;
         }
         let thread = self.thread(info, info.tid, info.thread_key);
+        if info.is_from_ring() {
+            let lost = self.lost_in_ring.entry(thread).or_default();
+            *lost = lost.saturating_add(info.lost_in_ring);
+            return Some(thread);
+        }
         let newest = self.newest.get(&thread);
         if newest.is_none_or(|newest| *newest <= info.sequence) {
             self.newest.insert(thread, info.sequence);
@@ -51,6 +58,7 @@ impl Facts {
                 handler_ns: info.handler_ns,
                 cpu_ns: info.cpu_ns,
                 unarmed_cpu_ns: info.unarmed_cpu_ns,
+                lost_in_ring: info.lost_in_ring,
             };
         }
         Some(thread)
@@ -82,6 +90,7 @@ impl Facts {
                 armings: Vec::new(),
                 end: None,
                 totals: Totals::default(),
+                late_cpu_ns: 0,
             });
             ThreadId::next_of(threads.len() - 1)
         })
@@ -212,6 +221,10 @@ impl Facts {
         self.add_segment_totals();
         for (thread, (_, name)) in std::mem::take(&mut self.names) {
             self.recording.threads[thread.index()].name = name;
+        }
+        for (thread, lost) in std::mem::take(&mut self.lost_in_ring) {
+            let totals = &mut self.recording.threads[thread.index()].totals;
+            totals.lost_in_ring = totals.lost_in_ring.saturating_add(lost);
         }
         for thread in &mut self.recording.threads {
             thread.armings.sort_by_key(|arming| arming.time_ns);

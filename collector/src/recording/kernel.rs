@@ -3,12 +3,14 @@
 //! The kernel samples of an entry are written just before the user stack that the thread took on its way back, whose nonce is at or above
 //! their cursors. They are joined only if the registers agree; what agrees with no user stack is kept apart, with the reason.
 
-use super::model::{KernelHalf, ThreadId};
+use super::account::KernelHalf;
+use super::model::ThreadId;
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::kernel::{KernelHead, KernelSample};
 use engine::wire::sample::SampleHead;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashSet};
+use std::rc::Rc;
 
 /// Length of the instruction that enters the kernel: a call that is restarted after the handler begins with it again.
 const SYSTEM_CALL: u64 = 2;
@@ -19,8 +21,8 @@ const SHIELD_REACH: u64 = 64 << 10;
 #[derive(Clone, Debug)]
 pub(super) struct Waiting {
     pub(super) head: KernelHead,
-    /// From leaf to root.
-    frames: Vec<u64>,
+    /// From leaf to root; equal stacks share it.
+    frames: Rc<[u64]>,
 }
 
 impl Waiting {
@@ -42,30 +44,42 @@ impl Waiting {
     }
 }
 
-/// Kernel samples of all threads that wait for their user stack: it may be in the next chunk.
+/// Kernel samples of all threads that wait for their user stack: it may be in the next chunk. Those of a thread are known by their
+/// cursors, in whatever order they come.
 #[derive(Debug, Default)]
-pub(super) struct WaitingRoom(HashMap<ThreadId, Vec<Waiting>>);
+pub(super) struct WaitingRoom {
+    threads: BTreeMap<ThreadId, BTreeMap<u64, Waiting>>,
+    /// Every kernel stack, once.
+    stacks: HashSet<Rc<[u64]>>,
+}
 
 impl WaitingRoom {
-    pub(super) fn enter(&mut self, thread: ThreadId, sample: Waiting) {
-        self.0.entry(thread).or_default().push(sample);
+    pub(super) fn enter(&mut self, thread: ThreadId, head: KernelHead, frames: &[u64]) {
+        let known = self.stacks.get(frames).cloned();
+        let frames = known.unwrap_or_else(|| {
+            let fresh: Rc<[u64]> = frames.into();
+            self.stacks.insert(Rc::clone(&fresh));
+            fresh
+        });
+        let samples = self.threads.entry(thread).or_default();
+        samples.insert(head.cursor, Waiting { head, frames });
     }
 
     /// Those of an entry: up to the nonce of its user stack.
     pub(super) fn leave(&mut self, thread: ThreadId, nonce: u64) -> Vec<Waiting> {
-        let Some(all) = self.0.get_mut(&thread) else {
+        let Some(all) = self.threads.get_mut(&thread) else {
             return Vec::new();
         };
-        let later = all.split_off(all.partition_point(|sample| sample.head.cursor <= nonce));
-        std::mem::replace(all, later)
+        let later = nonce
+            .checked_add(1)
+            .map_or_else(BTreeMap::new, |next| all.split_off(&next));
+        std::mem::replace(all, later).into_values().collect()
     }
 
     /// Those whose user stack never came.
     pub(super) fn rest(&mut self) -> Vec<(ThreadId, Waiting)> {
-        let mut rest: Vec<_> = self.0.drain().collect();
-        rest.sort_by_key(|(thread, _)| *thread);
-        rest.into_iter()
-            .flat_map(|(thread, all)| all.into_iter().map(move |sample| (thread, sample)))
+        let rest = std::mem::take(&mut self.threads).into_iter();
+        rest.flat_map(|(thread, all)| all.into_values().map(move |sample| (thread, sample)))
             .collect()
     }
 }
@@ -79,21 +93,17 @@ pub(super) struct KernelReader {
 }
 
 impl KernelReader {
-    pub(super) fn read(&mut self, payload: &[u8]) -> Result<Waiting, WireError> {
+    pub(super) fn read(&mut self, payload: &[u8]) -> Result<(KernelHead, &[u64]), WireError> {
         let sample = KernelSample::decode(payload, &self.before)?;
         let kept = self.frames.len().checked_sub(sample.reused);
         let kept = kept.ok_or(WireError::BadValue(
             "reused kernel frames",
             sample.reused as u64,
         ))?;
-        let mut frames = sample.new_frames().collect::<Result<Vec<_>, _>>()?;
-        frames.extend_from_slice(&self.frames[kept..]);
+        let new = sample.new_frames().collect::<Result<Vec<_>, _>>()?;
+        self.frames.splice(..kept, new);
         self.before = sample.head;
-        self.frames.clone_from(&frames);
-        Ok(Waiting {
-            head: sample.head,
-            frames,
-        })
+        Ok((sample.head, &self.frames))
     }
 
     /// Records before this point are damaged: what leans on them cannot be read.
@@ -166,17 +176,12 @@ mod tests {
     fn an_entry_takes_its_samples_along_and_leaves_later_ones() {
         let mut room = WaitingRoom::default();
         let thread = ThreadId(1);
-        for cursor in [10, 20, 30] {
-            room.enter(
-                thread,
-                Waiting {
-                    head: KernelHead {
-                        cursor,
-                        ..KernelHead::default()
-                    },
-                    frames: vec![cursor],
-                },
-            );
+        for cursor in [30, 10, 20] {
+            let head = KernelHead {
+                cursor,
+                ..KernelHead::default()
+            };
+            room.enter(thread, head, &[7, 8]);
         }
         assert_eq!(room.leave(thread, 20).len(), 2);
         assert_eq!(room.leave(ThreadId(2), 99).len(), 0);

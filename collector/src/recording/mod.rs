@@ -9,6 +9,7 @@
 //! Reading takes two passes: `scan` finds the chunks and `facts` takes in all that is not a sample; then, with the modules of all
 //! times known, `stacks` takes in the samples, thread by thread in the order of their chunks.
 
+mod account;
 mod error;
 #[cfg(test)]
 pub(crate) mod example;
@@ -24,11 +25,12 @@ mod tests;
 mod walk;
 pub mod write;
 
+pub use account::{KernelAccount, KernelHalf};
 pub use error::{Damage, Damages, OpenError};
 pub(crate) use model::index;
 pub use model::{
-    Arming, Event, FileReport, FrameId, KernelHalf, Module, ModuleId, Process, ProcessId, RawFrame,
-    RawSample, Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
+    Arming, Event, FileReport, FrameId, Module, ModuleId, Process, ProcessId, RawFrame, RawSample,
+    Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
 };
 pub use modules::ModuleMap;
 
@@ -245,7 +247,12 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
         .into_iter()
         .map(|((_, thread), (file, place))| (thread, file, place))
         .collect();
-    places.sort_by_key(|(thread, file, place)| (*thread, place.info.sequence, *file, place.offset));
+    // What came out of rings goes first: it waits for the user stacks.
+    places.sort_by_key(|(thread, file, place)| {
+        let info = &place.info;
+        let from_ring = info.is_from_ring();
+        (*thread, !from_ring, info.sequence, *file, place.offset)
+    });
     places
 }
 

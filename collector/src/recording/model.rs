@@ -2,6 +2,7 @@
 //!
 //! Not here: names of functions (`symbolize`), what is shown of it (`profile`).
 
+use super::account::KernelHalf;
 use super::error::Damages;
 use super::modules::ModuleMap;
 use engine::address::{CodeAddress, RuntimeAddress};
@@ -211,6 +212,8 @@ pub struct Thread {
     pub end: Option<ThreadEnd>,
     /// Its own account, from its newest chunk.
     pub totals: Totals,
+    /// CPU time that kernel samples show after its clock was looked at for the last time, ns: that of its end in the kernel.
+    pub late_cpu_ns: u64,
 }
 
 impl Thread {
@@ -226,7 +229,7 @@ impl Thread {
     #[must_use]
     pub fn cpu_ns(&self) -> u64 {
         let end = self.end.map_or(0, |end| end.cpu_ns);
-        end.max(self.totals.cpu_ns)
+        end.max(self.totals.cpu_ns).saturating_add(self.late_cpu_ns)
     }
 
     /// CPU time before it was armed, ns.
@@ -277,6 +280,7 @@ pub struct Totals {
     pub handler_ns: u64,
     pub cpu_ns: u64,
     pub unarmed_cpu_ns: u64,
+    pub lost_in_ring: u64,
 }
 
 /// Code mapped into one process.
@@ -361,24 +365,10 @@ pub struct RawSample {
     pub flags: u64,
     /// What it has of the kernel.
     pub kernel: KernelHalf,
-}
-
-/// How the kernel's half of a sample was come by.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum KernelHalf {
-    /// The sample was taken in user mode.
-    #[default]
-    None,
-    /// Taken in the kernel, joined with the user stack of the same entry; the registers agree.
-    Merged,
-    /// Likewise, in a call that holds our signal back: the user stack was taken right behind it, from its wrapper.
-    Shielded,
-    /// The user stack was taken elsewhere: the kernel's stack stands alone.
-    Late,
-    /// Taken while our own handler ran: it is ours, not the program's. The kernel's stack stands alone.
-    Profiler,
-    /// No user stack was taken after it: the thread ended, or sleeps. The kernel's stack stands alone.
-    Orphan,
+    /// Which event it is of ([`engine::wire::kernel::KernelHead::event`]); 0 for CPU time.
+    pub event: u32,
+    /// What that event counted ([`engine::wire::kernel::KernelHead::value`]); 0 for CPU time.
+    pub value: u64,
 }
 
 impl Recording {

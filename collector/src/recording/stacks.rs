@@ -4,26 +4,22 @@
 //! a sample is kept, with its weight and its inner frames, and its root is [`RawFrame::Lost`] until a sample comes that takes over none
 //! of them.
 
+use super::account::KernelHalf;
 use super::error::Damages;
 use super::kernel::{KernelReader, Waiting, WaitingRoom, is_entry, judge};
-use super::model::{
-    FrameId, KernelHalf, ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, StackId,
-    StackNode, ThreadId,
-};
+use super::model::{FrameId, RawFrame, RawSample, Recording, StackId, StackNode, ThreadId};
 use super::walk::Step;
-use engine::address::{CodeAddress, RuntimeAddress};
+use engine::address::CodeAddress;
 use engine::wire::WireError;
 use engine::wire::kernel::KernelHead;
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, Method, Sample, SampleHead, StopReason, Trigger};
+use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
 const DEEPEST: usize = 1 << 16;
-/// What the name of our own library contains.
-const OWN_LIBRARY: &str = "rsunwind_preload";
-/// How far up to look for the modules of a process that forked and recorded none of its own.
-const MOST_FORKS: usize = 16;
 
 /// Frames and stacks, each held once.
 #[derive(Debug, Default)]
@@ -68,20 +64,50 @@ impl Stacks {
 
     /// Kernel samples that no user stack came for.
     pub(super) fn finish(mut self, recording: &mut Recording) {
+        let mut last: HashMap<ThreadId, u64> = HashMap::new();
+        for sample in &recording.samples {
+            let last = last.entry(sample.thread).or_default();
+            *last = sample.time_ns.max(*last);
+        }
         for (thread, sample) in self.waiting.rest() {
             let stack = self.push_kernel(recording, None, &sample);
+            let half = Self::without_user_stack(recording, thread, &sample.head);
             recording.samples.push(RawSample {
                 thread,
                 time_ns: sample.head.time_ns,
-                weight: 1,
+                weight: u64::from(sample.head.event == CPU_EVENT),
                 stack,
                 trigger: Trigger::PerfKernel,
                 stop: StopReason::Abandoned,
                 flags: 0,
-                kernel: KernelHalf::Orphan,
+                kernel: half,
+                event: sample.head.event,
+                value: sample.head.value,
             });
+            let about = &mut recording.threads[thread.index()];
+            let looked_at = about.end.map(|end| end.time_ns);
+            let looked_at = looked_at.or(last.get(&thread).copied()).unwrap_or(0);
+            if sample.head.event == CPU_EVENT && sample.head.time_ns > looked_at {
+                let period = about.armings.last().map_or(0, |arming| arming.period_ns);
+                about.late_cpu_ns = about.late_cpu_ns.saturating_add(period);
+            }
         }
         recording.samples.sort_by_key(|sample| sample.thread);
+    }
+
+    fn without_user_stack(
+        recording: &Recording,
+        thread: ThreadId,
+        kernel: &KernelHead,
+    ) -> KernelHalf {
+        let about = &recording.threads[thread.index()];
+        if recording.is_ours(about.process, kernel.user_ip, kernel.time_ns) {
+            return KernelHalf::Profiler;
+        }
+        match about.end.map(|end| end.reason) {
+            None | Some(ThreadEndReason::Stopped) => KernelHalf::Orphan,
+            Some(_) => KernelHalf::Exit,
+        }
     }
 }
 
@@ -145,8 +171,8 @@ impl<'a> ChunkSamples<'a> {
     }
 
     fn kernel_sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
-        let sample = self.kernel.read(payload)?;
-        self.stacks.waiting.enter(self.thread, sample);
+        let (head, frames) = self.kernel.read(payload)?;
+        self.stacks.waiting.enter(self.thread, head, frames);
         Ok(())
     }
 
@@ -168,7 +194,9 @@ impl<'a> ChunkSamples<'a> {
         }
         for frame in new.iter().rev() {
             let address = frame.code_address().lookup();
-            let module = self.module(process, address, sample.head.time_ns);
+            let module = self
+                .recording
+                .module_at(process, address, sample.head.time_ns);
             let raw = RawFrame::code(process, *frame, module);
             self.before.frames.push(raw);
         }
@@ -189,23 +217,32 @@ impl<'a> ChunkSamples<'a> {
             stop: head.stop,
             flags: head.flags,
             kernel: KernelHalf::None,
+            event: CPU_EVENT,
+            value: 0,
         };
         let (leaf, caller) = self.shield(stack);
+        let mut joined = false;
         for kernel in self.stacks.waiting.leave(self.thread, head.nonce) {
-            let (half, user) = match judge(&kernel.head, head, leaf, caller.is_some()) {
+            let (mut half, user) = match judge(&kernel.head, head, leaf, caller.is_some()) {
                 KernelHalf::Shielded => (KernelHalf::Shielded, caller),
                 KernelHalf::Late => self.late(&kernel.head, head, stack),
                 half => (half, stack),
             };
+            if half == KernelHalf::Merged && std::mem::replace(&mut joined, true) {
+                half = KernelHalf::Reused;
+            }
             let whole = self.stacks.push_kernel(self.recording, user, &kernel);
-            // The weights of an entry add up to its CPU time, which may be a little less than its samples say.
-            let weight = made.weight.min(1);
+            // The weights of an entry add up to its CPU time, which may be a little less than its samples say. Other events have none.
+            let is_cpu_time = kernel.head.event == CPU_EVENT;
+            let weight = made.weight.min(u64::from(is_cpu_time));
             made.weight -= weight;
             self.recording.samples.push(RawSample {
                 time_ns: kernel.head.time_ns,
                 weight,
                 stack: whole,
                 kernel: half,
+                event: kernel.head.event,
+                value: kernel.head.value,
                 ..made
             });
         }
@@ -224,7 +261,11 @@ impl<'a> ChunkSamples<'a> {
         if let Some(interrupted) = self.interrupted(stack, kernel.user_ip) {
             return (KernelHalf::Merged, Some(interrupted));
         }
-        if self.is_ours(kernel.user_ip, user.time_ns) {
+        let process = self.recording.threads[self.thread.index()].process;
+        if self
+            .recording
+            .is_ours(process, kernel.user_ip, user.time_ns)
+        {
             return (KernelHalf::Profiler, None);
         }
         (KernelHalf::Late, None)
@@ -247,17 +288,6 @@ impl<'a> ChunkSamples<'a> {
         None
     }
 
-    /// Whether code there is our own library's.
-    fn is_ours(&self, address: u64, time_ns: u64) -> bool {
-        let process = self.recording.threads[self.thread.index()].process;
-        let module = self.module(process, RuntimeAddress(address), time_ns);
-        module.is_some_and(|module| {
-            self.recording.modules[module.index()]
-                .path
-                .contains(OWN_LIBRARY)
-        })
-    }
-
     /// The address of the leaf, and if that lies in our own library, the stack from the outermost of its frames there: the wrapper that the
     /// program called.
     fn shield(&self, stack: Option<StackId>) -> (u64, Option<StackId>) {
@@ -271,8 +301,7 @@ impl<'a> ChunkSamples<'a> {
             leaf.get_or_insert(match frame {
                 CodeAddress::Instruction(address) | CodeAddress::Return(address) => address.0,
             });
-            let path = module.map(|module| &self.recording.modules[module.index()].path);
-            if !path.is_some_and(|path| path.contains(OWN_LIBRARY)) {
+            if !module.is_some_and(|module| self.recording.modules[module.index()].is_ours()) {
                 break;
             }
             wrapper = Some(id);
@@ -302,7 +331,7 @@ impl<'a> ChunkSamples<'a> {
                 module,
             } = self.before.frames[index]
             {
-                let now = self.module(process, frame.lookup(), time_ns);
+                let now = self.recording.module_at(process, frame.lookup(), time_ns);
                 if now != module {
                     self.before.nodes.truncate(index);
                     self.before.frames[index] = RawFrame::Code {
@@ -314,27 +343,6 @@ impl<'a> ChunkSamples<'a> {
                 }
             }
         }
-    }
-
-    fn module(
-        &self,
-        process: ProcessId,
-        address: RuntimeAddress,
-        time_ns: u64,
-    ) -> Option<ModuleId> {
-        let modules = &self.recording.modules;
-        let mut owner = &self.recording.processes[process.index()];
-        let mut found = owner.map.find(address, time_ns, modules);
-        for _ in 0..MOST_FORKS {
-            let parent = owner.parent.filter(|_| inherits(owner));
-            let Some(parent) = parent.filter(|_| found.is_none()) else {
-                break;
-            };
-            let forked_ns = owner.key;
-            owner = &self.recording.processes[parent.index()];
-            found = owner.map.find(address, forked_ns.min(time_ns), modules);
-        }
-        found
     }
 
     /// The stack of all frames there are now, and the gap where frames were left out.
@@ -370,10 +378,6 @@ impl<'a> ChunkSamples<'a> {
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
         self.stacks.push(self.recording, parent, frame)
     }
-}
-
-fn inherits(process: &Process) -> bool {
-    process.map.is_empty() && process.origin == engine::wire::process::Origin::Fork
 }
 
 fn as_index(number: u64) -> usize {

@@ -2,7 +2,7 @@
 
 use super::{line, plural};
 use crate::profile::{CallId, Mode, Profile, Sample};
-use crate::recording::KernelHalf;
+use crate::recording::KernelAccount;
 use crate::report::share;
 use engine::wire::sample::{Method, StopReason};
 use std::collections::{BTreeMap, HashMap};
@@ -56,37 +56,33 @@ pub(super) fn complete(out: &mut String, profile: &Profile) {
     }
 }
 
-/// What became of the kernel's samples.
+/// What became of the kernel's samples: each is in one class, and the figures add up.
 pub(super) fn kernel(out: &mut String, profile: &Profile) {
-    let count = |half| {
-        profile
-            .samples
-            .iter()
-            .filter(|sample| sample.kernel == half)
-            .count() as u64
+    let mut account = KernelAccount {
+        lost: profile.recording.kernel_account().lost,
+        ..KernelAccount::default()
     };
-    let merged = count(KernelHalf::Merged) + count(KernelHalf::Shielded);
-    let apart = [
-        (
-            count(KernelHalf::Late),
-            "whose user stack was taken elsewhere",
-        ),
-        (count(KernelHalf::Orphan), "after which none was taken"),
-        (count(KernelHalf::Profiler), "taken in our own handler"),
-    ];
-    let all = merged + apart.iter().map(|(count, _)| count).sum::<u64>();
-    if all == 0 {
+    profile
+        .samples
+        .iter()
+        .for_each(|sample| account.add(sample.kernel));
+    let all = account.recorded();
+    if all == 0 && account.lost == 0 {
         return;
     }
-    let mut text = format!(
-        "{} with its stack, {} of them joined with the user's",
+    let text = format!(
+        "{}, {} joined with the user's stack: {account}",
         plural(all, "sample", "samples"),
-        share(merged, all)
+        share(account.joined(), all)
     );
-    for (count, what) in apart.into_iter().filter(|(count, _)| *count > 0) {
-        let _ = write!(text, ", {count} {what}");
-    }
     line(out, "kernel", &text);
+    if account.lost > 0 {
+        let samples = plural(account.lost, "sample", "samples");
+        let text = format!(
+            "{samples} found a perf ring full: their weight is kept, not their kernel stacks"
+        );
+        line(out, "", &text);
+    }
 }
 
 /// Whether a part is more than the 0.0 per cent that would be printed.

@@ -9,10 +9,12 @@
 mod files;
 mod memory;
 mod signals;
+mod sockets;
 
 pub use files::*;
 pub use memory::*;
 pub use signals::*;
+pub use sockets::*;
 
 use crate::arch::syscall6;
 

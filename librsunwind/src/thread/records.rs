@@ -8,7 +8,7 @@
 use super::ThreadState;
 use crate::segment::SEGMENT;
 use crate::sys::HeldBack;
-use crate::trigger::perf::Drained;
+use crate::trigger::ring::Drained;
 use crate::trigger::{Armed, SIGNAL};
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -62,7 +62,7 @@ impl ThreadState {
         })
     }
 
-    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples.
+    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples, unless the collector does.
     pub fn drain_perf(&mut self) -> Drained {
         let mut armed = core::mem::take(&mut self.armed);
         let drained = match &mut armed {
@@ -72,6 +72,8 @@ impl ThreadState {
             _ => Drained::default(),
         };
         self.armed = armed;
+        self.nonce = self.nonce.max(drained.cursor);
+        self.totals.lost_in_ring.fetch_add(drained.lost, Relaxed);
         drained
     }
 
@@ -160,5 +162,6 @@ impl ThreadState {
         copy(&from.handler_ns, &to.handler_ns);
         copy(&from.cpu_ns, &to.cpu_ns);
         copy(&from.unarmed_cpu_ns, &to.unarmed_cpu_ns);
+        copy(&from.lost_in_ring, &to.lost_in_ring);
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! Measured only where it can matter, at rates above 2 kHz: a few milliseconds at the start of the process.
 
-use super::perf::PerfEvent;
+use super::perf::{PerfEvent, Source};
 use crate::config::{Config, TriggerChoice};
 use crate::sys;
 
@@ -33,9 +33,8 @@ fn measure() -> Option<u64> {
         plain = spin(turns, cpu_ns);
     }
     let plain = plain.min(spin(turns, cpu_ns));
-    let mut event = PerfEvent::open(TRIAL_PERIOD_NS, true)
-        .or_else(|_| PerfEvent::open(TRIAL_PERIOD_NS, false))
-        .ok()?;
+    let open = |kernel| PerfEvent::open(&[Source::cpu_time(TRIAL_PERIOD_NS, kernel)], 0, None);
+    let mut event = open(true).or_else(|_| open(false)).ok()?;
     let disturbed = spin(turns, cpu_ns);
     let samples = event.drain(|_, _| ()).samples;
     disturbed.saturating_sub(plain).checked_div(samples)

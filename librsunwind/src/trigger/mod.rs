@@ -3,15 +3,18 @@
 //! Both raise [`SIGNAL`] on exactly their thread. How good a trigger is, is in [`Trigger`]'s order: perf with kernel mode, perf in user
 //! mode only, timer; a step down is recorded with its reason.
 
+mod attributes;
 pub mod cost;
+mod handover;
 pub mod perf;
+pub mod ring;
 pub mod timer;
 
 use crate::config::{Config, TriggerChoice};
 use crate::sys::{self, Errno};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use engine::wire::sample::Trigger;
-use perf::PerfEvent;
+use perf::{PerfEvent, Recipient, Source};
 use timer::CpuTimer;
 
 /// The signal that asks a thread to unwind itself.
@@ -45,11 +48,26 @@ impl Armed {
 static KERNEL_REFUSED: AtomicI32 = AtomicI32::new(0);
 static PERF_REFUSED: AtomicI32 = AtomicI32::new(0);
 
+/// What arming needs to know of the thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Thread {
+    /// Comes back in `si_value` of a timer's signals.
+    pub tag: usize,
+    /// Its last nonce.
+    pub nonce: u64,
+    /// The collector that may empty its ring.
+    pub recipient: Option<Recipient>,
+}
+
 /// Arms the calling thread with the best trigger permitted. Gives it with the errno of the best one refused (0 if none was).
 ///
 /// # Errors
 /// The errno of the last attempt, if nothing is permitted.
-pub fn arm(config: &Config, period_ns: u64, tag: usize) -> Result<(Armed, Errno), Errno> {
+pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, Errno), Errno> {
+    let open = |kernel| {
+        let sources = [Source::cpu_time(period_ns, kernel)];
+        PerfEvent::open(&sources, thread.nonce, thread.recipient)
+    };
     let mut refused = Errno(0);
     let mut note = |error: Errno| {
         if refused.0 == 0 {
@@ -63,19 +81,19 @@ pub fn arm(config: &Config, period_ns: u64, tag: usize) -> Result<(Armed, Errno)
             note(Errno(libc::EACCES));
         } else {
             if config.kernel {
-                match attempt(&KERNEL_REFUSED, || PerfEvent::open(period_ns, true)) {
+                match attempt(&KERNEL_REFUSED, || open(true)) {
                     Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
                     Err(error) => note(error),
                 }
             }
-            match attempt(&PERF_REFUSED, || PerfEvent::open(period_ns, false)) {
+            match attempt(&PERF_REFUSED, || open(false)) {
                 Ok(event) => return Ok((Armed::Perf(event), refused)),
                 Err(error) => note(error),
             }
         }
     }
     if config.trigger.allows(Trigger::Timer) {
-        return CpuTimer::start(period_ns, tag).map(|timer| (Armed::Timer(timer), refused));
+        return CpuTimer::start(period_ns, thread.tag).map(|timer| (Armed::Timer(timer), refused));
     }
     Err(refused)
 }

@@ -1,150 +1,172 @@
-//! A perf event on the thread's own CPU clock, which raises a signal on that thread at every sample.
+//! The perf events of a thread, which raise a signal on that thread at every sample: first the one on its own CPU clock.
 //!
-//! The position after the newest sample in the event's ring is the nonce: it names the samples that this signal stands for. Only the
-//! mapping of the ring is kept; it keeps the event alive, so no descriptor shifts the host's numbers or is lost to closefrom.
+//! The position behind the newest record in their common ring is the nonce: it names the samples that this signal stands for. Only the
+//! mapping of the ring is kept, no descriptor shifts the host's numbers or is lost to closefrom: it keeps the first event alive. Where there
+//! is a collector it is sent the descriptors ([`super::handover`]): it can empty the ring, and keeps further events alive.
+//!
+//! Events that the collector holds outlive this value, until it sees that they were let go of: before an exec they must be put to rest
+//! ([`rest_all`]), or a late signal of theirs kills the next program.
+//!
+//! **To add an event**, put a [`Source`] into the list given to [`PerfEvent::open`], with a number of its own ([`Source::event`], which
+//! comes back in `KernelHead::event`). It writes into the first one's ring: same cursor, same nonce, no unwind of its own. Its samples of
+//! user mode are written as kernel samples without frames (CPU time's are only counted, since the user stack carries their weight).
+//! `raises_signal` says whether the thread is to unwind itself for it (never for events that happen while the thread goes to sleep).
+//! Further events need a collector: nothing else keeps them alive.
 //!
 //! # Safety
-//! The ring is shared with the kernel: positions are read and written with the orderings that `perf_event_open(2)` asks for, and
-//! records are read within the ring's size whatever they say.
+//! System calls on our own structures.
 #![allow(unsafe_code)]
 
 use super::SIGNAL;
-use crate::arch::PERF_REGS_SP_IP;
-use crate::sys::{self, Errno, File, PAGE, call};
-use core::sync::atomic::{AtomicU64, Ordering};
-use engine::wire::kernel::{KernelHead, MAX_DEPTH};
+use super::attributes::{self, Attributes, SOFTWARE, TASK_CLOCK};
+use super::handover;
+use super::ring::{Drained, Ring};
+use crate::config::PATH_SIZE;
+use crate::sys::{self, Errno, File, call};
+use crate::text::Text;
+use engine::wire::kernel::KernelHead;
+use engine::wire::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
+use engine::wire::ring::RingSample;
 
-/// Pages of ring data: some 300 samples with kernel stacks can wait while the thread is in one long system call.
+/// Pages of ring data where kernel mode is sampled: some 200 samples with kernel stacks can wait while the thread is in one long
+/// system call, or the collector sleeps.
 const DATA_PAGES: usize = 16;
 const DATA_PAGES_SCARCE: usize = 1;
+/// With a collector there is room for this many nanoseconds of samples, and more for higher rates.
+const RESERVE_NS: u64 = 250_000_000;
+/// What a sample with a deep kernel stack takes, bytes.
+const AMPLE_SAMPLE: u64 = 512;
+const MOST_PAGES: usize = 256;
 
-/// An armed perf event of this thread.
+/// What to sample.
+#[derive(Clone, Copy, Debug)]
+pub struct Source {
+    /// Our number of it: [`CPU_EVENT`], or one that its clients know.
+    pub event: u32,
+    /// `perf_event_attr.type`.
+    pub kind: u32,
+    /// `perf_event_attr.config`.
+    pub config: u64,
+    /// A sample is taken every so many of its own units.
+    pub period: u64,
+    /// Whether kernel mode counts, and kernel stacks are taken.
+    pub kernel: bool,
+    /// Whether a sample makes the thread unwind itself.
+    pub raises_signal: bool,
+}
+
+impl Source {
+    /// The thread's CPU time.
+    pub fn cpu_time(period_ns: u64, kernel: bool) -> Self {
+        Self {
+            event: CPU_EVENT,
+            kind: SOFTWARE,
+            config: TASK_CLOCK,
+            period: period_ns,
+            kernel,
+            raises_signal: true,
+        }
+    }
+}
+
+/// The collector to which the ring is offered, and what to tell it of the thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipient {
+    /// The session's directory.
+    pub directory: Text<PATH_SIZE>,
+    /// Whose ring it is; the ring's own facts are filled in.
+    pub offer: Offer,
+}
+
+/// Armed perf events of this thread, with their ring.
 #[derive(Debug)]
 pub struct PerfEvent {
-    page: *mut u8,
-    data_size: usize,
-    /// The descriptor's number while it was open: what `si_fd` of its signals says.
-    descriptor: i32,
+    ring: Ring,
+    events: [EventId; MAX_EVENTS],
+    /// The descriptors' numbers while they were open: what `si_fd` of their signals says; -1 in unused slots.
+    descriptors: [i32; MAX_EVENTS],
     kernel: bool,
-    seen: u64,
+    /// The nonce with which the ring begins.
+    base: u64,
+    /// The collector may hold the events and take records out.
+    lent: bool,
 }
-
-/// What the ring held since the last look.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Drained {
-    /// End position of the newest sample: the nonce.
-    pub cursor: u64,
-    /// Samples found.
-    pub samples: u64,
-    /// Samples that the kernel could not write, because the ring was full.
-    pub lost: u64,
-}
-
-/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER7`; fields in the order of the kernel's header.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_events: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved: u16,
-    aux_sample_size: u32,
-    reserved2: u32,
-    sig_data: u64,
-}
-
-const TYPE_SOFTWARE: u32 = 1;
-const CONFIG_TASK_CLOCK: u64 = 1;
-const FLAG_DISABLED: u64 = 1;
-const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
-const FLAG_EXCLUDE_HV: u64 = 1 << 6;
-const FLAG_EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
-const FLAG_USE_CLOCKID: u64 = 1 << 25;
-const SAMPLE_IP: u64 = 1;
-const SAMPLE_TID: u64 = 1 << 1;
-const SAMPLE_TIME: u64 = 1 << 2;
-const SAMPLE_CALLCHAIN: u64 = 1 << 5;
-const SAMPLE_REGS_USER: u64 = 1 << 12;
-const OPEN_CLOEXEC: usize = 8;
-const IOC_ENABLE: usize = 0x2400;
-const RECORD_LOST: u32 = 2;
-const RECORD_SAMPLE: u32 = 9;
-const CPU_MODE_MASK: u64 = 7;
-const CPU_MODE_KERNEL: u64 = 1;
-/// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
-const FIRST_MARKER: u64 = (-4095i64) as u64;
 
 impl PerfEvent {
-    /// Opens and enables an event on the calling thread.
+    /// Opens and enables events on the calling thread; the first is the one whose ring is used, the others are left out where they are
+    /// refused. `base` is the thread's last nonce.
     ///
     /// # Errors
-    /// `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, …; from mmap `EPERM` when locked memory is used up.
-    pub fn open(period_ns: u64, kernel: bool) -> Result<Self, Errno> {
-        let attributes = Attributes {
-            kind: TYPE_SOFTWARE,
-            size: size_of::<Attributes>() as u32,
-            config: CONFIG_TASK_CLOCK,
-            sample_period: period_ns,
-            sample_type: SAMPLE_IP
-                | SAMPLE_TID
-                | SAMPLE_TIME
-                | SAMPLE_REGS_USER
-                | if kernel { SAMPLE_CALLCHAIN } else { 0 },
-            flags: FLAG_DISABLED
-                | FLAG_EXCLUDE_HV
-                | FLAG_EXCLUDE_CALLCHAIN_USER
-                | FLAG_USE_CLOCKID
-                | if kernel { 0 } else { FLAG_EXCLUDE_KERNEL },
-            wakeup_events: 1,
-            sample_regs_user: PERF_REGS_SP_IP,
-            clockid: libc::CLOCK_MONOTONIC,
-            ..Attributes::default()
+    /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, …; from mmap `EPERM` when locked memory is used up.
+    pub fn open(
+        sources: &[Source],
+        base: u64,
+        recipient: Option<Recipient>,
+    ) -> Result<Self, Errno> {
+        let (first, others) = sources.split_first().ok_or(Errno(libc::EINVAL))?;
+        let mut files = [const { None }; MAX_EVENTS];
+        let file = open_source(first)?;
+        let ring = map_largest(&file, first, recipient.is_some())?;
+        let mut made = Self {
+            ring,
+            events: [EventId::default(); MAX_EVENTS],
+            descriptors: [-1; MAX_EVENTS],
+            kernel: first.kernel,
+            base,
+            lent: false,
         };
-        // SAFETY: the kernel reads the attributes; 0 is the calling thread, -1 any processor.
-        let fd = unsafe {
-            call!(
-                libc::SYS_perf_event_open,
-                &raw const attributes,
-                0,
-                -1isize,
-                -1isize,
-                OPEN_CLOEXEC
-            )
-        }?;
-        let file = File::from_raw(fd as i32);
-        let pages = if kernel {
-            DATA_PAGES
-        } else {
-            DATA_PAGES_SCARCE
+        made.remember(0, first, &file)?;
+        if let Some(recipient) = recipient.filter(|_| first.kernel || !others.is_empty()) {
+            let mut slots = files.iter_mut();
+            for source in others {
+                let joined = made.join(slots.len(), source, &file);
+                if let (Ok(joined), Some(slot)) = (joined, slots.next()) {
+                    *slot = Some(joined);
+                }
+            }
+            made.lend(recipient, &file, &files);
+        }
+        for file in core::iter::once(&file).chain(files.iter().flatten()) {
+            attributes::enable(file)?;
+        }
+        Ok(made)
+    }
+
+    /// Opens another event that writes into the first one's ring; `left` slots are left.
+    fn join(&mut self, left: usize, source: &Source, first: &File) -> Result<File, Errno> {
+        let index = MAX_EVENTS.wrapping_sub(left).wrapping_add(1);
+        let file = open_source(source)?;
+        attributes::write_into(&file, first)?;
+        self.remember(index, source, &file)?;
+        Ok(file)
+    }
+
+    fn lend(&mut self, recipient: Recipient, first: &File, others: &[Option<File>; MAX_EVENTS]) {
+        let offer = Offer {
+            base: self.base,
+            data_size: self.ring.data_size() as u64,
+            events: self.events,
+            ..recipient.offer
         };
-        let (page, data_size) =
-            map_ring(&file, pages).or_else(|_| map_ring(&file, DATA_PAGES_SCARCE))?;
-        let event = Self {
-            page,
-            data_size,
-            descriptor: file.raw(),
-            kernel,
-            seen: 0,
-        };
-        deliver_to(&file, sys::gettid())?;
-        // SAFETY: no memory involved.
-        unsafe { call!(libc::SYS_ioctl, file.raw(), IOC_ENABLE, 0) }?;
-        Ok(event)
+        self.ring.lend();
+        let files = core::iter::once(first).chain(others.iter().flatten());
+        self.lent = handover::offer(&offer, files, &recipient.directory).is_ok();
+    }
+
+    fn remember(&mut self, index: usize, source: &Source, file: &File) -> Result<(), Errno> {
+        if source.raises_signal {
+            deliver_to(file, sys::gettid())?;
+        }
+        let id = attributes::id(file)?;
+        let (event, descriptor) = (self.events.get_mut(index), self.descriptors.get_mut(index));
+        if let (Some(event), Some(descriptor)) = (event, descriptor) {
+            *event = EventId {
+                id,
+                event: source.event,
+            };
+            *descriptor = file.raw();
+        }
+        Ok(())
     }
 
     /// Whether kernel mode is sampled too.
@@ -153,116 +175,76 @@ impl PerfEvent {
     }
 
     /// What `si_fd` of its signals says.
-    pub fn descriptor(&self) -> i32 {
-        self.descriptor
+    pub fn descriptors(&self) -> [i32; MAX_EVENTS] {
+        self.descriptors
     }
 
-    /// Whether a signal with this `si_fd` can be this event's.
+    /// Whether a signal with this `si_fd` can be one of its events'.
     pub fn raised(&self, descriptor: i32) -> bool {
-        descriptor == self.descriptor
+        descriptor >= 0 && self.descriptors.contains(&descriptor)
     }
 
-    /// Takes everything out of the ring, and shows each sample taken in kernel mode: its head and its stack.
+    /// Whether the collector may hold the events, so that they outlive this value.
+    pub fn is_lent(&self) -> bool {
+        self.lent
+    }
+
+    /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel mode, and all samples of other events
+    /// than CPU time. Where the collector does that, it only looks for the cursor.
     ///
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
     pub fn drain(&mut self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
-        let head = self.position(1024).load(Ordering::Acquire);
-        let mut drained = Drained {
-            cursor: head,
-            ..Drained::default()
-        };
-        let mut at = self.seen;
-        while at < head {
-            let header = self.word(at);
-            let (kind, mode, size) = (header as u32, header >> 32 & CPU_MODE_MASK, header >> 48);
-            if size < 8 {
-                break; // not a record: the ring is not what we think it is
+        let (base, events, kernel) = (self.base, &self.events, self.kernel);
+        let mut drained = self.ring.look(self.lent, |sample: &RingSample, frames| {
+            if let Some(head) = sample
+                .recorded(events, base)
+                .filter(|head| kernel || head.event != CPU_EVENT)
+            {
+                visit(&head, frames);
             }
-            let end = at.wrapping_add(size);
-            match kind {
-                RECORD_SAMPLE => {
-                    drained.samples = drained.samples.saturating_add(1);
-                    if mode == CPU_MODE_KERNEL && self.kernel {
-                        self.show_kernel_sample(at, end, &mut visit);
-                    }
-                }
-                RECORD_LOST => {
-                    drained.lost = drained.lost.saturating_add(self.word(at.wrapping_add(16)))
-                }
-                _ => {}
-            }
-            at = end;
-        }
-        self.seen = head;
-        self.position(1032).store(head, Ordering::Release);
+        });
+        drained.cursor = drained.cursor.wrapping_add(base);
         drained
     }
+}
 
-    /// Record: header, ip, pid and tid, time, number of entries, entries …, register ABI, sp, ip.
-    fn show_kernel_sample(&self, at: u64, end: u64, visit: &mut impl FnMut(&KernelHead, &[u64])) {
-        let word = |index: u64| self.word(at.wrapping_add(index.wrapping_mul(8)));
-        let count = word(4).min(end.wrapping_sub(at) >> 3);
-        let mut frames = [0u64; MAX_DEPTH];
-        let mut used = 0usize;
-        for entry in (0..count).map(|index| word(index.wrapping_add(5))) {
-            // Markers that say whose addresses follow; only the kernel's are asked for.
-            let is_marker = entry >= FIRST_MARKER;
-            if let (false, Some(slot)) = (is_marker, frames.get_mut(used)) {
-                *slot = entry;
-                used = used.wrapping_add(1);
-            }
-        }
-        let registers = count.wrapping_add(5);
-        let known = word(registers) != 0;
-        let head = KernelHead {
-            cursor: end,
-            time_ns: word(3),
-            user_ip: if known {
-                word(registers.wrapping_add(2))
-            } else {
-                0
-            },
-            user_sp: if known {
-                word(registers.wrapping_add(1))
-            } else {
-                0
-            },
-        };
-        visit(&head, frames.get(..used).unwrap_or(&[]));
-    }
+/// Puts to rest all events that the calling thread has opened, which may be held by the collector: no more signals come of them. The
+/// kernel knows no finer way without a descriptor, so events of the program's own rest, too.
+///
+/// # Signal safety
+/// One system call.
+pub fn rest_all() {
+    const PR_TASK_PERF_EVENTS_DISABLE: usize = 31;
+    // SAFETY: no memory involved.
+    let _ = unsafe { call!(libc::SYS_prctl, PR_TASK_PERF_EVENTS_DISABLE) };
+}
 
-    fn position(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: within the mapped control page, aligned; `data_head` is at 1024 and `data_tail` at 1032.
-        unsafe { &*self.page.add(offset).cast::<AtomicU64>() }
-    }
+fn open_source(source: &Source) -> Result<File, Errno> {
+    Attributes::sampling(source.kind, source.config, source.period, source.kernel).open()
+}
 
-    fn word(&self, position: u64) -> u64 {
-        let offset = (position as usize) & self.data_size.wrapping_sub(1) & !7;
-        // SAFETY: the data follows the control page and its size is a power of two; records are 8-byte aligned.
-        unsafe {
-            self.page
-                .add(PAGE)
-                .add(offset)
-                .cast::<u64>()
-                .read_volatile()
+fn map_largest(file: &File, source: &Source, collected: bool) -> Result<Ring, Errno> {
+    let mut pages = match (source.kernel, collected) {
+        (false, _) => DATA_PAGES_SCARCE,
+        (true, false) => DATA_PAGES,
+        (true, true) => pages_for(source.period),
+    };
+    loop {
+        match Ring::map(file, pages) {
+            Err(_) if pages > DATA_PAGES => pages = DATA_PAGES,
+            Err(_) if pages > DATA_PAGES_SCARCE => pages = DATA_PAGES_SCARCE,
+            result => return result,
         }
     }
 }
 
-impl Drop for PerfEvent {
-    fn drop(&mut self) {
-        // SAFETY: the mapping is this value's. With it goes the last reference to the event.
-        unsafe { sys::unmap(self.page, PAGE.saturating_add(self.data_size)) };
-    }
-}
-
-fn map_ring(file: &File, pages: usize) -> Result<(*mut u8, usize), Errno> {
-    let data_size = pages.saturating_mul(PAGE);
-    Ok((
-        sys::map_file(file, 0, PAGE.saturating_add(data_size), true, 0)?,
-        data_size,
-    ))
+/// A power of two.
+fn pages_for(period_ns: u64) -> usize {
+    let samples = RESERVE_NS.checked_div(period_ns).unwrap_or(0);
+    let pages = samples.saturating_mul(AMPLE_SAMPLE) / sys::PAGE as u64;
+    let pages = usize::try_from(pages).unwrap_or(MOST_PAGES);
+    pages.clamp(DATA_PAGES, MOST_PAGES).next_power_of_two()
 }
 
 fn deliver_to(file: &File, tid: u32) -> Result<(), Errno> {
@@ -281,4 +263,90 @@ fn deliver_to(file: &File, tid: u32) -> Result<(), Errno> {
         )?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `PERF_COUNT_SW_DUMMY`: never happens.
+    const DUMMY: u64 = 9;
+    /// `PERF_COUNT_SW_PAGE_FAULTS`.
+    const PAGE_FAULTS: u64 = 2;
+
+    #[test]
+    fn events_share_a_ring_and_a_cursor() {
+        let session = std::env::temp_dir().join(format!("rsunwind-test-{}", std::process::id()));
+        std::fs::create_dir_all(&session).expect("a directory");
+        // Whoever listens need not take anything: descriptors on their way keep their events alive.
+        let path = session.join(engine::wire::offer::SOCKET_FILE);
+        let listening = listen(path.to_str().expect("a plain path"));
+        let directory = Text::new().then(session.to_str().expect("a plain path").as_bytes());
+        let recipient = Recipient {
+            directory,
+            offer: Offer::default(),
+        };
+        let quiet = Source {
+            event: 0,
+            kind: SOFTWARE,
+            config: DUMMY,
+            period: 1 << 40,
+            kernel: false,
+            raises_signal: false,
+        };
+        let faults = Source {
+            event: 5,
+            config: PAGE_FAULTS,
+            period: 1,
+            ..quiet
+        };
+        let mut event =
+            PerfEvent::open(&[quiet, faults], 1000, Some(recipient)).expect("allowed to anyone");
+        assert!(event.is_lent());
+        let pages = sys::map_anonymous(8 * sys::PAGE).expect("memory");
+        for page in 0..8 {
+            // SAFETY: fresh memory of eight pages.
+            unsafe { pages.add(page * sys::PAGE).write_volatile(1) };
+        }
+        let mut seen = Vec::new();
+        let drained = event.drain(|head, _| seen.push(*head));
+        assert!(seen.len() >= 8, "{} page faults", seen.len());
+        assert_eq!((drained.samples, drained.lost), (seen.len() as u64, 0));
+        for head in &seen {
+            assert_eq!((head.event, head.value), (5, 1));
+            assert!(head.cursor > 1000 && head.user_ip != 0 && head.user_sp != 0);
+        }
+        assert_eq!(seen.last().map(|head| head.cursor), Some(drained.cursor));
+        drop(listening);
+        let _ = std::fs::remove_dir_all(session);
+    }
+
+    fn listen(path: &str) -> File {
+        // SAFETY: all zeros is a valid address; the calls read it.
+        unsafe {
+            let mut address: libc::sockaddr_un = core::mem::zeroed();
+            address.sun_family = libc::AF_UNIX as u16;
+            for (to, from) in address.sun_path.iter_mut().zip(path.bytes()) {
+                *to = from as libc::c_char;
+            }
+            let fd = call!(libc::SYS_socket, libc::AF_UNIX, libc::SOCK_SEQPACKET, 0);
+            let socket = File::from_raw(fd.expect("a socket") as i32);
+            let bound = call!(
+                libc::SYS_bind,
+                socket.raw(),
+                &raw const address,
+                size_of_val(&address)
+            );
+            bound.expect("a fresh path");
+            call!(libc::SYS_listen, socket.raw(), 8).expect("a socket that listens");
+            socket
+        }
+    }
+
+    #[test]
+    fn rings_grow_with_the_rate_within_bounds() {
+        assert_eq!(pages_for(1_000_000_000), 16);
+        assert_eq!(pages_for(1_000_000), 32);
+        assert_eq!(pages_for(1), 256);
+    }
 }

@@ -44,7 +44,7 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     };
     PROCESS.event(this, EventKind::Exec, 0, path.to_bytes());
     PROCESS.end(ThreadEndReason::Exec);
-    this.disarm();
+    this.disarm_for_good();
     let blocked = this.believes_blocked;
     if blocked {
         sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL));

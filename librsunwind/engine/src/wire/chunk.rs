@@ -11,6 +11,9 @@ pub const HEADER_SIZE: usize = 128;
 pub const SEGMENT_STRIDE: usize = 32 * 1024;
 /// Chunks of a recording start on multiples of this.
 pub const ALIGNMENT: usize = 64;
+/// Bit of [`ChunkHeader::sequence`] in chunks that the collector made of what it took out of a thread's perf ring. They hold kernel samples
+/// only, in the order of their cursors, and of the totals only [`ThreadTotals::lost_in_ring`], since the chunk before.
+pub const FROM_RING: u64 = 1 << 63;
 
 /// Who may touch a chunk of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,6 +71,9 @@ pub struct ThreadTotals {
     pub cpu_ns: AtomicU64,
     /// CPU time that the thread had used before it was armed, ns.
     pub unarmed_cpu_ns: AtomicU64,
+    /// Samples of kernel and user mode that the kernel could not put into the thread's perf ring, because it was full. Their CPU time is
+    /// in the weight of the samples around them.
+    pub lost_in_ring: AtomicU64,
 }
 
 /// A validated copy of the fields of a [`ChunkHeader`].
@@ -92,9 +98,16 @@ pub struct ChunkInfo {
     pub handler_ns: u64,
     pub cpu_ns: u64,
     pub unarmed_cpu_ns: u64,
+    pub lost_in_ring: u64,
 }
 
 impl ChunkInfo {
+    /// Whether the collector made it of what it took out of a perf ring.
+    #[must_use]
+    pub const fn is_from_ring(&self) -> bool {
+        self.sequence & FROM_RING != 0
+    }
+
     /// Reads a header. `bytes` starts at the chunk and may end anywhere.
     ///
     /// # Errors
@@ -134,6 +147,7 @@ impl ChunkInfo {
             handler_ns: long(80)?,
             cpu_ns: long(88)?,
             unarmed_cpu_ns: long(96)?,
+            lost_in_ring: long(104)?,
         };
         let end = (info.committed as usize).saturating_add(HEADER_SIZE);
         if end > info.stride as usize || !(info.stride as usize).is_multiple_of(ALIGNMENT) {
@@ -161,6 +175,7 @@ impl ChunkInfo {
             self.handler_ns,
             self.cpu_ns,
             self.unarmed_cpu_ns,
+            self.lost_in_ring,
         ];
         for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
@@ -181,11 +196,12 @@ mod tests {
             tid: 7,
             handler_ns: 9,
             unarmed_cpu_ns: 11,
+            lost_in_ring: 13,
             ..ChunkInfo::default()
         };
         assert_eq!(ChunkInfo::parse(&info.to_bytes()), Ok(info));
         assert_eq!(core::mem::offset_of!(ChunkHeader, totals), 48);
-        assert_eq!(core::mem::offset_of!(ThreadTotals, unarmed_cpu_ns), 48);
+        assert_eq!(core::mem::offset_of!(ThreadTotals, lost_in_ring), 56);
         assert!(size_of::<ChunkHeader>() <= HEADER_SIZE);
     }
 

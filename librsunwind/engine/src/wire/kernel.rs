@@ -1,14 +1,17 @@
 //! The kernel's half of a sample: its stack at the moment of the event, and what it saw of the user's registers.
 //!
-//! Kernel samples of a thread stand before the user sample ([`super::sample`]) whose nonce is the first at or above their cursor: together
-//! they are one entry into the kernel. Like samples they lean on the one before in the chunk: outer frames in common are only counted.
+//! Kernel samples of a thread belong to the user sample ([`super::sample`]) whose nonce is the first at or above their cursor: together
+//! they are one entry into the kernel. The thread writes them itself, or the collector does, in chunks of its own
+//! ([`super::chunk::FROM_RING`]). Like samples they lean on the one before in the chunk: outer frames in common are only counted.
 //!
 //! ```text
-//! cursor Δ | time Δ | user ip Δ | user sp Δ | reused | new frames | frame Δ … frame Δ        (frame differences: to the frame before)
+//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ
+//!                                                                        (frame differences: to the frame before)
 //! ```
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
+use super::offer::CPU_EVENT;
 
 /// Deepest kernel stack kept, frames; the kernel's own limit is 127.
 pub const MAX_DEPTH: usize = 127;
@@ -16,7 +19,8 @@ pub const MAX_DEPTH: usize = 127;
 /// Everything of a kernel sample but its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KernelHead {
-    /// End position in the thread's perf ring: at most the nonce of the user stack that it belongs to.
+    /// End position in the thread's perf ring, plus where that ring begins among the thread's nonces: at most the nonce of the user
+    /// stack that it belongs to.
     pub cursor: u64,
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
@@ -24,6 +28,11 @@ pub struct KernelHead {
     pub user_ip: u64,
     /// The user's stack pointer, as the kernel saw it; 0 if it had none.
     pub user_sp: u64,
+    /// Which event it was: [`super::offer::CPU_EVENT`], or one that was asked for beside it, whose samples of user mode are here, too,
+    /// without frames.
+    pub event: u32,
+    /// For other events than CPU time: what the event counted since its sample before, in its own unit; else 0.
+    pub value: u64,
 }
 
 impl KernelHead {
@@ -32,6 +41,8 @@ impl KernelHead {
         time_ns: 0,
         user_ip: 0,
         user_sp: 0,
+        event: 0,
+        value: 0,
     };
 }
 
@@ -59,6 +70,10 @@ pub fn encode(
     out.difference(before.time_ns, head.time_ns);
     out.difference(before.user_ip, head.user_ip);
     out.difference(before.user_sp, head.user_sp);
+    out.number(u64::from(head.event));
+    if head.event != CPU_EVENT {
+        out.number(head.value);
+    }
     out.number(reused as u64);
     out.number(new.len() as u64);
     let mut last = u64::MAX << 32;
@@ -86,12 +101,17 @@ impl<'a> KernelSample<'a> {
     /// Any [`WireError`] of the numbers in it.
     pub fn decode(payload: &'a [u8], before: &KernelHead) -> Result<Self, WireError> {
         let mut from = Decoder::new(payload);
-        let head = KernelHead {
+        let mut head = KernelHead {
             cursor: from.difference(before.cursor)?,
             time_ns: from.difference(before.time_ns)?,
             user_ip: from.difference(before.user_ip)?,
             user_sp: from.difference(before.user_sp)?,
+            event: from.small("event")?,
+            value: 0,
         };
+        if head.event != CPU_EVENT {
+            head.value = from.number()?;
+        }
         let reused = from.small("reused frames")? as usize;
         let new = from.small("new frames")? as usize;
         if reused.saturating_add(new) > MAX_DEPTH {
@@ -132,6 +152,7 @@ mod tests {
             time_ns: 1 << 50,
             user_ip: 0x7fff_1234,
             user_sp: 0x7ffe_0000,
+            ..KernelHead::default()
         };
         let mut buffer = [0; 256];
         let mut out = Encoder::new(&mut buffer);
@@ -153,6 +174,8 @@ mod tests {
         let later = KernelHead {
             cursor: 128,
             time_ns: head.time_ns + 9,
+            event: 2,
+            value: 1 << 40,
             ..head
         };
         let mut out = Encoder::new(&mut buffer);
@@ -170,7 +193,7 @@ mod tests {
     fn more_frames_than_the_kernel_gives_are_refused() {
         let mut buffer = [0; 16];
         let mut out = Encoder::new(&mut buffer);
-        for number in [0, 0, 0, 0, 100, 28] {
+        for number in [0, 0, 0, 0, 0, 100, 28] {
             out.number(number);
         }
         let length = out.finish().unwrap();

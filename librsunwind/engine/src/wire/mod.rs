@@ -25,6 +25,8 @@
 //! * A chunk decodes by itself: the first sample in it is complete, later ones may refer to the sample before ([`sample`]).
 //! * In a segment every stride is [`chunk::SEGMENT_STRIDE`]. With a collector a chunk goes free → owned → sealed → free;
 //!   the process does the first two steps and the collector the last. Without one nothing is freed and the file grows.
+//! * The kernel's halves of samples ([`kernel`]) lie in the thread's perf ring first ([`ring`]). The thread takes them out and writes them
+//!   to its chunk, or the collector does and writes them to chunks of its own.
 //! * In a recording strides vary; every chunk starts on a multiple of [`chunk::ALIGNMENT`], so that a reader can find the next one
 //!   behind damage by its magic. Every record carries a check of its content.
 //! * Integers are little endian. Numbers in payloads are LEB128 varints ([`codec`]), signed ones zigzag.
@@ -36,8 +38,10 @@ pub mod event;
 pub mod file;
 pub mod kernel;
 pub mod module;
+pub mod offer;
 pub mod process;
 pub mod record;
+pub mod ring;
 pub mod sample;
 pub mod session;
 pub mod thread;

@@ -1,0 +1,129 @@
+//! The perf rings of all threads: offered by them, emptied here a few times a second, written into the recording.
+//!
+//! ```text
+//! thread ─ offer ─► socket ─► offers ─► ring (mapped) ─► stream ─► writer
+//!                                         ▲
+//! kernel ─ records ───────────────────────┘        the thread's handler only looks at the cursor
+//! ```
+//!
+//! Not here: who takes records out when there is no collector, or not yet ([`engine::wire::ring`] has the agreement).
+
+mod offers;
+mod ring;
+mod stream;
+
+use super::writer::Writer;
+use nix::unistd::geteuid;
+use offers::Offers;
+use ring::Ring;
+use std::io;
+use std::path::Path;
+use stream::Stream;
+
+/// Most rings mapped at once; the threads of others empty theirs themselves.
+const MOST: usize = 16_384;
+/// A ring that was this full at a look is to be looked at sooner.
+const BUSY: f64 = 0.1;
+
+/// All rings of a session.
+#[derive(Debug)]
+pub struct Rings {
+    offers: Option<Offers>,
+    streams: Vec<Stream>,
+    /// Chunks written.
+    written: u64,
+    busy: bool,
+}
+
+impl Rings {
+    /// Listens for offers in a session's directory. Where that cannot be, threads empty their rings themselves.
+    #[must_use]
+    pub fn listen(session: &Path) -> Self {
+        // As for the rest of the session: programs that give up root's rights go on.
+        let mode = if geteuid().is_root() { 0o666 } else { 0o600 };
+        Self {
+            offers: Offers::listen(session, mode).ok(),
+            streams: Vec::new(),
+            written: 0,
+            busy: false,
+        }
+    }
+
+    /// Whether rings fill so fast that the next look should be soon.
+    #[must_use]
+    pub const fn are_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// One look around: takes up offers, empties all rings, lets go of those that nothing will come from.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn look(&mut self, writer: &mut Writer) -> io::Result<()> {
+        let offered = self.offers.as_mut().map(Offers::taken);
+        for (offer, mut events) in offered.into_iter().flatten() {
+            let size = usize::try_from(offer.data_size).unwrap_or(0);
+            let first = events.remove(0);
+            if self.streams.len() < MOST
+                && let Ok(ring) = Ring::map(&first, size)
+            {
+                self.streams.push(Stream::new(offer, ring, events));
+            }
+        }
+        self.busy = false;
+        let mut done = Vec::new();
+        for (index, stream) in self.streams.iter_mut().enumerate() {
+            let closed = stream.is_closed();
+            self.busy |= stream.take(false) > BUSY;
+            if closed || stream.is_due() {
+                stream.write(&mut self.written, writer)?;
+            }
+            if closed {
+                done.push(index);
+            }
+        }
+        for index in done.into_iter().rev() {
+            self.streams.swap_remove(index);
+        }
+        Ok(())
+    }
+
+    /// Takes what is left in the rings of a process that is gone.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn close_process(
+        &mut self,
+        pid: u32,
+        process_key: u64,
+        writer: &mut Writer,
+    ) -> io::Result<()> {
+        self.close(writer, |stream| {
+            (stream.offer.pid, stream.offer.process_key) == (pid, process_key)
+        })
+    }
+
+    /// The last look: takes everything.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn finish(&mut self, writer: &mut Writer) -> io::Result<()> {
+        self.look(writer)?;
+        self.offers = None;
+        self.close(writer, |_| true)
+    }
+
+    fn close(&mut self, writer: &mut Writer, whose: impl Fn(&Stream) -> bool) -> io::Result<()> {
+        let mut index = 0;
+        while let Some(stream) = self.streams.get_mut(index) {
+            if whose(stream) {
+                stream.take(true);
+                stream.write(&mut self.written, writer)?;
+                self.streams.swap_remove(index);
+            } else {
+                index += 1;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,160 @@
+//! What a thread says of its perf ring when it offers it to the collector: one message on the socket [`SOCKET_FILE`] of the session
+//! directory, with the descriptors of its events, in the order of [`Offer::events`]; the first is the one to map.
+//!
+//! ```text
+//! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …        (64-bit words)
+//! ```
+
+use super::WireError;
+
+/// Name of the socket in the session directory (`SOCK_SEQPACKET`).
+pub const SOCKET_FILE: &str = "rings";
+/// First word of a message.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"RSRING01");
+/// Most events that share a ring.
+pub const MAX_EVENTS: usize = 8;
+/// The event that samples CPU time; the numbers of others are given by whoever asks for them.
+pub const CPU_EVENT: u32 = 0;
+/// Bytes of a message.
+pub const SIZE: usize = (6 + 2 * MAX_EVENTS) * 8;
+/// Most data that a ring may have, bytes.
+pub const LARGEST_RING: u64 = 4 << 20;
+
+/// The kernel's number of an event and ours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EventId {
+    /// `PERF_EVENT_IOC_ID`; 0 in an unused slot.
+    pub id: u64,
+    /// Ours.
+    pub event: u32,
+}
+
+/// A thread's ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offer {
+    /// Whose: the process, as in [`super::chunk::ChunkHeader::pid`].
+    pub pid: u32,
+    /// The thread, as in [`super::chunk::ChunkHeader::tid`].
+    pub tid: u32,
+    /// As in [`super::chunk::ChunkHeader::process_key`].
+    pub process_key: u64,
+    /// As in [`super::chunk::ChunkHeader::thread_key`].
+    pub thread_key: u64,
+    /// What the thread adds to positions in this ring, so that its nonces go on growing from one ring to the next.
+    pub base: u64,
+    /// Bytes of data behind the control page; a power of two.
+    pub data_size: u64,
+    /// The events that write to it.
+    pub events: [EventId; MAX_EVENTS],
+}
+
+impl Offer {
+    /// The message.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    #[must_use]
+    pub fn to_bytes(&self) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        let head = [
+            MAGIC,
+            u64::from(self.pid) | u64::from(self.tid) << 32,
+            self.process_key,
+            self.thread_key,
+            self.base,
+            self.data_size,
+        ];
+        let events = self
+            .events
+            .iter()
+            .flat_map(|event| [event.id, u64::from(event.event)]);
+        for (slot, word) in bytes
+            .chunks_exact_mut(8)
+            .zip(head.into_iter().chain(events))
+        {
+            // Not copy_from_slice, which could panic as far as the compiler can see.
+            slot.iter_mut()
+                .zip(word.to_le_bytes())
+                .for_each(|(to, from)| *to = from);
+        }
+        bytes
+    }
+
+    /// Reads a message, which may be anything.
+    ///
+    /// # Errors
+    /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadValue`] for a size that no ring has.
+    pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
+        let mut words = bytes
+            .chunks_exact(8)
+            .filter_map(|word| word.try_into().ok())
+            .map(u64::from_le_bytes);
+        let mut next = || words.next().ok_or(WireError::Truncated("an offered ring"));
+        let magic = next()?;
+        if magic != MAGIC {
+            return Err(WireError::BadMagic(magic));
+        }
+        let ids = next()?;
+        let mut offer = Self {
+            pid: ids as u32,
+            tid: (ids >> 32) as u32,
+            process_key: next()?,
+            thread_key: next()?,
+            base: next()?,
+            data_size: next()?,
+            events: [EventId::default(); MAX_EVENTS],
+        };
+        for event in &mut offer.events {
+            *event = EventId {
+                id: next()?,
+                event: next()? as u32,
+            };
+        }
+        let fits = (super::ring::CONTROL_SIZE as u64..=LARGEST_RING).contains(&offer.data_size);
+        if !fits || !offer.data_size.is_power_of_two() {
+            return Err(WireError::BadValue("bytes of a ring", offer.data_size));
+        }
+        Ok(offer)
+    }
+
+    /// Our number of the event with that id; [`CPU_EVENT`] if it is none of those named.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    #[must_use]
+    pub fn event_of(events: &[EventId; MAX_EVENTS], id: u64) -> u32 {
+        let found = events.iter().find(|event| event.id == id && id != 0);
+        found.map_or(CPU_EVENT, |event| event.event)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_offer_round_trips_and_anything_else_is_refused() {
+        let mut offer = Offer {
+            pid: 1,
+            tid: 2,
+            process_key: 3,
+            thread_key: 4,
+            base: 5,
+            data_size: 1 << 16,
+            ..Offer::default()
+        };
+        offer.events[0] = EventId { id: 70, event: 0 };
+        offer.events[1] = EventId { id: 71, event: 3 };
+        let bytes = offer.to_bytes();
+        assert_eq!(Offer::parse(&bytes), Ok(offer));
+        assert_eq!(Offer::event_of(&offer.events, 71), 3);
+        assert_eq!(Offer::event_of(&offer.events, 99), CPU_EVENT);
+        assert_eq!(Offer::event_of(&offer.events, 0), CPU_EVENT);
+        assert!(Offer::parse(&bytes[..SIZE - 1]).is_err());
+        assert!(Offer::parse(&[0; SIZE]).is_err());
+        for data_size in [0, 8, 4097, LARGEST_RING * 2, u64::MAX] {
+            let bad = Offer { data_size, ..offer };
+            assert!(Offer::parse(&bad.to_bytes()).is_err(), "{data_size}");
+        }
+    }
+}

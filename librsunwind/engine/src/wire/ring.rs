@@ -1,0 +1,242 @@
+//! A thread's perf ring: the form of the records that the kernel writes into it, and the word by which the thread and the collector agree
+//! on who takes them out.
+//!
+//! All events of a thread write to one ring, so that one cursor, the end of its newest record, is the nonce for all of them. Every event
+//! has the same [`SAMPLE_TYPE`], whose first word says which event it was.
+//!
+//! ```text
+//! sample:  | header | event id | ip | pid, tid | time | period | n | n entries … | register ABI | fp | sp | ip |
+//! lost:    | header | event id | how many | …
+//! ```
+//!
+//! The thread itself empties its ring whenever its handler runs, until the collector claims the ring ([`COLLECTOR`]): it has been
+//! offered it ([`super::offer`]) and has mapped it. From then on only the collector moves the tail. Nobody ever waits.
+//!
+//! Source of the layouts: `perf_event_open(2)`, `include/uapi/linux/perf_event.h`.
+
+use super::kernel::{KernelHead, MAX_DEPTH};
+use super::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
+
+/// What every event writes of a sample: identifier, ip, tid, time, period, call chain, registers of the user.
+pub const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 8 | 1 << 5 | 1 << 12;
+/// Bytes of the control page before the data.
+pub const CONTROL_SIZE: usize = 4096;
+/// Where the control page has the position behind the newest record, bytes.
+pub const HEAD_OFFSET: usize = 1024;
+/// Where it has the position up to which records were taken out, bytes.
+pub const TAIL_OFFSET: usize = 1032;
+/// Where it has the owner's word: at its end, far behind what the kernel uses of the page.
+pub const OWNER_OFFSET: usize = CONTROL_SIZE - 8;
+
+/// The owner's word: the thread empties the ring in its handler, and has offered it. The kernel's fresh page says 0, which is none of
+/// these: who maps the events of a thread that has let go of its ring gets a fresh one.
+pub const THREAD: u64 = 1;
+/// The collector empties the ring.
+pub const COLLECTOR: u64 = 2;
+/// The thread empties it at this moment.
+pub const BUSY: u64 = 4;
+/// Bit of the owner's word: the thread has let go of its events, nothing more is wanted of them.
+pub const CLOSED: u64 = 8;
+
+const RECORD_LOST: u32 = 2;
+const RECORD_SAMPLE: u32 = 9;
+const CPU_MODE_MASK: u64 = 7;
+const CPU_MODE_KERNEL: u64 = 1;
+/// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
+const FIRST_MARKER: u64 = (-4095i64) as u64;
+/// Words of a sample before its call chain.
+const FIXED: u64 = 7;
+/// Words of a sample behind its call chain.
+const REGISTERS: u64 = 4;
+/// The longest sample there can be, bytes: with less room the kernel may have dropped one.
+pub const LONGEST_SAMPLE: u64 = (FIXED + MAX_DEPTH as u64 + 8 + REGISTERS) * 8;
+
+/// A sample as the ring has it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RingSample {
+    /// The kernel's number of the event (`PERF_EVENT_IOC_ID`).
+    pub event_id: u64,
+    /// Whether it was taken in kernel mode.
+    pub in_kernel: bool,
+    /// What the event counted since its sample before, in its own unit.
+    pub period: u64,
+    /// Cursor (a position in the ring), time, registers; its event is not known here and 0.
+    pub head: KernelHead,
+    /// The user's frame pointer, as the kernel saw it; 0 if it had none.
+    pub user_fp: u64,
+    /// Frames stored, from the leaf.
+    pub depth: usize,
+}
+
+impl RingSample {
+    /// What is to be recorded of it, if anything: samples of kernel mode, and all those of other events than CPU time. `base` is what
+    /// the thread adds to positions in this ring.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    #[must_use]
+    pub fn recorded(&self, events: &[EventId; MAX_EVENTS], base: u64) -> Option<KernelHead> {
+        let event = Offer::event_of(events, self.event_id);
+        let value = if event == CPU_EVENT { 0 } else { self.period };
+        let cursor = self.head.cursor.wrapping_add(base);
+        (self.in_kernel || event != CPU_EVENT).then_some(KernelHead {
+            cursor,
+            event,
+            value,
+            ..self.head
+        })
+    }
+}
+
+/// What a record says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RingRecord {
+    /// A sample; its frames are in the buffer given.
+    Sample(RingSample),
+    /// The ring was full: so many samples were not written.
+    Lost(u64),
+    /// Something else.
+    Other,
+}
+
+/// Reads the record at position `at` of a ring whose newest record ends at `head`, through `word`, which reads at any position. Gives it
+/// with the position behind it; `None` if that is no record, whatever the bytes are.
+///
+/// # Signal safety
+/// Reads through `word` only; bounded by the deepest call chain.
+pub fn read(
+    word: impl Fn(u64) -> u64,
+    at: u64,
+    head: u64,
+    frames: &mut [u64; MAX_DEPTH],
+) -> Option<(RingRecord, u64)> {
+    let header = word(at);
+    let (kind, misc, size) = (header as u32, header >> 32 & 0xffff, header >> 48);
+    let end = at.wrapping_add(size);
+    if size < 8 || !size.is_multiple_of(8) || head.wrapping_sub(at) < size {
+        return None;
+    }
+    let at = |index: u64| word(at.wrapping_add(index.wrapping_mul(8)));
+    let record = match kind {
+        RECORD_SAMPLE => {
+            let in_kernel = misc & CPU_MODE_MASK == CPU_MODE_KERNEL;
+            RingRecord::Sample(sample(at, size >> 3, end, in_kernel, frames))
+        }
+        RECORD_LOST if size >= 24 => RingRecord::Lost(at(2)),
+        _ => RingRecord::Other,
+    };
+    Some((record, end))
+}
+
+fn sample(
+    word: impl Fn(u64) -> u64,
+    words: u64,
+    end: u64,
+    in_kernel: bool,
+    frames: &mut [u64; MAX_DEPTH],
+) -> RingSample {
+    let room = words.saturating_sub(FIXED.wrapping_add(1));
+    let count = word(6).min(room);
+    let mut depth = 0usize;
+    for entry in (0..count).map(|index| word(FIXED.wrapping_add(index))) {
+        // Markers say whose addresses follow; only the kernel's are asked for.
+        if let (false, Some(slot)) = (entry >= FIRST_MARKER, frames.get_mut(depth)) {
+            *slot = entry;
+            depth = depth.wrapping_add(1);
+        }
+    }
+    let registers = FIXED.wrapping_add(count);
+    let known = registers.wrapping_add(REGISTERS) <= words && word(registers) != 0;
+    let register = |index: u64| match known {
+        true => word(registers.wrapping_add(index)),
+        false => 0,
+    };
+    RingSample {
+        event_id: word(1),
+        in_kernel,
+        period: word(5),
+        head: KernelHead {
+            cursor: end,
+            time_ns: word(4),
+            user_ip: register(3),
+            user_sp: register(2),
+            ..KernelHead::default()
+        },
+        user_fp: register(1),
+        depth,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn header(kind: u32, misc: u64, words: usize) -> u64 {
+        u64::from(kind) | misc << 32 | (words as u64 * 8) << 48
+    }
+
+    fn kernel_sample() -> Vec<u64> {
+        let chain = [(-128i64) as u64, 0xffff_8100_0001, 0xffff_8100_0002];
+        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, chain.len() as u64];
+        words.extend(chain);
+        words.extend([2, 0xb9, 0x59, 0x19]);
+        words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
+        words
+    }
+
+    fn read_words(words: &[u64], frames: &mut [u64; MAX_DEPTH]) -> Option<(RingRecord, u64)> {
+        let word = |at: u64| words.get(at as usize / 8).copied().unwrap_or(0);
+        read(word, 0, words.len() as u64 * 8, frames)
+    }
+
+    #[test]
+    fn a_sample_is_read_without_its_markers() {
+        let (words, mut frames) = (kernel_sample(), [0; MAX_DEPTH]);
+        let (record, next) = read_words(&words, &mut frames).unwrap();
+        let RingRecord::Sample(sample) = record else {
+            panic!("{record:?}");
+        };
+        assert_eq!(next, words.len() as u64 * 8);
+        assert_eq!(frames[..sample.depth], [0xffff_8100_0001, 0xffff_8100_0002]);
+        assert!(sample.in_kernel);
+        assert_eq!((sample.event_id, sample.period), (77, 1_000_000));
+        assert_eq!(sample.user_fp, 0xb9);
+        assert_eq!(
+            (
+                sample.head.user_sp,
+                sample.head.user_ip,
+                sample.head.time_ns
+            ),
+            (0x59, 0x19, 1234)
+        );
+    }
+
+    #[test]
+    fn lost_samples_are_counted_and_unknown_records_passed_over() {
+        let mut frames = [0; MAX_DEPTH];
+        let lost = [header(RECORD_LOST, 0, 3), 77, 12];
+        assert_eq!(
+            read_words(&lost, &mut frames),
+            Some((RingRecord::Lost(12), 24))
+        );
+        let other = [header(99, 0, 2), 0];
+        assert_eq!(
+            read_words(&other, &mut frames),
+            Some((RingRecord::Other, 16))
+        );
+    }
+
+    #[test]
+    fn whatever_the_bytes_are_no_record_reaches_beyond_the_head() {
+        let mut frames = [0; MAX_DEPTH];
+        for size in [0u64, 4, 12, 0xfff8] {
+            let words = [size << 48 | u64::from(RECORD_SAMPLE), 0, 0];
+            assert_eq!(read_words(&words, &mut frames), None, "size {size}");
+        }
+        // A count of frames beyond the record's own end.
+        let mut words = kernel_sample();
+        words[6] = u64::MAX;
+        let (record, _) = read_words(&words, &mut frames).unwrap();
+        assert!(matches!(record, RingRecord::Sample(sample) if sample.head.user_ip == 0));
+    }
+}

@@ -1,0 +1,139 @@
+//! `perf_event_attr`, and opening an event with it. What is sampled is in [`super::perf`].
+//!
+//! # Safety
+//! System calls on our own structures.
+#![allow(unsafe_code)]
+
+use crate::arch::PERF_REGISTERS;
+use crate::sys::{Errno, File, call};
+use engine::wire::ring::SAMPLE_TYPE;
+
+/// `PERF_TYPE_SOFTWARE`.
+pub const SOFTWARE: u32 = 1;
+/// `PERF_COUNT_SW_TASK_CLOCK`: CPU time of the thread, ns.
+pub const TASK_CLOCK: u64 = 1;
+
+const DISABLED: u64 = 1;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
+const USE_CLOCKID: u64 = 1 << 25;
+/// The event ends when its thread replaces its program.
+const REMOVE_ON_EXEC: u64 = 1 << 36;
+const OPEN_CLOEXEC: usize = 8;
+
+const IOC_ENABLE: usize = 0x2400;
+const IOC_SET_OUTPUT: usize = 0x2405;
+const IOC_ID: usize = 0x8008_2407;
+
+/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER7`; fields in the order of the kernel's header.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_events: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+    aux_sample_size: u32,
+    reserved2: u32,
+    sig_data: u64,
+}
+
+impl Attributes {
+    /// An event that writes samples as [`engine::wire::ring`] reads them, every `period` of its own units; not running yet.
+    pub fn sampling(kind: u32, config: u64, period: u64, kernel: bool) -> Self {
+        Self {
+            kind,
+            size: size_of::<Self>() as u32,
+            config,
+            sample_period: period,
+            sample_type: SAMPLE_TYPE,
+            flags: DISABLED
+                | EXCLUDE_HV
+                | SAMPLE_ID_ALL
+                | EXCLUDE_CALLCHAIN_USER
+                | USE_CLOCKID
+                | REMOVE_ON_EXEC
+                | if kernel { 0 } else { EXCLUDE_KERNEL },
+            wakeup_events: 1,
+            sample_regs_user: PERF_REGISTERS,
+            clockid: libc::CLOCK_MONOTONIC,
+            ..Self::default()
+        }
+    }
+
+    /// Opens it on the calling thread, on any processor.
+    ///
+    /// # Errors
+    /// `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, ….
+    pub fn open(&self) -> Result<File, Errno> {
+        match self.attempt() {
+            Err(Errno(libc::EINVAL)) => Self {
+                flags: self.flags & !REMOVE_ON_EXEC, // unknown before Linux 5.13
+                ..*self
+            }
+            .attempt(),
+            result => result,
+        }
+    }
+
+    fn attempt(&self) -> Result<File, Errno> {
+        // SAFETY: the kernel reads the attributes; 0 is the calling thread, -1 any processor, -1 no group.
+        let fd = unsafe {
+            call!(
+                libc::SYS_perf_event_open,
+                core::ptr::from_ref(self),
+                0,
+                -1isize,
+                -1isize,
+                OPEN_CLOEXEC
+            )
+        }?;
+        Ok(File::from_raw(fd as i32))
+    }
+}
+
+/// Starts an event.
+///
+/// # Errors
+/// As the ioctl.
+pub fn enable(event: &File) -> Result<(), Errno> {
+    // SAFETY: no memory involved.
+    unsafe { call!(libc::SYS_ioctl, event.raw(), IOC_ENABLE, 0) }.map(drop)
+}
+
+/// Lets an event write into the ring of another, which must be mapped; it must not be itself.
+///
+/// # Errors
+/// `EINVAL` for events whose output cannot be shared (other clock, and before Linux 6.2 software with hardware events).
+pub fn write_into(event: &File, owner: &File) -> Result<(), Errno> {
+    // SAFETY: no memory involved.
+    unsafe { call!(libc::SYS_ioctl, event.raw(), IOC_SET_OUTPUT, owner.raw()) }.map(drop)
+}
+
+/// The number that an event's records carry.
+///
+/// # Errors
+/// As the ioctl.
+pub fn id(event: &File) -> Result<u64, Errno> {
+    let mut id = 0u64;
+    // SAFETY: the kernel writes one word.
+    unsafe { call!(libc::SYS_ioctl, event.raw(), IOC_ID, &raw mut id) }?;
+    Ok(id)
+}

@@ -1,0 +1,152 @@
+//! A mapped perf ring: what the kernel has written into it, taken out here unless the collector does that ([`engine::wire::ring`]).
+//!
+//! # Safety
+//! The ring is shared with the kernel and perhaps with the collector: positions are read and written with the orderings that
+//! `perf_event_open(2)` asks for, and records are read within the ring's size whatever they say.
+#![allow(unsafe_code)]
+
+use crate::sys::{self, Errno, File, PAGE};
+use core::sync::atomic::{AtomicU64, Ordering};
+use engine::wire::kernel::MAX_DEPTH;
+use engine::wire::ring::{
+    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, RingRecord, RingSample, TAIL_OFFSET,
+    THREAD, read,
+};
+
+/// A ring of this thread.
+#[derive(Debug)]
+pub struct Ring {
+    page: *mut u8,
+    data_size: usize,
+    seen: u64,
+}
+
+/// What the ring held since the last look.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Drained {
+    /// End position of the newest record.
+    pub cursor: u64,
+    /// Samples found; where the collector takes them out, 1 if there are new ones.
+    pub samples: u64,
+    /// Samples that the kernel could not write, because the ring was full; known only to who takes records out.
+    pub lost: u64,
+    /// It is full, and has been since the last look: there are new samples, but they were not written.
+    pub stands_still: bool,
+}
+
+impl Ring {
+    /// Maps the ring of an event, with room for `pages` pages of data.
+    ///
+    /// # Errors
+    /// From mmap `EPERM` when locked memory is used up.
+    pub fn map(event: &File, pages: usize) -> Result<Self, Errno> {
+        let data_size = pages.saturating_mul(PAGE);
+        Ok(Self {
+            page: sys::map_file(event, 0, PAGE.saturating_add(data_size), true, 0)?,
+            data_size,
+            seen: 0,
+        })
+    }
+
+    /// Bytes of data.
+    pub fn data_size(&self) -> usize {
+        self.data_size
+    }
+
+    /// Says in the ring that the collector may claim it.
+    pub fn lend(&self) {
+        self.shared_word(OWNER_OFFSET)
+            .store(THREAD, Ordering::Release);
+    }
+
+    /// Takes everything out and shows each sample with its kernel stack, unless that is the collector's business; `shared` says that it
+    /// may be.
+    ///
+    /// # Signal safety
+    /// Reads and writes the mapped ring; bounded by its size.
+    pub fn look(&mut self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
+        if !shared {
+            return self.drain(visit);
+        }
+        let owner = self.shared_word(OWNER_OFFSET);
+        let (acquire, relaxed) = (Ordering::Acquire, Ordering::Relaxed);
+        if owner
+            .compare_exchange(THREAD, BUSY, acquire, relaxed)
+            .is_err()
+        {
+            return self.peek();
+        }
+        let drained = self.drain(visit);
+        self.shared_word(OWNER_OFFSET)
+            .store(THREAD, Ordering::Release);
+        drained
+    }
+
+    fn drain(&mut self, mut visit: impl FnMut(&RingSample, &[u64])) -> Drained {
+        let head = self.shared_word(HEAD_OFFSET).load(Ordering::Acquire);
+        let mut drained = Drained {
+            cursor: head,
+            ..Drained::default()
+        };
+        let mut frames = [0u64; MAX_DEPTH];
+        let mut at = self.seen;
+        while at < head {
+            let Some((record, next)) = read(|at| self.word(at), at, head, &mut frames) else {
+                break; // not a record: the ring is not what we think it is
+            };
+            match record {
+                RingRecord::Sample(sample) => {
+                    drained.samples = drained.samples.saturating_add(1);
+                    visit(&sample, frames.get(..sample.depth).unwrap_or(&[]));
+                }
+                RingRecord::Lost(count) => drained.lost = drained.lost.saturating_add(count),
+                RingRecord::Other => {}
+            }
+            at = next;
+        }
+        self.seen = head;
+        self.shared_word(TAIL_OFFSET).store(head, Ordering::Release);
+        drained
+    }
+
+    /// The cursor alone: the collector takes records out.
+    fn peek(&mut self) -> Drained {
+        let head = self.shared_word(HEAD_OFFSET).load(Ordering::Acquire);
+        let tail = self.shared_word(TAIL_OFFSET).load(Ordering::Relaxed);
+        let moved = head != self.seen;
+        let room = (self.data_size as u64).saturating_sub(head.wrapping_sub(tail));
+        self.seen = head;
+        Drained {
+            cursor: head,
+            samples: u64::from(moved),
+            lost: 0,
+            stands_still: !moved && room < LONGEST_SAMPLE,
+        }
+    }
+
+    fn shared_word(&self, offset: usize) -> &AtomicU64 {
+        // SAFETY: within the mapped control page, aligned; see `engine::wire::ring` for what is there.
+        unsafe { &*self.page.add(offset).cast::<AtomicU64>() }
+    }
+
+    fn word(&self, position: u64) -> u64 {
+        let offset = (position as usize) & self.data_size.wrapping_sub(1) & !7;
+        // SAFETY: the data follows the control page and its size is a power of two; records are 8-byte aligned.
+        unsafe {
+            self.page
+                .add(PAGE)
+                .add(offset)
+                .cast::<u64>()
+                .read_volatile()
+        }
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        self.shared_word(OWNER_OFFSET)
+            .fetch_or(CLOSED, Ordering::Release);
+        // SAFETY: the mapping is this value's. With it goes this process's hold on the event.
+        unsafe { sys::unmap(self.page, PAGE.saturating_add(self.data_size)) };
+    }
+}
