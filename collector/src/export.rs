@@ -17,7 +17,9 @@ Formats, and the extensions that choose them:
   svg          .svg                  flame graph, for a browser
   pprof        .pb.gz .pprof .pb     for go tool pprof, speedscope, Pyroscope
   firefox      .json.gz .json        for profiler.firefox.com
-  perf-script  .perf .perf-script    every sample as text, as perf script prints it")]
+  perf-script  .perf .perf-script    every sample as text, as perf script prints it
+  perf-data    .data                 for perf report and perf script; names of JIT code go to OUT.symbols
+  perf-data-deferred  .deferred.data   the same with user stacks apart, as Linux 6.19 defers them: for perf from then on")]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
     #[arg(required = true, value_name = "FILE")]
@@ -85,8 +87,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::Itself { path: path.clone() });
     }
     let profile = args.selection.open(&args.files)?;
-    let options = Options { roots: args.roots };
-    write_with(&profile, &args.output, args.format.as_deref(), &options)?;
+    let options = Options {
+        roots: args.roots,
+        output: None,
+    };
+    write_with(&profile, &args.output, args.format.as_deref(), options)?;
     report::complain(&profile);
     if profile.samples.is_empty() {
         eprintln!("rsunwind: {}", crate::summary::why_empty(&profile));
@@ -99,17 +104,24 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// # Errors
 /// [`Error::Format`], [`Error::Write`].
 pub fn write(profile: &Profile, path: &Path, format: Option<&str>) -> Result<(), Error> {
-    write_with(profile, path, format, &Options::default())
+    write_with(profile, path, format, Options::default())
 }
 
 fn write_with(
     profile: &Profile,
     path: &Path,
     format: Option<&str>,
-    options: &Options,
+    mut options: Options,
 ) -> Result<(), Error> {
     let format = output::choose(format, path)?;
-    atomic::write(path, |out| format.write(profile, options, out))?;
+    let is_file = path != Path::new("-") && (path.is_file() || !path.exists());
+    options.output = std::path::absolute(path).ok().filter(|_| is_file);
+    atomic::write(path, |out| format.write(profile, &options, out))?;
+    if let Some(companion) = format.companion(profile, &options) {
+        atomic::write(&companion.path, |out| out.write_all(&companion.content))?;
+        let path = companion.path.display();
+        eprintln!("rsunwind: {path}: {}", companion.about);
+    }
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod export;
 pub mod output;
+mod perf_data;
 pub mod profile;
 pub mod record;
 pub mod recording;

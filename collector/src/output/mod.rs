@@ -13,11 +13,12 @@ mod tests;
 
 pub use atomic::WriteError;
 
+use crate::perf_data::PerfData;
 use crate::profile::{CallId, Frame, Profile};
 use crate::recording::ThreadId;
 use clap::ValueEnum;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A file format.
 pub trait Format: Sync {
@@ -35,22 +36,43 @@ pub trait Format: Sync {
     /// # Errors
     /// Those of `out`.
     fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()>;
+
+    /// A file beside it that its readers need; none for most formats.
+    fn companion(&self, _profile: &Profile, _options: &Options) -> Option<Companion> {
+        None
+    }
+}
+
+/// A file beside a profile, which names it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Companion {
+    /// Where.
+    pub path: PathBuf,
+    /// What is in it.
+    pub content: Vec<u8>,
+    /// What that is, in a few words.
+    pub about: &'static str,
 }
 
 /// All formats.
-pub static FORMATS: [&dyn Format; 5] = [
+pub static FORMATS: [&dyn Format; 7] = [
     &folded::Folded,
     &svg::Svg,
     &pprof::Pprof,
     &firefox::Firefox,
     &perf_script::PerfScript,
+    // Before the plain form, whose extension it ends in too.
+    &PerfData { deferred: true },
+    &PerfData { deferred: false },
 ];
 
 /// What a user may choose about a file.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct Options {
     /// What folded stacks and flame graphs begin with.
     pub roots: Roots,
+    /// The file that is written; `None` if it is none.
+    pub output: Option<PathBuf>,
 }
 
 /// What stands below the outermost function of a folded stack.
@@ -83,7 +105,7 @@ fn list() -> String {
     let line = |format: &&dyn Format| {
         let extensions = format.extensions().join(" ");
         format!(
-            "  {:<12} {extensions:<22} {}",
+            "  {:<18} {extensions:<22} {}",
             format.name(),
             format.about()
         )
@@ -118,19 +140,19 @@ pub fn choose(name: Option<&str>, path: &Path) -> Result<&'static dyn Format, Fo
 }
 
 /// A recorded frame: an address with its functions, innermost first; or a note.
-struct Location<'a> {
-    functions: Vec<&'a Frame>,
+pub(crate) struct Location<'a> {
+    pub(crate) functions: Vec<&'a Frame>,
 }
 
 impl<'a> Location<'a> {
     /// The function that the address is in, into which the others were inlined.
-    fn outer(&self) -> Option<&'a Frame> {
+    pub(crate) fn outer(&self) -> Option<&'a Frame> {
         self.functions.last().copied()
     }
 }
 
 /// The recorded frames of a stack, from the leaf: inlined functions are put together with the one that they were inlined into.
-fn locations(profile: &Profile, stack: CallId) -> Vec<Location<'_>> {
+pub(crate) fn locations(profile: &Profile, stack: CallId) -> Vec<Location<'_>> {
     let mut all = Vec::new();
     let mut functions = Vec::new();
     for frame in profile.walk(stack) {
@@ -176,7 +198,7 @@ fn command(profile: &Profile) -> String {
 }
 
 /// Wall-clock time of the profile's start, ns since 1970; 0 if it is not known.
-fn started_at(profile: &Profile) -> u64 {
+pub(crate) fn started_at(profile: &Profile) -> u64 {
     let session = profile
         .recording
         .session

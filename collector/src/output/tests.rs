@@ -12,7 +12,14 @@ fn written(format: &str, options: &Options) -> Vec<u8> {
 }
 
 fn text(format: &str, roots: Roots) -> String {
-    String::from_utf8(written(format, &Options { roots })).unwrap()
+    String::from_utf8(written(
+        format,
+        &Options {
+            roots,
+            ..Options::default()
+        },
+    ))
+    .unwrap()
 }
 
 fn unzipped(format: &str) -> Vec<u8> {

@@ -6,6 +6,7 @@ use crate::recording::Recording;
 use blazesym::MaybeDefault;
 use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
+use std::io::BufRead;
 
 /// Two boots of one machine are further apart than this, ns; clock adjustments during one boot are smaller.
 const SAME_BOOT_NS: u64 = 5_000_000_000;
@@ -35,6 +36,18 @@ pub(super) fn names(recording: &Recording, addresses: &[u64]) -> Result<Vec<Vec<
         Symbolized::Unknown(_) => Vec::new(),
     };
     Ok(found.iter().map(name).collect())
+}
+
+/// Where the kernel's own code begins in this boot, if the recording is of it and that may be known.
+pub(crate) fn text_start(recording: &Recording) -> Option<u64> {
+    if !is_this_boot(recording) {
+        return None;
+    }
+    let symbols = std::fs::File::open("/proc/kallsyms").ok()?;
+    let mut lines = std::io::BufReader::new(symbols).lines();
+    let line = lines.find_map(|line| line.ok().filter(|line| line.ends_with(" _text")))?;
+    let address = u64::from_str_radix(line.split(' ').next()?, 16).ok()?;
+    (address != 0).then_some(address)
 }
 
 fn is_this_boot(recording: &Recording) -> bool {

@@ -16,6 +16,7 @@ mod tests;
 mod vdso;
 
 pub use images::{Image, ImageId, Places};
+pub(crate) use kernel::text_start as kernel_text_start;
 
 use crate::recording::{Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};
