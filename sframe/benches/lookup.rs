@@ -19,6 +19,8 @@ use sframe::{Abi, Address, Conversion, EhFrame, Encoder, IndexedSection, Section
 
 const REPEATED: usize = 2_000;
 const RANDOM: usize = 100_000;
+/// Frames of the first ten stacks of a process, at 60 frames a stack.
+const FIRST: usize = 600;
 const EVICTED: usize = 150;
 const PASSES: usize = 5;
 /// More than any cache of the last level.
@@ -74,8 +76,8 @@ fn main() {
     let pcs = addresses(&functions);
     println!(
         "
-{:<46}{:>11}{:>6}{:>11}{:>6}{:>11}{:>6}",
-        "a look-up", "repeated", "ratio", "random", "ratio", "evicted", "ratio"
+{:<46}{:>11}{:>6}{:>11}{:>6}{:>11}{:>6}{:>11}{:>6}",
+        "a look-up", "repeated", "ratio", "random", "ratio", "first", "ratio", "evicted", "ratio"
     );
     let gimli = program.measure_gimli(&pcs);
     print_times(".eh_frame, gimli", gimli, gimli);
@@ -244,11 +246,12 @@ fn addresses(functions: &[(u64, u64)]) -> Vec<u64> {
 struct Times {
     repeated: Duration,
     random: Duration,
+    first: Duration,
     evicted: Duration,
 }
 
 fn measure<T>(pcs: &[u64], mut look_up: impl FnMut(u64) -> T) -> Times {
-    let (random, evicted) = pcs.split_at(RANDOM);
+    let (anywhere, evicted) = pcs.split_at(RANDOM);
     let pass = |pcs: &[u64], look_up: &mut dyn FnMut(u64)| {
         let start = Instant::now();
         pcs.iter().for_each(|pc| look_up(*pc));
@@ -257,22 +260,31 @@ fn measure<T>(pcs: &[u64], mut look_up: impl FnMut(u64) -> T) -> Times {
     let mut one = |pc: u64| {
         black_box(look_up(black_box(pc)));
     };
-    let mut best = |pcs: &[u64], passes: usize| {
-        (0..passes)
-            .map(|_| pass(pcs, &mut one))
-            .min()
-            .expect("a pass")
+    let best = |one: &mut dyn FnMut(u64), pcs: &[u64], passes: usize| {
+        (0..passes).map(|_| pass(pcs, one)).min().expect("a pass")
     };
     let (repeated, random) = (
-        best(&random[..REPEATED], 100 * PASSES),
-        best(random, PASSES),
+        best(&mut one, &anywhere[..REPEATED], 100 * PASSES),
+        best(&mut one, anywhere, PASSES),
     );
     let clock = median_evicted(evicted, &mut |pc| {
         black_box(pc);
     });
+    let mut eviction = vec![1_u8; EVICTION_BYTES];
+    let mut firsts: Vec<Duration> = anywhere
+        .chunks_exact(FIRST)
+        .take(21)
+        .map(|pcs| {
+            evict(&mut eviction);
+            pass(pcs, &mut one)
+        })
+        .collect();
+    firsts.sort();
+    let first = firsts[firsts.len() / 2];
     Times {
         repeated,
         random,
+        first,
         evicted: median_evicted(evicted, &mut one).saturating_sub(clock),
     }
 }
@@ -306,7 +318,8 @@ fn print_times(name: &str, times: Times, against: Times) {
     let repeated = column(times.repeated, against.repeated);
     let random = column(times.random, against.random);
     println!(
-        "{name:<46}{repeated}{random}{}",
+        "{name:<46}{repeated}{random}{}{}",
+        column(times.first, against.first),
         column(times.evicted, against.evicted)
     );
 }

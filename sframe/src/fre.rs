@@ -124,33 +124,33 @@ impl RawRow<'_> {
     pub(crate) const fn word_count(&self) -> u8 {
         word_count(self.info)
     }
+}
 
-    /// Whether the CFA of a DEFAULT row counts from the stack pointer; else from the frame pointer.
-    #[inline]
-    pub(crate) const fn is_based_on_stack_pointer(&self) -> bool {
-        self.info & 1 != 0
-    }
+/// Whether the CFA of a DEFAULT row counts from the stack pointer; else from the frame pointer.
+#[inline]
+pub(crate) const fn is_based_on_stack_pointer(info: u8) -> bool {
+    info & 1 != 0
+}
 
-    /// Whether the return address carries an authentication code.
-    #[inline]
-    pub(crate) const fn has_mangled_ra(&self) -> bool {
-        self.info & 0x80 != 0
-    }
+/// Whether the return address carries an authentication code.
+#[inline]
+pub(crate) const fn has_mangled_ra(info: u8) -> bool {
+    info & 0x80 != 0
 }
 
 #[inline]
-const fn word_count(info: u8) -> u8 {
+pub(crate) const fn word_count(info: u8) -> u8 {
     info >> 1 & 0xf
 }
 
 /// 0, 1, 2 for words of 1, 2, 4 bytes.
 #[inline]
-const fn word_size(info: u8) -> u8 {
+pub(crate) const fn word_size(info: u8) -> u8 {
     info >> 5 & 0x3
 }
 
 /// Bytes of all words.
 #[inline]
-const fn words_len(info: u8) -> usize {
+pub(crate) const fn words_len(info: u8) -> usize {
     (word_count(info) as usize) << word_size(info)
 }

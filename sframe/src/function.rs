@@ -182,49 +182,52 @@ impl Iterator for Rows<'_> {
     }
 }
 
-/// The fields of an info byte and a second info byte (specification 2.3.3).
-#[derive(Clone, Copy)]
+/// The number of rows, and the info bytes (specification 2.3.3).
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Attribute {
     pub(crate) rows: u32,
     pub(crate) info: u8,
     pub(crate) info2: u8,
     pub(crate) rep_size: u8,
-    /// Where the info byte is, in bytes from the beginning of the section.
-    pub(crate) info_offset: u64,
-    /// Where the repeated block's size is, in bytes from the beginning of the section.
-    pub(crate) rep_size_offset: u64,
+}
+
+/// Where an attribute's fields are, in bytes from the beginning of the section.
+#[derive(Clone, Copy)]
+pub(crate) struct AttributeOffsets {
+    pub(crate) info: u64,
+    pub(crate) rep_size: u64,
 }
 
 impl Attribute {
     #[inline]
-    pub(crate) fn start_width(&self) -> Result<Width, Error> {
+    pub(crate) fn start_width(&self, offsets: AttributeOffsets) -> Result<Width, Error> {
         let undefined = || Error::BadFreType {
-            offset: self.info_offset,
+            offset: offsets.info,
             info: self.info,
         };
         Width::from_field(self.info & 0xf).ok_or_else(undefined)
     }
 
     #[inline]
-    pub(crate) fn kind(&self) -> Result<Kind, Error> {
+    pub(crate) fn kind(&self, offsets: AttributeOffsets) -> Result<Kind, Error> {
         match self.info2 {
             0 => Ok(Kind::Default),
             1 => Ok(Kind::Flex),
             info2 => Err(Error::BadFdeType {
-                offset: self.info_offset.wrapping_add(1),
+                offset: offsets.info.wrapping_add(1),
                 info2,
             }),
         }
     }
 
     #[inline]
-    pub(crate) fn rep_size(&self) -> Result<Option<NonZeroU8>, Error> {
+    pub(crate) fn rep_size(&self, offsets: AttributeOffsets) -> Result<Option<NonZeroU8>, Error> {
         if self.info & 0x10 == 0 {
             return Ok(None);
         }
         match NonZeroU8::new(self.rep_size) {
             None => Err(Error::ZeroRepSize {
-                offset: self.rep_size_offset,
+                offset: offsets.rep_size,
             }),
             size => Ok(size),
         }

@@ -44,6 +44,7 @@ mod indexed;
 mod recovery;
 mod row;
 mod section;
+mod usual;
 mod verify;
 
 pub use abi::Abi;

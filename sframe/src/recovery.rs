@@ -2,7 +2,7 @@
 //! holds the inverse.
 
 use crate::bytes::Words;
-use crate::fre::RawRow;
+use crate::fre::{self, RawRow};
 use crate::{Abi, Base, Cfa, Error, Header, PacKey, Register, Row, Rule, Version};
 
 /// The two kinds of function (2.3.3.2).
@@ -65,7 +65,7 @@ impl Conventions {
             return Err(bad_count(raw));
         }
         let mut row = self.with_function_facts(Row::outermost());
-        row.mangled_ra = self.is_mangled(raw);
+        row.mangled_ra = self.is_mangled(raw.info);
         Ok(Some(row))
     }
 
@@ -77,46 +77,63 @@ impl Conventions {
     }
 
     #[inline]
-    const fn is_mangled(&self, raw: &RawRow<'_>) -> bool {
-        raw.has_mangled_ra() && matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little)
+    const fn is_mangled(&self, info: u8) -> bool {
+        fre::has_mangled_ra(info) && matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little)
     }
 
     /// 3.1: the CFA's offset, then the return address's unless it is fixed, then the frame pointer's unless it is fixed.
     #[inline]
     fn default(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
+        if raw.word_count() > self.most_words() {
+            return Err(bad_count(raw));
+        }
         let mut words = raw.words;
         let first = words.signed().ok_or_else(|| bad_count(raw))?;
-        let ra = if self.fixed_ra == 0 {
-            self.saved(words.signed())
+        let words = [
+            self.unscale(first, raw)?,
+            words.signed().unwrap_or(0),
+            words.signed().unwrap_or(0),
+        ];
+        Ok(Some(self.default_row(raw.info, words)))
+    }
+
+    /// The number of words a DEFAULT row can have.
+    #[inline]
+    pub(crate) fn most_words(&self) -> u8 {
+        1_u8.wrapping_add((self.fixed_ra == 0).into())
+            .wrapping_add((self.fixed_fp == 0).into())
+    }
+
+    /// A DEFAULT row from its info byte and its words, zero for those that it does not have.
+    #[inline]
+    pub(crate) fn default_row(&self, info: u8, [cfa, second, third]: [i32; 3]) -> Row {
+        let (ra, fp) = if self.fixed_ra == 0 {
+            (self.saved(second), third)
         } else {
-            Rule::AtCfa(self.fixed_ra.into())
+            (Rule::AtCfa(self.fixed_ra.into()), second)
         };
         let fp = if self.fixed_fp == 0 {
-            self.saved(words.signed())
+            self.saved(fp)
         } else {
             Rule::AtCfa(self.fixed_fp.into())
         };
-        if !words.is_empty() {
-            return Err(bad_count(raw));
-        }
-        let base = if raw.is_based_on_stack_pointer() {
+        let base = if fre::is_based_on_stack_pointer(info) {
             Base::StackPointer
         } else {
             Base::FramePointer
         };
-        let offset = self.unscale(first, raw)?;
-        Ok(Some(Row {
+        Row {
             cfa: Cfa {
                 base,
-                offset,
+                offset: cfa,
                 deref: false,
             },
             ra,
             fp,
-            mangled_ra: self.is_mangled(raw),
+            mangled_ra: self.is_mangled(info),
             pac_key: self.pac_key,
             signal_frame: self.signal_frame,
-        }))
+        }
     }
 
     /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3); in FLEX rows too, which the text leaves open but
@@ -135,22 +152,19 @@ impl Conventions {
             .ok_or_else(overflow)
     }
 
-    /// The rule a word of a DEFAULT row stands for. On s390x in version 2 an odd word is a register number.
+    /// The rule a word of a DEFAULT row stands for; zero for none. On s390x in version 2 an odd word is a register number.
     #[inline]
-    fn saved(&self, word: Option<i32>) -> Rule {
-        match word {
-            None | Some(0) => Rule::Unchanged,
-            Some(word)
-                if word & 1 != 0
-                    && matches!((self.abi, self.version), (Abi::S390x, Version::V2)) =>
-            {
-                Rule::Register {
-                    register: Register((word >> 1) as u16),
-                    offset: 0,
-                }
-            }
-            Some(offset) => Rule::AtCfa(offset),
+    fn saved(&self, word: i32) -> Rule {
+        if word == 0 {
+            return Rule::Unchanged;
         }
+        if word & 1 != 0 && matches!((self.abi, self.version), (Abi::S390x, Version::V2)) {
+            return Rule::Register {
+                register: Register((word >> 1) as u16),
+                offset: 0,
+            };
+        }
+        Rule::AtCfa(word)
     }
 
     /// 3.2: a control word and an offset for the CFA, the return address and the frame pointer; a control word of zero
@@ -182,7 +196,7 @@ impl Conventions {
             return Err(bad_count(raw));
         }
         let mut row = self.with_function_facts(Row::new(cfa, ra, fp));
-        row.mangled_ra = self.is_mangled(raw);
+        row.mangled_ra = self.is_mangled(raw.info);
         Ok(Some(row))
     }
 

@@ -1,8 +1,8 @@
 //! [`Section`]: a whole `.sframe` section, and the look-up. **Start here.**
 
 use crate::fre::RawRows;
-use crate::function::{Attribute, Function};
-use crate::index::{Entries, Entry, Index};
+use crate::function::{Attribute, AttributeOffsets, Function};
+use crate::index::{Entry, Found, Index};
 use crate::recovery::Conventions;
 use crate::{Address, Error, Header, Row};
 
@@ -12,11 +12,12 @@ use crate::{Address, Error, Header, Row};
 /// time; every method bears it, though what it says then is worth nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
-    header: Header,
+    pub(crate) header: Header,
     address: Address,
     auxiliary: &'a [u8],
     pub(crate) index: Index<'a>,
-    rows: &'a [u8],
+    /// Those of all functions.
+    pub(crate) rows: &'a [u8],
 }
 
 impl<'a> Section<'a> {
@@ -113,18 +114,23 @@ impl<'a> Section<'a> {
         self.row(self.index.find(target), target)
     }
 
-    /// The row for `target`, in bytes from the beginning of the section, in the function at `position`.
+    /// The row for `target`, in bytes from the beginning of the section, in the function found to contain it.
     #[inline]
-    pub(crate) fn row(&self, position: Option<usize>, target: i64) -> Result<Option<Row>, Error> {
-        let Some(position) = position else {
+    pub(crate) fn row(&self, found: Option<Found>, target: i64) -> Result<Option<Row>, Error> {
+        let Some((position, entry)) = found else {
             return Ok(None);
         };
-        let Some(entry) = self.index.entry(position) else {
-            return Ok(None);
-        };
-        let function = self.decode(position, entry)?;
         // The function contains the target, so the distance is less than its size.
-        function.row_at(target.wrapping_sub(entry.start) as u32)
+        let offset = target.wrapping_sub(entry.start) as u32;
+        match self.usual_row(&entry, offset) {
+            Some(row) => Ok(Some(row)),
+            None => self.any_row(position, entry, offset),
+        }
+    }
+
+    #[inline(never)]
+    fn any_row(&self, position: usize, entry: Entry, offset: u32) -> Result<Option<Row>, Error> {
+        self.decode(position, entry)?.row_at(offset)
     }
 
     /// The function that contains `pc`.
@@ -137,7 +143,7 @@ impl<'a> Section<'a> {
     #[inline]
     pub fn function_at(&self, pc: Address) -> Result<Option<Function<'a>>, Error> {
         match self.index.find(pc.distance_from(self.address)) {
-            Some(position) => self.function(position).transpose(),
+            Some((position, entry)) => self.decode(position, entry).map(Some),
             None => Ok(None),
         }
     }
@@ -173,7 +179,7 @@ impl<'a> Section<'a> {
     }
 
     #[inline]
-    fn decode(&self, position: usize, entry: Entry) -> Result<Function<'a>, Error> {
+    pub(crate) fn decode(&self, position: usize, entry: Entry) -> Result<Function<'a>, Error> {
         let entry_offset = self.entry_offset(position);
         let end = self
             .header
@@ -184,79 +190,55 @@ impl<'a> Section<'a> {
             .rows
             .get(entry.rows as usize..)
             .ok_or_else(out_of_bounds)?;
-        let (attribute, bytes) = self
-            .attribute(position, entry_offset, bytes)
-            .ok_or_else(out_of_bounds)?;
-        let start_width = attribute.start_width()?;
+        let (attribute, offsets, bytes) = match entry.attribute {
+            Some(attribute) => {
+                let offsets = AttributeOffsets {
+                    info: entry_offset.wrapping_add(16),
+                    rep_size: entry_offset.wrapping_add(17),
+                };
+                (attribute, offsets, bytes)
+            }
+            None => self.attribute_in_front(bytes).ok_or_else(out_of_bounds)?,
+        };
         Ok(Function {
             start: self.address.wrapping_offset(entry.start),
             size: entry.size,
-            rep_size: attribute.rep_size()?,
+            rep_size: attribute.rep_size(offsets)?,
             rows: RawRows {
                 bytes,
                 end,
                 remaining: attribute.rows,
-                start_width,
+                start_width: attribute.start_width(offsets)?,
                 order: self.header.byte_order,
             },
-            conventions: Conventions::new(&self.header, attribute.kind()?, attribute.info),
+            conventions: Conventions::new(&self.header, attribute.kind(offsets)?, attribute.info),
             entry_offset,
         })
     }
 
-    /// The function's attribute, from its entry or, in version 3, from in front of its rows; and the rows.
+    /// Version 3: the function's attribute, from in front of its rows; where it is, and the rows.
     #[inline]
-    fn attribute(
+    fn attribute_in_front(
         &self,
-        position: usize,
-        entry_offset: u64,
-        rows: &'a [u8],
-    ) -> Option<(Attribute, &'a [u8])> {
-        let order = self.header.byte_order;
-        match self.index.entries {
-            Entries::V1(entries) => {
-                let [.., c0, c1, c2, c3, info] = *entries.get(position)?;
-                // Version 1 has no field for the size; 16 is that of the only blocks its producers described.
-                let attribute = Attribute {
-                    rows: order.u32([c0, c1, c2, c3]),
-                    info,
-                    info2: 0,
-                    rep_size: 16,
-                    info_offset: entry_offset.wrapping_add(16),
-                    rep_size_offset: entry_offset,
-                };
-                Some((attribute, rows))
-            }
-            Entries::V2(entries) => {
-                let [.., c0, c1, c2, c3, info, rep_size, _, _] = *entries.get(position)?;
-                let attribute = Attribute {
-                    rows: order.u32([c0, c1, c2, c3]),
-                    info,
-                    info2: 0,
-                    rep_size,
-                    info_offset: entry_offset.wrapping_add(16),
-                    rep_size_offset: entry_offset.wrapping_add(17),
-                };
-                Some((attribute, rows))
-            }
-            Entries::V3(_) => {
-                let (&[c0, c1, info, info2, rep_size], rest) = rows.split_first_chunk()?;
-                let end = self
-                    .header
-                    .rows_start()
-                    .wrapping_add(u64::from(self.header.rows_len));
-                let offset = end.wrapping_sub(rows.len() as u64);
-                let attribute = Attribute {
-                    rows: u32::from(order.u16([c0, c1])),
-                    info,
-                    info2,
-                    rep_size,
-                    info_offset: offset.wrapping_add(2),
-                    rep_size_offset: offset.wrapping_add(4),
-                };
-                Some((attribute, rest))
-            }
-        }
+        bytes: &'a [u8],
+    ) -> Option<(Attribute, AttributeOffsets, &'a [u8])> {
+        let (&[c0, c1, info, info2, rep_size], rows) = bytes.split_first_chunk()?;
+        let end = self
+            .header
+            .rows_start()
+            .wrapping_add(u64::from(self.header.rows_len));
+        let offset = end.wrapping_sub(bytes.len() as u64);
+        let attribute = Attribute {
+            rows: u32::from(self.header.byte_order.u16([c0, c1])),
+            info,
+            info2,
+            rep_size,
+        };
+        let offsets = AttributeOffsets {
+            info: offset.wrapping_add(2),
+            rep_size: offset.wrapping_add(4),
+        };
+        Some((attribute, offsets, rows))
     }
 
     #[inline]
