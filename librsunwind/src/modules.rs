@@ -49,6 +49,8 @@ static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
 pub fn prepare(vdso: usize) -> Result<(), Errno> {
     let rules = sys::map_anonymous(size_of::<RuleCache>())?;
     let map = sys::map_anonymous(size_of::<ModuleMap>())?;
+    let (first_used, length) = RuleCache::FIRST_USED;
+    sys::populate(rules.wrapping_byte_add(first_used), length);
     RULES.store(rules.cast(), Release);
     MAP.store(map.cast(), Release);
     VDSO.store(vdso as u64, Relaxed);

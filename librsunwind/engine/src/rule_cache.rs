@@ -19,6 +19,7 @@
 
 use crate::rule::UnwindRule;
 use crate::rule::wide::WideRows;
+use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -68,6 +69,10 @@ pub const fn key_of(pc: u64, is_exact: bool) -> u64 {
 }
 
 impl RuleCache {
+    /// Where the entries lie that are used at first, as bytes from the start and their number: memory worth having before the first
+    /// walk, which would else wait for a page fault at nearly every frame.
+    pub const FIRST_USED: (usize, usize) = (offset_of!(Self, lines), size_of::<[Entry; SMALL]>());
+
     /// A cache in memory of at least `size_of::<RuleCache>()` bytes.
     ///
     /// # Safety

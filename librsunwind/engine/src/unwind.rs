@@ -6,7 +6,7 @@
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
 use crate::memory::StackMemory;
-use crate::module_map::Modules;
+use crate::module_map::{Module, Modules};
 use crate::registers::Registers;
 use crate::rule::{Kind, UnwindRule};
 use crate::rule_cache::{Probe, RuleCache, key_of};
@@ -85,6 +85,8 @@ struct Walk<'a, 'u, M> {
     unwinder: &'u Unwinder<'a, M>,
     probe: Probe<'a>,
     cursor: Cursor,
+    /// That of the last frame whose rule was not cached.
+    module: Module,
     effort: Effort,
     evaluations: u32,
 }
@@ -96,6 +98,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             effort,
             probe: unwinder.cache.probe(),
             cursor: Cursor::new(registers),
+            module: Module::default(),
             evaluations: 0,
         }
     }
@@ -146,7 +149,8 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             return rule;
         }
         let modules = self.unwinder.modules;
-        let answer = table::find_rule(modules, preference, &self.cursor, memory, &cache.wide);
+        let (module, cursor) = (&mut self.module, &self.cursor);
+        let answer = table::find_rule(modules, module, preference, cursor, memory, &cache.wide);
         if answer.keep && self.effort != Effort::EhFrame {
             cache.insert(&self.probe, key, answer.rule);
         }

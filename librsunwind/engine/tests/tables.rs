@@ -13,6 +13,7 @@ use engine::module_map::Module;
 use engine::registers::{RETURN_ADDRESS, SLOTS};
 use engine::rule::UnwindRule;
 use engine::rule::wide::{Cfa, Row, Saved};
+use engine::rule_cache::RuleCache;
 use engine::table::eh_frame::EhFrameTable;
 use engine::table::eh_frame_of;
 use engine::wire::sample::Method;
@@ -21,6 +22,7 @@ use gimli::{
     UnwindSection, UnwindTableRow,
 };
 use object::{Object as _, ObjectSection as _};
+use std::sync::LazyLock;
 use support::Process;
 
 /// Every mapped library, some more for the purpose, and where they come from.
@@ -50,7 +52,10 @@ struct Tally {
     rows: u64,
     in_a_word: u64,
     evaluated: u64,
+    usual: u64,
 }
+
+static CACHE: LazyLock<&'static RuleCache> = LazyLock::new(support::new_cache);
 
 #[test]
 fn every_row_of_real_libraries_is_gimlis() {
@@ -64,6 +69,7 @@ fn every_row_of_real_libraries_is_gimlis() {
         // Frames of aarch64 save their registers at the far end, which a word reaches only in small ones.
         if cfg!(target_arch = "x86_64") {
             assert!(tally.in_a_word * 100 > tally.rows * 80, "{path}: {tally:?}");
+            assert!(tally.usual * 100 > tally.rows * 95, "{path}: {tally:?}");
         }
         assert!(
             tally.evaluated * 100 <= tally.rows + 300,
@@ -121,8 +127,12 @@ fn compare_row(
     let found = table
         .find(pc)
         .unwrap_or_else(|e| panic!("{path} {pc:#x}: {e:?}"));
-    assert_eq!(table.find_by_gimli(pc), Ok(found), "{path} {pc:#x}");
     tally.rows += 1;
+    if let Some(quick) = table.usual_rule(pc) {
+        let by_gimli = table.lower(&found, pc, &CACHE.wide, || None);
+        assert_eq!(quick, Ok(by_gimli), "{path} {pc:#x}: {found:?}");
+        tally.usual += 1;
+    }
     let Some(ours) = table.row(&found, pc) else {
         let has_expression = matches!(theirs.cfa(), CfaRule::Expression(_))
             || theirs.registers().any(|(_, rule)| {
@@ -245,9 +255,11 @@ fn damaged_headers_and_tables_end_in_an_answer() {
         };
         for _ in 0..200 {
             let pc = module.start.0 + random((module.end.0 - module.start.0) as usize) as u64;
+            let quick = table.usual_rule(pc);
             match table.find(pc) {
                 Ok(row) => {
-                    let _ = table.lower(&row, pc, &wide.wide, || None);
+                    let rule = table.lower(&row, pc, &wide.wide, || None);
+                    assert!(quick.is_none_or(|quick| quick == Ok(rule)), "{row:?}");
                     found += 1;
                 }
                 Err(_) => missing += 1,

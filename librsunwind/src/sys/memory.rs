@@ -27,6 +27,16 @@ pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
     Ok(address as *mut u8)
 }
 
+/// Asks for pages of private memory now, so that the first writes to them do not wait for page faults. Kernels before 5.14 do not know
+/// this; then they do.
+pub fn populate(start: *mut u8, length: usize) {
+    let misaligned = start.addr() % PAGE;
+    let start = start.wrapping_byte_sub(misaligned);
+    let length = length.wrapping_add(misaligned);
+    // SAFETY: changes no contents.
+    let _ = unsafe { call!(libc::SYS_madvise, start, length, libc::MADV_POPULATE_WRITE) };
+}
+
 /// Maps part of a file, shared. `near` is where it would like to be, to merge with a neighbour; 0 for anywhere.
 ///
 /// # Errors

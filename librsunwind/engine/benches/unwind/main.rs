@@ -65,14 +65,21 @@ fn main() {
             values.sort_by(f64::total_cmp);
             values[values.len() / 2]
         };
+        let cold = |program: usize| {
+            if walker.is_prefilled {
+                "–".into()
+            } else {
+                format!("{:.0}", median(&|n| n[program].cold))
+            }
+        };
         println!(
-            "| {} | {:.1} | {:.1} | {:.1} | {:.0} | {:.0} | {:.0} / {:.0} |",
+            "| {} | {:.1} | {:.1} | {:.1} | {} | {} | {:.0} / {:.0} |",
             walker.name,
             median(&|n| n[0].warm),
             median(&|n| n[0].steady),
             median(&|n| n[1].steady),
-            median(&|n| n[0].cold),
-            median(&|n| n[1].cold),
+            cold(0),
+            cold(1),
             results[0][0].instructions,
             results[0][1].instructions,
         );

@@ -4,6 +4,7 @@ use crate::support::{Process, own_stack};
 use engine::memory::StackMemory;
 use engine::registers::Registers;
 use engine::rule::wide::{Cfa, Saved};
+use engine::rule_cache::RuleCache;
 use engine::table::eh_frame_of;
 use engine::wire::sample::Frame;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
@@ -20,6 +21,8 @@ pub struct Walker {
     pub name: &'static str,
     /// Whether it needs code with frame pointers.
     pub frame_pointers: bool,
+    /// Whether its table is not counted as its own work, so that its cold walks say nothing.
+    pub is_prefilled: bool,
     pub new: fn() -> Box<dyn Walk>,
 }
 
@@ -27,31 +30,37 @@ pub const WALKERS: &[Walker] = &[
     Walker {
         name: "rsunwind",
         frame_pointers: false,
+        is_prefilled: false,
         new: || Box::new(Ours::new()),
     },
     Walker {
         name: "framehop 0.16, no-alloc mode",
         frame_pointers: false,
+        is_prefilled: false,
         new: || Box::new(Framehop::new()),
     },
     Walker {
         name: "libunwind `unw_backtrace`",
         frame_pointers: false,
+        is_prefilled: false,
         new: || Box::new(Library::new(libunwind())),
     },
     Walker {
         name: "glibc `backtrace`",
         frame_pointers: false,
+        is_prefilled: false,
         new: || Box::new(Library::new(libc::backtrace)),
     },
     Walker {
         name: "*bound:* probe by pc + dependent loads",
         frame_pointers: false,
+        is_prefilled: true,
         new: || Box::new(Bound::new()),
     },
     Walker {
         name: "frame-pointer walk, on code with frame pointers",
         frame_pointers: true,
+        is_prefilled: false,
         new: || {
             Box::new(FramePointers {
                 pcs: [0; 256],
@@ -79,16 +88,20 @@ impl Ours {
     }
 }
 
-/// Pages never touched, as the runtime maps them.
-fn fresh_cache() -> &'static engine::rule_cache::RuleCache {
+/// Fresh memory, of which the part used first is there, as the runtime maps it.
+fn fresh_cache() -> &'static RuleCache {
     unsafe {
-        let size = size_of::<engine::rule_cache::RuleCache>();
+        let size = size_of::<RuleCache>();
         let (read_write, private) = (
             libc::PROT_READ | libc::PROT_WRITE,
             libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
         );
         let memory = libc::mmap(std::ptr::null_mut(), size, read_write, private, -1, 0);
-        engine::rule_cache::RuleCache::from_zeroed(std::ptr::NonNull::new(memory.cast()).unwrap())
+        let (start, length) = RuleCache::FIRST_USED;
+        let misaligned = start % 4096;
+        let first = memory.byte_add(start - misaligned);
+        libc::madvise(first, length + misaligned, libc::MADV_POPULATE_WRITE);
+        RuleCache::from_zeroed(std::ptr::NonNull::new(memory.cast()).unwrap())
     }
 }
 

@@ -20,7 +20,9 @@ pub mod wide;
 
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
-use crate::registers::{FP, RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, Register, SLOTS, SP, strip};
+use crate::registers::{
+    COUNT, FP, RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, Register, SLOTS, SP, strip,
+};
 use crate::wire::sample::{Method, StopReason};
 use wide::{Cfa, Row, Saved};
 
@@ -113,7 +115,32 @@ impl UnwindRule {
         let Cfa::Offset { register, offset } = row.cfa else {
             return None;
         };
-        let mut word = match register {
+        if row.stack_pointer != Saved::Same || row.return_address == Saved::Undefined {
+            return None;
+        }
+        if RETURN_ADDRESS_ON_STACK && row.return_address != Saved::At(-8) {
+            return None;
+        }
+        let mut slots = 0;
+        for (slot, saved) in (0u32..).zip(row.saved) {
+            slots |= match saved {
+                Saved::Same => 0,
+                Saved::At(offset) => slot_bits(slot, i64::from(offset))?,
+                _ => return None,
+            };
+        }
+        let rule = Self::from_parts(method, register, i64::from(offset), slots)?;
+        Some(Self(if row.drops { rule.0 | DROPS } else { rule.0 }))
+    }
+
+    /// The rule with a CFA at `offset` from `register` and slots made by [`slot_bits`], if the word holds it.
+    pub(crate) fn from_parts(
+        method: Method,
+        register: Register,
+        offset: i64,
+        slots: u64,
+    ) -> Option<Self> {
+        let base = match register {
             SP => Self::new(Kind::Plain, method).0,
             FP => Self::new(Kind::Plain, method).0 | FROM_FP,
             other if other.0 < 32 => {
@@ -121,18 +148,7 @@ impl UnwindRule {
             }
             _ => return None,
         };
-        if row.stack_pointer != Saved::Same || row.return_address == Saved::Undefined {
-            return None;
-        }
-        if RETURN_ADDRESS_ON_STACK && row.return_address != Saved::At(-8) {
-            return None;
-        }
-        for (slot, saved) in (0u32..).zip(row.saved) {
-            let shift = SLOT_SHIFT.wrapping_add(slot.wrapping_mul(SLOT_BITS));
-            word |= slot_number(saved)? << shift;
-        }
-        word |= words_of(offset)? << OFFSET_SHIFT;
-        Some(Self(if row.drops { word | DROPS } else { word }))
+        Some(Self(base | slots | words_of(offset)? << OFFSET_SHIFT))
     }
 
     /// The word.
@@ -220,8 +236,7 @@ impl UnwindRule {
     #[inline]
     #[must_use]
     pub const fn slot(self, slot: u32) -> u64 {
-        let shift = SLOT_SHIFT.wrapping_add(slot.wrapping_mul(SLOT_BITS));
-        self.0.wrapping_shr(shift) & SLOT_MASK
+        self.0.wrapping_shr(shift_of(slot)) & SLOT_MASK
     }
 
     /// The register of a based rule's CFA.
@@ -254,19 +269,33 @@ impl UnwindRule {
     }
 }
 
-/// The five bits of a saved register.
-fn slot_number(saved: Saved) -> Option<u64> {
-    match saved {
-        Saved::Same => Some(0),
-        Saved::At(offset) if offset & 7 == 0 && (-256..=-16).contains(&offset) => {
-            u64::try_from((offset.wrapping_neg() >> 3).wrapping_sub(1)).ok()
-        }
-        _ => None,
-    }
+/// A register by its DWARF number, if a cursor has it.
+pub(crate) fn base_of(number: u16) -> Option<Register> {
+    let register = Register(u8::try_from(number).ok()?);
+    (usize::from(register.0) < COUNT || register == SP || register == FP).then_some(register)
+}
+
+/// The bits that say "this slot's register is saved at CFA plus `offset`", if a word can.
+#[inline]
+pub(crate) fn slot_bits(slot: u32, offset: i64) -> Option<u64> {
+    let fits = offset & 7 == 0 && (-256..=-16).contains(&offset);
+    let words = (offset.wrapping_neg() >> 3).wrapping_sub(1) as u64;
+    fits.then_some(words.wrapping_shl(shift_of(slot)))
+}
+
+/// All bits of a slot.
+#[inline]
+pub(crate) const fn slot_mask(slot: u32) -> u64 {
+    SLOT_MASK.wrapping_shl(shift_of(slot))
+}
+
+#[inline]
+const fn shift_of(slot: u32) -> u32 {
+    SLOT_SHIFT.wrapping_add(slot.wrapping_mul(SLOT_BITS))
 }
 
 /// A byte offset as a 20-bit number of words.
-fn words_of(offset: i32) -> Option<u64> {
+fn words_of(offset: i64) -> Option<u64> {
     let words = offset >> 3;
     let fits = offset & 7 == 0 && (-(1 << 19)..1 << 19).contains(&words);
     fits.then_some(words as u64 & 0xf_ffff)

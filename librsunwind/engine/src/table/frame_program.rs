@@ -10,7 +10,7 @@ use gimli::{CallFrameInstruction, CallFrameInstructionIter, UnwindExpression};
 /// Saved states; compilers nest one deep.
 const DEPTH: usize = 8;
 /// Columns followed: the slots, then the stack pointer, then the return address.
-pub(crate) const COLUMNS: usize = 8;
+const COLUMNS: usize = 8;
 /// Instructions that one program may have.
 const BUDGET: u32 = 100_000;
 
@@ -27,13 +27,10 @@ pub(crate) struct Place {
 
 impl Place {
     fn of(expression: UnwindExpression<usize>) -> Result<Self, Bad> {
-        Self::new(expression.offset, expression.length).ok_or(Bad)
-    }
-
-    pub(crate) fn new(offset: usize, length: usize) -> Option<Self> {
-        Some(Self {
-            offset: u32::try_from(offset).ok()?,
-            length: u32::try_from(length).ok()?,
+        let number = |value: usize| u32::try_from(value).map_err(|_| Bad);
+        Ok(Self {
+            offset: number(expression.offset)?,
+            length: number(expression.length)?,
         })
     }
 
@@ -260,7 +257,7 @@ impl Program {
 
 /// The column of a register that is followed.
 #[inline]
-pub(super) fn column_of(register: u16) -> Option<usize> {
+fn column_of(register: u16) -> Option<usize> {
     let column = COLUMN_OF.get(usize::from(register))?;
     (*column < COLUMNS as u8).then_some(usize::from(*column))
 }

@@ -48,22 +48,27 @@ pub(crate) struct Answer {
     pub(crate) keep: bool,
 }
 
-/// The rule of a cursor's frame.
+/// The rule of a cursor's frame. `module` is that of the frame found before: callers often lie in the same.
 #[inline(never)]
 pub(crate) fn find_rule<M: Modules>(
     modules: &M,
+    module: &mut Module,
     preference: Preference,
     cursor: &Cursor,
     memory: &mut StackMemory,
     wide: &WideRows,
 ) -> Answer {
-    let Some(module) = modules.find(cursor.code_address().lookup()) else {
-        return Answer {
-            rule: without_table(StopReason::UnknownCode, cursor, memory),
-            keep: false,
+    let pc = cursor.code_address().lookup();
+    if !module.contains(pc) {
+        let Some(found) = modules.find(pc) else {
+            return Answer {
+                rule: without_table(StopReason::UnknownCode, cursor, memory),
+                keep: false,
+            };
         };
-    };
-    let rule = match by_table(modules, &module, preference, cursor, memory, wide) {
+        *module = found;
+    }
+    let rule = match by_table(modules, module, preference, cursor, memory, wide) {
         Ok(rule) => rule,
         Err(Missing::NoRow) => without_table(StopReason::NoRow, cursor, memory),
         Err(Missing::BadTable) => without_table(StopReason::BadTable, cursor, memory),
@@ -73,7 +78,7 @@ pub(crate) fn find_rule<M: Modules>(
 
 fn by_table<M: Modules>(
     modules: &M,
-    module: &Module,
+    module: &mut Module,
     preference: Preference,
     cursor: &Cursor,
     memory: &mut StackMemory,
@@ -98,16 +103,13 @@ fn by_eh_frame(
     wide: &WideRows,
 ) -> Result<UnwindRule, Missing> {
     let table = eh_frame_of(module).ok_or(Missing::NoRow)?;
-    let pc = cursor.code_address().lookup().0;
-    let found = table.find(pc)?;
-    if found.is_signal_frame && signal_frame::is_trampoline(cursor.pc(), memory) {
-        return Ok(UnwindRule::signal());
-    }
-    let code = || {
-        let instruction = cursor.is_exact().then_some(cursor.pc())?;
-        memory.load(instruction)
-    };
-    Ok(table.lower(&found, pc, wide, code))
+    table.rule(
+        cursor.code_address().lookup().0,
+        wide,
+        memory,
+        |memory| signal_frame::is_trampoline(cursor.pc(), memory),
+        |memory| memory.load(cursor.is_exact().then_some(cursor.pc())?),
+    )
 }
 
 /// The rule of code for which no table has one: a trampoline, or frame pointers.

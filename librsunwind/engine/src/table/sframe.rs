@@ -6,7 +6,7 @@
 use super::{Missing, signal_frame};
 use crate::cursor::Cursor;
 use crate::memory::{self, StackMemory};
-use crate::module_map::{Module, Modules};
+use crate::module_map::{Module, Modules, Table};
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SP};
 use crate::rule::UnwindRule;
 use crate::rule::wide::{Cfa, Row, Saved, WideRows};
@@ -22,7 +22,7 @@ const ABI: Abi = if RETURN_ADDRESS_ON_STACK {
 /// The rule of a cursor's frame by its module's `.sframe`.
 pub(super) fn find_rule<M: Modules>(
     modules: &M,
-    module: &Module,
+    module: &mut Module,
     cursor: &Cursor,
     memory: &mut StackMemory,
     wide: &WideRows,
@@ -34,6 +34,7 @@ pub(super) fn find_rule<M: Modules>(
         Ok(row) => row.ok_or(Missing::NoRow)?,
         Err(_) => {
             modules.distrust_sframe(module);
+            module.sframe = Table::default();
             return Err(Missing::BadTable);
         }
     };

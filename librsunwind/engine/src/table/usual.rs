@@ -1,17 +1,61 @@
-//! The quick way through `.eh_frame`: entries encoded as every compiler for Linux encodes them, and the instructions that they use.
+//! The quick way through `.eh_frame`: entries encoded as every compiler for Linux encodes them, and the instructions that they use,
+//! executed straight into a rule word.
 //!
 //! A rule-cache miss happens in a signal handler, once for every distinct pc of a program, and most of its time would go into
 //! generality. What is not usual makes this answer `None`, and [`super::frame_program`] executes the entry by gimli instead.
-//! Tests compare both with gimli's own rows.
+//! Tests compare the rules of both.
 
-use super::frame_program::{Base, Column, Place, State, column_of};
+use super::Missing;
+use crate::registers::{RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, SLOTS, SP};
+use crate::rule::{self, UnwindRule};
+use crate::wire::sample::Method;
 
-/// Instructions that one program may have.
-const BUDGET: u32 = 4096;
+/// Bytes of instructions that one program may have.
+const LONGEST_PROGRAM: usize = 4096;
 /// Pointers relative to where they stand, 4 bytes signed.
 const PC_RELATIVE_4: u8 = 0x1b;
 /// Longer strings are no augmentations.
 const LONGEST_AUGMENTATION: usize = 8;
+/// What a CIE for C code begins with on this machine, behind its length.
+const PLAIN_CIE: &[u8] = if RETURN_ADDRESS_ON_STACK {
+    &[0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, PC_RELATIVE_4]
+} else {
+    &[0, 0, 0, 0, 1, b'z', b'R', 0, 4, 0x78, 30, 1, PC_RELATIVE_4]
+};
+
+/// The rule of a pc by the FDE at an offset into a segment, if that is usual.
+pub(super) fn rule(
+    segment: &[u8],
+    segment_address: u64,
+    offset: usize,
+    pc: u64,
+) -> Option<Result<UnwindRule, Missing>> {
+    let mut fde = entry(segment, offset)?;
+    let distance = u32::from_le_bytes(fde.take()?);
+    let cie_offset = offset.checked_add(4)?.checked_sub(distance as usize)?;
+    // Behind the length and the pointer to the CIE.
+    let place = segment_address.wrapping_add(offset.checked_add(8)? as u64);
+    let start = place.wrapping_add_signed(i64::from(i32::from_le_bytes(fde.take()?)));
+    let length = u32::from_le_bytes(fde.take()?);
+    let augmentation = fde.unsigned()?;
+    fde.split(usize::try_from(augmentation).ok()?)?;
+    let cie = Cie::parse(segment, cie_offset)?;
+    let ahead = pc.wrapping_sub(start);
+    if ahead >= u64::from(length) {
+        return Some(Err(Missing::NoRow));
+    }
+    let mut program = Program {
+        ahead,
+        code_factor: cie.code_factor,
+        data_factor: cie.data_factor,
+        state: State::default(),
+        initial: None,
+    };
+    program.run(cie.program)?;
+    program.initial = Some(program.state);
+    program.run(fde)?;
+    program.state.rule().map(Ok)
+}
 
 /// A cursor over bytes.
 #[derive(Clone, Copy)]
@@ -71,64 +115,6 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// What an FDE and its CIE say.
-pub(super) struct Entry<'a> {
-    start: u64,
-    length: u64,
-    code_factor: u64,
-    data_factor: i64,
-    pub(super) is_signal_frame: bool,
-    cie_program: &'a [u8],
-    fde_program: &'a [u8],
-    segment: &'a [u8],
-}
-
-impl<'a> Entry<'a> {
-    /// Reads the FDE at an offset into the segment.
-    pub(super) fn parse(segment: &'a [u8], segment_address: u64, offset: usize) -> Option<Self> {
-        let mut fde = entry(segment, offset)?;
-        let distance = u32::from_le_bytes(fde.take()?);
-        let cie_offset = offset.checked_add(4)?.checked_sub(distance as usize)?;
-        let cie = Cie::parse(segment, cie_offset)?;
-        // Behind the length and the pointer to the CIE.
-        let place = offset.checked_add(8)? as u64;
-        let relative = i32::from_le_bytes(fde.take()?);
-        let length = u32::from_le_bytes(fde.take()?);
-        let augmentation = fde.unsigned()?;
-        fde.split(usize::try_from(augmentation).ok()?)?;
-        Some(Self {
-            start: segment_address
-                .wrapping_add(place)
-                .wrapping_add_signed(i64::from(relative)),
-            length: u64::from(length),
-            code_factor: cie.code_factor,
-            data_factor: cie.data_factor,
-            is_signal_frame: cie.is_signal_frame,
-            cie_program: cie.program,
-            fde_program: fde.bytes,
-            segment,
-        })
-    }
-
-    /// Whether the FDE covers a pc.
-    pub(super) const fn contains(&self, pc: u64) -> bool {
-        pc.wrapping_sub(self.start) < self.length
-    }
-
-    /// The row of a pc.
-    pub(super) fn execute(&self, pc: u64) -> Option<State> {
-        let mut program = Program {
-            entry: self,
-            state: State::BLANK,
-            location: self.start,
-        };
-        program.run(self.cie_program, None, pc)?;
-        let initial = program.state;
-        program.run(self.fde_program, Some(&initial), pc)?;
-        Some(program.state)
-    }
-}
-
 /// The bytes of an entry behind its length.
 fn entry(segment: &[u8], offset: usize) -> Option<Reader<'_>> {
     let mut reader = Reader {
@@ -142,13 +128,19 @@ fn entry(segment: &[u8], offset: usize) -> Option<Reader<'_>> {
 struct Cie<'a> {
     code_factor: u64,
     data_factor: i64,
-    is_signal_frame: bool,
-    program: &'a [u8],
+    program: Reader<'a>,
 }
 
 impl<'a> Cie<'a> {
     fn parse(segment: &'a [u8], offset: usize) -> Option<Self> {
         let mut cie = entry(segment, offset)?;
+        if let Some(program) = cie.bytes.strip_prefix(PLAIN_CIE) {
+            return Some(Self {
+                code_factor: if RETURN_ADDRESS_ON_STACK { 1 } else { 4 },
+                data_factor: -8,
+                program: Reader { bytes: program },
+            });
+        }
         let (id, version) = (u32::from_le_bytes(cie.take()?), cie.byte()?);
         if id != 0 || version != 1 || cie.byte()? != b'z' {
             return None;
@@ -167,12 +159,11 @@ impl<'a> Cie<'a> {
         let mut data = Reader {
             bytes: cie.split(usize::try_from(length).ok()?)?,
         };
-        let (mut is_signal_frame, mut encoding) = (false, 0);
+        let mut encoding = 0;
         for letter in letters {
             match letter {
                 0 => {}
                 b'R' => encoding = data.byte()?,
-                b'S' => is_signal_frame = true,
                 b'L' => {
                     data.byte()?;
                 }
@@ -186,129 +177,182 @@ impl<'a> Cie<'a> {
         (encoding == PC_RELATIVE_4).then_some(Self {
             code_factor,
             data_factor,
-            is_signal_frame,
-            program: cie.bytes,
+            program: cie,
         })
     }
 }
 
-struct Program<'e, 'a> {
-    entry: &'e Entry<'a>,
-    state: State,
-    location: u64,
+/// A row that fits a rule word.
+#[derive(Clone, Copy, Default)]
+struct State {
+    /// The register of the CFA and the offset from it.
+    register: u16,
+    offset: u64,
+    /// Where registers are saved, as bits of the rule.
+    slots: u64,
+    /// Whether the return address is undefined.
+    is_root: bool,
 }
 
-impl Program<'_, '_> {
+impl State {
+    fn rule(&self) -> Option<UnwindRule> {
+        if self.is_root {
+            return Some(UnwindRule::root(Method::EhFrame));
+        }
+        let register = rule::base_of(self.register)?;
+        UnwindRule::from_parts(Method::EhFrame, register, self.offset as i64, self.slots)
+    }
+}
+
+/// A program under execution.
+struct Program {
+    /// From where the program stands to the pc.
+    ahead: u64,
+    code_factor: u64,
+    data_factor: i64,
+    state: State,
+    initial: Option<State>,
+}
+
+impl Program {
     /// Executes instructions until the row of the pc is complete.
-    fn run(&mut self, program: &[u8], initial: Option<&State>, pc: u64) -> Option<()> {
-        let mut rest = Reader { bytes: program };
+    fn run(&mut self, mut rest: Reader<'_>) -> Option<()> {
         let mut remembered = None;
-        for _ in 0..BUDGET {
-            let Some(opcode) = rest.byte() else {
-                return Some(());
-            };
+        if rest.bytes.len() > LONGEST_PROGRAM {
+            return None;
+        }
+        while let Some(opcode) = rest.byte() {
             let low = opcode & 0x3f;
-            let advance = match (opcode >> 6, low) {
-                (1, _) => u64::from(low),
-                (2, _) => {
+            let advance = match opcode {
+                0x40..=0x7f => u64::from(low),
+                0x80..=0xbf => {
                     let offset = rest.unsigned()?;
-                    self.set(u16::from(low), Column::At(self.scaled(offset)?));
+                    self.save(u16::from(low), offset)?;
                     continue;
                 }
-                (3, _) => {
-                    self.restore(u16::from(low), initial?);
+                0xc0..=0xff => {
+                    self.restore(u16::from(low))?;
                     continue;
                 }
-                (_, 0x02) => u64::from(rest.byte()?),
-                (_, 0x03) => u64::from(u16::from_le_bytes(rest.take()?)),
-                (_, 0x04) => u64::from(u32::from_le_bytes(rest.take()?)),
-                (_, 0x0a) => {
+                0x02 => u64::from(rest.byte()?),
+                0x03 => u64::from(u16::from_le_bytes(rest.take()?)),
+                0x04 => u64::from(u32::from_le_bytes(rest.take()?)),
+                0x0a => {
                     // Nested ones are not usual.
                     if remembered.replace(self.state).is_some() {
                         return None;
                     }
                     continue;
                 }
-                (_, 0x0b) => {
+                0x0b => {
                     self.state = remembered.take()?;
                     continue;
                 }
                 _ => {
-                    self.define(low, &mut rest)?;
+                    self.define(opcode, &mut rest)?;
                     continue;
                 }
             };
-            let distance = advance.wrapping_mul(self.entry.code_factor);
-            self.location = self.location.checked_add(distance)?;
-            if self.location > pc {
-                return Some(());
+            let distance = advance.wrapping_mul(self.code_factor);
+            match self.ahead.checked_sub(distance) {
+                Some(ahead) => self.ahead = ahead,
+                // The initial row covers every pc.
+                None => return self.initial.map(|_| ()),
             }
         }
-        None
+        Some(())
     }
 
-    /// The instructions that change the CFA, or a register by an expression.
+    /// The instructions about the CFA and the return address.
+    #[inline]
     fn define(&mut self, opcode: u8, rest: &mut Reader<'_>) -> Option<()> {
+        let state = &mut self.state;
         match opcode {
             0x00 => {}
             0x0c => {
-                let register = u16::try_from(rest.unsigned()?).ok()?;
-                self.state.cfa = Base::Offset(register, rest.unsigned()? as i64);
+                state.register = u16::try_from(rest.unsigned()?).ok()?;
+                state.offset = rest.unsigned()?;
             }
-            0x0d => match &mut self.state.cfa {
-                Base::Offset(register, _) => *register = u16::try_from(rest.unsigned()?).ok()?,
-                Base::Expression(_) => return None,
-            },
-            0x0e => match &mut self.state.cfa {
-                Base::Offset(_, offset) => *offset = rest.unsigned()? as i64,
-                Base::Expression(_) => return None,
-            },
-            0x07 => {
-                let register = u16::try_from(rest.unsigned()?).ok()?;
-                self.set(register, Column::Undefined);
-            }
-            0x0f => self.state.cfa = Base::Expression(self.expression(rest)?),
-            0x10 => {
-                let register = u16::try_from(rest.unsigned()?).ok()?;
-                let expression = self.expression(rest)?;
-                self.set(register, Column::Expression(expression));
-            }
+            0x0d => state.register = u16::try_from(rest.unsigned()?).ok()?,
+            0x0e => state.offset = rest.unsigned()?,
+            0x07 if rest.unsigned()? == u64::from(RETURN_ADDRESS.0) => state.is_root = true,
             // The size of pushed arguments, which is of no use to us.
             0x2e => {
                 rest.unsigned()?;
             }
+            // Whether the return address is signed: signatures are stripped from all.
+            0x2d if !RETURN_ADDRESS_ON_STACK => {}
             _ => return None,
         }
         Some(())
     }
 
-    fn expression(&self, rest: &mut Reader<'_>) -> Option<Place> {
-        let length = usize::try_from(rest.unsigned()?).ok()?;
-        let bytes = rest.split(length)?;
-        let offset = bytes
-            .as_ptr()
-            .addr()
-            .wrapping_sub(self.entry.segment.as_ptr().addr());
-        Place::new(offset, length)
-    }
-
+    /// A register is saved at an offset from the CFA.
     #[inline]
-    fn set(&mut self, register: u16, column: Column) {
-        let index = column_of(register);
-        if let Some(place) = index.and_then(|index| self.state.columns.get_mut(index)) {
-            *place = column;
+    fn save(&mut self, register: u16, factored: u64) -> Option<()> {
+        let offset = (factored as i64).wrapping_mul(self.data_factor);
+        match place_of(register) {
+            Where::Slot(slot) => {
+                let is_link = register == u16::from(RETURN_ADDRESS.0);
+                self.state.is_root &= !is_link;
+                let bits = rule::slot_bits(slot, offset)?;
+                self.state.slots = self.state.slots & !rule::slot_mask(slot) | bits;
+            }
+            Where::OnStack if offset == -8 => self.state.is_root = false,
+            Where::OnStack | Where::StackPointer => return None,
+            Where::Nowhere => {}
         }
+        Some(())
     }
 
-    fn restore(&mut self, register: u16, initial: &State) {
-        let index = column_of(register);
-        if let Some(column) = index.and_then(|index| initial.columns.get(index)) {
-            self.set(register, *column);
-        }
-    }
-
+    /// A register is again where the CIE says.
     #[inline]
-    fn scaled(&self, factored: u64) -> Option<i32> {
-        i32::try_from((factored as i64).wrapping_mul(self.entry.data_factor)).ok()
+    fn restore(&mut self, register: u16) -> Option<()> {
+        let initial = self.initial?;
+        if register == u16::from(RETURN_ADDRESS.0) {
+            self.state.is_root = initial.is_root;
+        }
+        if let Where::Slot(slot) = place_of(register) {
+            let mask = rule::slot_mask(slot);
+            self.state.slots = self.state.slots & !mask | initial.slots & mask;
+        }
+        Some(())
     }
 }
+
+/// What becomes of a register's place.
+#[derive(Clone, Copy)]
+enum Where {
+    /// It has a slot.
+    Slot(u32),
+    /// It is the return address, which calls leave below the CFA.
+    OnStack,
+    /// It is the stack pointer, which is the CFA in all rules.
+    StackPointer,
+    /// It is not followed.
+    Nowhere,
+}
+
+#[inline]
+fn place_of(register: u16) -> Where {
+    let place = PLACES.get(usize::from(register));
+    place.copied().unwrap_or(Where::Nowhere)
+}
+
+/// By register number.
+#[allow(
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    reason = "evaluated by the compiler"
+)]
+const PLACES: [Where; 33] = {
+    let mut places = [Where::Nowhere; 33];
+    places[SP.0 as usize] = Where::StackPointer;
+    places[RETURN_ADDRESS.0 as usize] = Where::OnStack;
+    let mut slot = 0;
+    while slot < SLOTS.len() {
+        places[SLOTS[slot].0 as usize] = Where::Slot(slot as u32);
+        slot += 1;
+    }
+    places
+};
