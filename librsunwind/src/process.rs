@@ -11,7 +11,7 @@ use crate::sys::{self, Errno, HeldBack, KernelAction};
 use crate::text::{Text, parse_decimal};
 use crate::thread::{self, ThreadState};
 use crate::trigger::{SIGNAL, cost};
-use crate::{arch, clock, handler, modules};
+use crate::{arch, clock, handler, modules, weak_address};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -67,6 +67,23 @@ pub struct Auxiliary {
     pub vdso: usize,
     /// `AT_EXECFN`: an address above all frames of the main thread's stack.
     pub above_stack: u64,
+}
+
+impl Auxiliary {
+    /// Those of this process; nothing where libc has no `getauxval`.
+    pub fn of_process() -> Self {
+        type Getauxval = unsafe extern "C" fn(u64) -> u64;
+        let getauxval = weak_address!("getauxval");
+        if getauxval == 0 {
+            return Self::default();
+        }
+        // SAFETY: the host's function of that signature.
+        let value = |kind| unsafe { core::mem::transmute::<usize, Getauxval>(getauxval)(kind) };
+        Self {
+            vdso: value(libc::AT_SYSINFO_EHDR) as usize,
+            above_stack: value(libc::AT_EXECFN),
+        }
+    }
 }
 
 impl Process {
@@ -334,23 +351,11 @@ fn expand(pattern: &Text<PATH_SIZE>, pid: u32) -> Text<PATH_SIZE> {
 
 /// The action that the runtime installs.
 pub fn own_action() -> KernelAction {
-    // Everything but what a fault of our own raises is held back while the handler runs.
-    const FAULTS: [i32; 6] = [
-        libc::SIGSEGV,
-        libc::SIGBUS,
-        libc::SIGILL,
-        libc::SIGFPE,
-        libc::SIGTRAP,
-        libc::SIGSYS,
-    ];
-    let faults = FAULTS
-        .iter()
-        .fold(0, |mask, signal| mask | sys::bit(*signal));
     KernelAction {
         handler: arch::signal_entry as *const () as usize,
         flags: (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as u64 | sys::SA_RESTORER,
         restorer: arch::restorer(),
-        mask: !faults,
+        mask: sys::ALL_BUT_FAULTS,
     }
 }
 

@@ -13,6 +13,7 @@
 //! the handler; other threads read its atomics.
 #![allow(unsafe_code)]
 
+pub mod end;
 mod records;
 mod registry;
 

@@ -1,7 +1,7 @@
 //! The constructor and the destructor.
 
 use crate::environment;
-use crate::interpose::{fork, thread_end};
+use crate::interpose::fork;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
@@ -10,7 +10,7 @@ use rsunwind::segment::SEGMENT;
 use rsunwind::text::Text;
 use rsunwind::wire::process::Origin;
 use rsunwind::wire::thread::ThreadEndReason;
-use rsunwind::{arch, sys, weak_address};
+use rsunwind::{arch, sys, thread};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -54,11 +54,11 @@ unsafe extern "C" fn set_up(settings: *mut c_void) {
     let settings = unsafe { CStr::from_ptr(settings as *const c_char) };
     let started = Config::parse(settings.to_bytes())
         .map_err(StartError::Config)
-        .and_then(|config| PROCESS.start(config, auxiliary(), Origin::Exec));
+        .and_then(|config| PROCESS.start(config, Auxiliary::of_process(), Origin::Exec));
     match started {
         Ok(()) => {
             fork::register();
-            thread_end::register();
+            thread::end::register();
         }
         Err(StartError::SessionOver) => {}
         Err(error) => complain(error),
@@ -76,20 +76,6 @@ pub fn give_up() {
 
 extern "C" fn destruct() {
     PROCESS.end(ThreadEndReason::ProcessExit);
-}
-
-fn auxiliary() -> Auxiliary {
-    type Getauxval = unsafe extern "C" fn(u64) -> u64;
-    let getauxval = weak_address!("getauxval");
-    if getauxval == 0 {
-        return Auxiliary::default();
-    }
-    // SAFETY: the host's getauxval.
-    let value = |kind| unsafe { core::mem::transmute::<usize, Getauxval>(getauxval)(kind) };
-    Auxiliary {
-        vdso: value(libc::AT_SYSINFO_EHDR) as usize,
-        above_stack: value(libc::AT_EXECFN),
-    }
 }
 
 /// The one line that says why the program runs unprofiled.

@@ -25,6 +25,14 @@ pub const fn bit(signal: i32) -> u64 {
     1u64.wrapping_shl((signal as u32).wrapping_sub(1))
 }
 
+/// Every signal but those that a fault raises: what is held back while the handler runs, and while a stack is shown to clients.
+pub const ALL_BUT_FAULTS: u64 = !(bit(libc::SIGSEGV)
+    | bit(libc::SIGBUS)
+    | bit(libc::SIGILL)
+    | bit(libc::SIGFPE)
+    | bit(libc::SIGTRAP)
+    | bit(libc::SIGSYS));
+
 /// `rt_sigaction`: sets (if given) and gives the action before.
 ///
 /// # Errors
@@ -59,15 +67,49 @@ pub fn send_to_thread(tid: u32, signal: i32) {
     let _ = unsafe { call!(libc::SYS_tgkill, super::getpid(), tid, signal) };
 }
 
-/// Holds a signal back from the calling thread while it lives. Where it is blocked already, it stays so.
+/// Raises a signal on the calling thread, with a code and a value of our own: never lost for want of memory, as long as the code is
+/// positive.
+///
+/// # Errors
+/// As `rt_tgsigqueueinfo(2)`; a seccomp filter may refuse it.
+pub fn raise_with(signal: i32, code: i32, value: u64) -> Result<(), Errno> {
+    let head = (signal as u32 as u64, code as u32 as u64);
+    // `siginfo_t`: signal and errno, code and padding, process and user, value.
+    let mut information = [0u64; 16];
+    let (pid, tid) = (super::getpid(), super::gettid());
+    for (slot, word) in information.iter_mut().zip([head.0, head.1, u64::from(pid), value]) {
+        *slot = word;
+    }
+    // SAFETY: the kernel reads a siginfo of 128 bytes.
+    unsafe {
+        call!(
+            libc::SYS_rt_tgsigqueueinfo,
+            pid,
+            tid,
+            signal,
+            information.as_ptr()
+        )
+    }?;
+    Ok(())
+}
+
+/// Holds signals back from the calling thread while it lives. Where it is blocked already, it stays so.
 #[derive(Debug)]
 pub struct HeldBack(u64);
 
 impl HeldBack {
-    /// From now on.
+    /// One signal, from now on.
     pub fn new(signal: i32) -> Self {
-        let bit = bit(signal);
-        Self(bit & !signal_mask(libc::SIG_BLOCK, bit))
+        Self::these(bit(signal))
+    }
+
+    /// All signals but faults, from now on.
+    pub fn all() -> Self {
+        Self::these(ALL_BUT_FAULTS)
+    }
+
+    fn these(signals: u64) -> Self {
+        Self(signals & !signal_mask(libc::SIG_BLOCK, signals))
     }
 }
 

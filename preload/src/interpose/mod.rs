@@ -3,7 +3,6 @@
 //! | file | functions | guards |
 //! |---|---|---|
 //! | `threads` | `pthread_create` `thrd_create` | every thread is armed, with our signal unblocked |
-//! | `thread_end` | (a thread-specific key) | a thread's account is closed, its trigger disarmed |
 //! | `fork` | (atfork handlers) `_Fork` | a child takes nothing of its parent's for its own |
 //! | `exec` | `execve` `execv` `execvp` `execvpe` `fexecve` `execveat` `execl` `execle` `execlp` `posix_spawn` `posix_spawnp` | no sample kills the next program; it is profiled too |
 //! | `exit` | `_exit` `_Exit` `quick_exit` | accounts are closed |
@@ -13,6 +12,8 @@
 //! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` `write` … | no EINTR, early wake-up or short count that is ours |
 //! | `unload` | `dlclose` | no table is read while it is unmapped |
 //!
+//! The end of a thread is learnt from a thread-specific key (`rsunwind::thread::end`).
+//!
 //! Never `dlopen` or `dlsym`: libc resolves `$ORIGIN` and RUNPATH by their caller.
 
 mod exec;
@@ -21,7 +22,6 @@ pub mod fork;
 mod masks;
 mod shield;
 mod signals;
-pub mod thread_end;
 mod threads;
 mod unload;
 mod waits;

@@ -1,10 +1,9 @@
 //! New threads: armed before their function runs, with our signal unblocked.
 
-use super::thread_end;
 use core::ffi::{c_int, c_void};
 use rsunwind::process::PROCESS;
 use rsunwind::sys;
-use rsunwind::thread::{Start, ThreadState};
+use rsunwind::thread::{Start, ThreadState, end};
 use rsunwind::trigger::SIGNAL;
 
 type PosixFunction = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -94,7 +93,7 @@ extern "C" fn c11_trampoline(state: *mut c_void) -> c_int {
 fn begin(state: *mut c_void) -> Start {
     // SAFETY: from `prepared`, and this thread's from now on.
     let this = unsafe { ThreadState::adopt(state.cast()) };
-    thread_end::expect();
+    end::expect();
     let before = sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
     // Really blocked only where a thread attribute says so.
     this.believes_blocked |= before & sys::bit(SIGNAL) != 0;

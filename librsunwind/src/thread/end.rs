@@ -1,11 +1,14 @@
 //! The end of a thread, whichever way it ends: return, `pthread_exit`, cancellation. libc calls the destructor of a thread-specific key
 //! in all three.
+//!
+//! # Safety
+//! Calls the host's functions with the signatures of their manual pages. The destructor is the last ordinary code of ours on its thread.
+#![allow(unsafe_code)]
 
+use super::ThreadState;
+use crate::{arch, weak_address};
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
-use rsunwind::arch;
-use rsunwind::thread::ThreadState;
-use rsunwind::weak_address;
 
 /// The key plus one; 0 without.
 static KEY: AtomicU32 = AtomicU32::new(0);
@@ -13,13 +16,16 @@ static KEY: AtomicU32 = AtomicU32::new(0);
 type CreateKey = unsafe extern "C" fn(*mut u32, extern "C" fn(*mut c_void)) -> i32;
 type SetSpecific = unsafe extern "C" fn(u32, *const c_void) -> i32;
 
+/// Keys below this need no memory of libc's.
+const SMALL_KEYS: u32 = 32;
+
 /// libc calls destructors in up to four rounds; ours asks for another until the last, so that the program's own are profiled too.
 const ROUNDS: usize = 4;
 
-/// Creates the key.
+/// Creates the key, if there is none yet.
 pub fn register() {
     let create = weak_address!("pthread_key_create");
-    if create == 0 {
+    if create == 0 || KEY.load(Relaxed) != 0 {
         return;
     }
     let mut key = 0u32;
@@ -32,6 +38,16 @@ pub fn register() {
 /// Makes libc call us when the calling thread ends.
 pub fn expect() {
     set(1);
+}
+
+/// The same, where a signal handler may be running: `false` if that would take memory of libc's, and the thread's state is then never
+/// reused.
+pub fn expect_anywhere() -> bool {
+    let is_small = (1..=SMALL_KEYS).contains(&KEY.load(Relaxed));
+    if is_small {
+        set(1);
+    }
+    is_small
 }
 
 fn set(round: usize) {
