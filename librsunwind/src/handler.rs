@@ -1,16 +1,18 @@
 //! What happens when the signal arrives. **The path of a sample starts here.**
 //!
 //! The kernel enters [`crate::arch::signal_entry`], which goes over to the thread's own stack and calls [`on_signal`]. That tells our
-//! signals from the program's own, and for ours: asks the trigger what the signal stands for, walks the stack, writes the record.
+//! signals from the program's own, and for ours: asks the trigger what the signal stands for, and opens an entry
+//! ([`crate::clients::entry`]), which walks the stack and hands it to who asked: the CPU sampler's is written as a record.
 //!
 //! # Safety
 //! Runs in a signal handler: nothing here allocates, locks, formats, or touches errno. The pointers are the kernel's.
 #![allow(unsafe_code)]
 
 use crate::arch;
+use crate::clients::REQUESTED;
+use crate::clients::entry::{self, Entry};
 use crate::clock;
 use crate::process::{PROCESS, own_action};
-use crate::sample;
 use crate::session::Control;
 use crate::sys::{self, Errno, KernelAction};
 use crate::thread::ThreadState;
@@ -19,6 +21,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use engine::registers::Registers;
 use engine::wire::event::EventKind;
 use engine::wire::sample::{Trigger, flags};
 use engine::wire::thread::ThreadEndReason;
@@ -108,16 +111,21 @@ pub(crate) unsafe extern "C" fn on_signal(
     let Some(this) = ThreadState::current_unchecked() else {
         return stray(info, context, None);
     };
-    match origin(this, info) {
-        Origin::Ours(request) => {
-            let walking = this.walking.load(Relaxed);
-            this.walking.store(walking.wrapping_add(1), SeqCst);
-            serve(this, request, context);
-            this.walking.store(walking.wrapping_add(2), SeqCst);
-            0
-        }
-        Origin::Stale => 0,
-        Origin::Theirs => stray(info, context, Some(this)),
+    let (sampling, is_theirs) = match origin(this, info) {
+        Origin::Ours(request) => (Some(request), false),
+        Origin::Stale => (None, false),
+        Origin::Theirs => (None, true),
+    };
+    if sampling.is_some() || this.requests.any() {
+        let walking = this.walking.load(Relaxed);
+        this.walking.store(walking.wrapping_add(1), SeqCst);
+        serve(this, sampling, context);
+        this.walking.store(walking.wrapping_add(2), SeqCst);
+    }
+    if is_theirs {
+        stray(info, context, Some(this))
+    } else {
+        0
     }
 }
 
@@ -132,7 +140,6 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
 }
 
 fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
-    let trigger = this.trigger();
     let tag = ptr::from_ref(this) as u64;
     match (&mut this.armed, info.code) {
         (Armed::Timer(timer), libc::SI_TIMER) if info.value == tag => {
@@ -141,53 +148,72 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
             }
             let weight = u64::from(info.overrun.max(0) as u32).saturating_add(1);
             Origin::Ours(Request {
-                trigger,
+                trigger: Trigger::Timer,
                 nonce: this.next_nonce(),
                 weight,
                 flags: 0,
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
-            let drained = this.drain_perf();
-            let counted = drained.samples.saturating_add(drained.lost);
-            if counted == 0 && !drained.stands_still {
-                Origin::Stale // its samples were seen at an earlier signal
-            } else {
-                Origin::Ours(Request {
-                    trigger,
-                    nonce: drained.cursor,
-                    weight: this.take_weight(counted),
-                    flags: if drained.stands_still {
-                        flags::RING_FULL
-                    } else {
-                        0
-                    },
-                })
-            }
+            sampled_by_perf(this, true)
         }
+        // A signal of the perf event that came while this one was pending was dropped: its samples wait in the ring.
+        (Armed::Perf(_), REQUESTED) => sampled_by_perf(this, false),
+        (_, REQUESTED) => Origin::Stale,
         _ => Origin::Theirs,
     }
 }
 
-fn serve(this: &mut ThreadState, request: Request, context: *mut c_void) {
-    let began = clock::monotonic_ns();
-    if Control::over_at(began) {
-        if !this.unfinished {
-            sample::take(this, request, began, context); // what it stands for was before the end
+/// The samples in the ring. If it is full its cursor stands still: then it takes a signal of the event's to say that there are more.
+fn sampled_by_perf(this: &mut ThreadState, by_event: bool) -> Origin {
+    let trigger = this.trigger();
+    let drained = this.drain_perf();
+    let counted = drained.samples.saturating_add(drained.lost);
+    let is_full = drained.stands_still && by_event;
+    if counted == 0 && !is_full {
+        return Origin::Stale; // its samples were seen at an earlier signal
+    }
+    Origin::Ours(Request {
+        trigger,
+        nonce: drained.cursor,
+        weight: this.take_weight(counted),
+        flags: if drained.stands_still {
+            flags::RING_FULL
+        } else {
+            0
+        },
+    })
+}
+
+fn serve(this: &mut ThreadState, sampling: Option<Request>, context: *mut c_void) {
+    let time_ns = clock::monotonic_ns();
+    let is_over = sampling.is_some() && Control::over_at(time_ns);
+    if sampling.is_some() && !is_over {
+        if this.unfinished {
+            PROCESS.finish_fork_child(this);
         }
+        if this.has_no_samples() {
+            this.record_name();
+        }
+    }
+    // At the end of the session: what the sample stands for was before it.
+    let sampling = sampling.filter(|_| !(is_over && this.unfinished));
+    // SAFETY: the kernel gives a ucontext to an SA_SIGINFO handler.
+    let registers = unsafe { Registers::from_ucontext(context) };
+    let entry = Entry {
+        registers: &registers,
+        time_ns,
+        sampling,
+    };
+    // SAFETY: the calling thread's own; what is used of it below is not written meanwhile.
+    unsafe { entry::serve(this, &entry) };
+    if is_over {
         this.close_here(ThreadEndReason::Stopped);
         PROCESS.event(this, EventKind::SessionOver, 0, b"");
         this.disarm();
-        return;
+    } else if sampling.is_some() {
+        this.count_handler_time(clock::monotonic_ns().saturating_sub(time_ns));
     }
-    if this.unfinished {
-        PROCESS.finish_fork_child(this);
-    }
-    if this.has_no_samples() {
-        this.record_name();
-    }
-    sample::take(this, request, began, context);
-    this.count_handler_time(clock::monotonic_ns().saturating_sub(began));
 }
 
 /// The thread that waits for the signal in `sigwait` or the like; 0 if none does.
@@ -233,7 +259,7 @@ fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
             info.value as i32 >= 0 && this.past_descriptors.contains(&(info.value as i32))
         }
         (libc::SI_TIMER, Some(this)) => info.value == ptr::from_ref(this) as u64,
-        (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,
+        (REQUESTED, _) | (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,
         _ => false,
     }
 }
@@ -293,9 +319,10 @@ fn die() {
 pub fn give_up_sample() {
     if let Some(this) = ThreadState::current_unchecked() {
         let walking = this.walking.load(Relaxed);
+        this.requests.abandon();
         if this.call_slot != 0 {
             this.walking.store(walking.wrapping_add(1) & !1, Relaxed);
-            // SAFETY: `sample::take_last` waits for the call that this runs below.
+            // SAFETY: `entry::serve_here` waits for the call that this runs below.
             unsafe { arch::abandon_call(this.call_slot) };
         }
         if walking % 2 == 1 {

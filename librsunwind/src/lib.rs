@@ -5,9 +5,11 @@
 #![cfg_attr(not(test), no_std)]
 
 pub mod arch;
+pub mod clients;
 pub mod clock;
 pub mod config;
 mod cpu_meter;
+pub mod errno;
 pub mod handler;
 pub mod loader;
 pub mod modules;

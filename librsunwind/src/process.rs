@@ -11,7 +11,7 @@ use crate::sys::{self, Errno, HeldBack, KernelAction};
 use crate::text::{Text, parse_decimal};
 use crate::thread::{self, ThreadState};
 use crate::trigger::{SIGNAL, cost};
-use crate::{arch, clock, handler, modules, weak_address};
+use crate::{arch, clients, clock, handler, modules, weak_address};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -132,8 +132,6 @@ impl Process {
         auxiliary: Auxiliary,
         origin: Origin,
     ) -> Result<(), StartError> {
-        clock::find_vdso(auxiliary.vdso);
-        self.main_stack_top.store(auxiliary.above_stack, Relaxed);
         if let Destination::Session(directory) = config.destination {
             SEGMENT.set_path(directory);
             session::attach(directory).map_err(|error| match error {
@@ -141,7 +139,7 @@ impl Process {
                 session::AttachError::Refused(errno) => StartError::Segment(errno),
             })?;
         }
-        modules::prepare(auxiliary.vdso).map_err(StartError::Memory)?;
+        self.find_tables(auxiliary).map_err(StartError::Memory)?;
         let state = ThreadState::allocate(config.max_depth).map_err(StartError::Memory)?;
         // SAFETY: nothing of ours runs yet that reads it.
         unsafe { *self.config.get() = Some(config) };
@@ -161,6 +159,16 @@ impl Process {
         modules::record_own(this);
         this.arm();
         Ok(())
+    }
+
+    /// What walks need, whether the process is recorded or not.
+    ///
+    /// # Errors
+    /// `ENOMEM`.
+    pub fn find_tables(&self, auxiliary: Auxiliary) -> Result<(), Errno> {
+        clock::find_vdso(auxiliary.vdso);
+        self.main_stack_top.store(auxiliary.above_stack, Relaxed);
+        modules::prepare(auxiliary.vdso)
     }
 
     fn create_segment(&self) -> Result<(), StartError> {
@@ -219,6 +227,7 @@ impl Process {
         self.active.store(0, Release);
         SEGMENT.forget();
         thread::forget_all();
+        clients::after_fork_in_child();
         arch::set_thread_pointer(core::ptr::null_mut());
         if Control::over() {
             return;

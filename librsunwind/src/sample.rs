@@ -4,29 +4,16 @@
 //! Runs in the handler, or with its signal held back. The context is the kernel's; the frame buffer is used by nothing else during the walk.
 #![allow(unsafe_code)]
 
+use crate::clients::entry::{self, Entry};
 use crate::handler::Request;
 use crate::modules::{self, Finder};
 use crate::process::PROCESS;
 use crate::sys::HeldBack;
 use crate::thread::ThreadState;
-use crate::trigger::SIGNAL;
-use crate::{arch, clock};
-use core::ffi::c_void;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use engine::frame_buffer::FrameBuffer;
+use engine::frame_buffer::{Depth, FrameBuffer};
 use engine::registers::Registers;
-use engine::unwind::{Unwinder, unwind};
-use engine::wire::sample::{SampleHead, Trigger, flags};
-
-/// Unwinds the interrupted thread and writes the sample. `time_ns` is when the signal arrived (`CLOCK_MONOTONIC`).
-///
-/// # Signal safety
-/// This is what the handler is for.
-pub(crate) fn take(this: &mut ThreadState, request: Request, time_ns: u64, context: *mut c_void) {
-    // SAFETY: the kernel gives a ucontext to an SA_SIGINFO handler.
-    let registers = unsafe { Registers::from_ucontext(context) };
-    walk(this, request, time_ns, &registers);
-}
+use engine::unwind::{Outcome, Unwinder, unwind};
+use engine::wire::sample::{Frame, SampleHead, Trigger, flags};
 
 /// The last sample of a thread, in ordinary code at its end: what it has used since the sample before, if that is nearer to a period
 /// than to nothing. It runs on the thread's handler stack, however small the thread's own is.
@@ -35,7 +22,7 @@ pub(crate) fn take_last(this: &mut ThreadState) {
     if !matches!(trigger, Trigger::PerfKernel | Trigger::PerfUser) {
         return; // a timer's overruns have counted everything
     }
-    let _held = HeldBack::new(SIGNAL);
+    let _held = HeldBack::all();
     let nonce = this.drain_perf().cursor.max(1);
     let weight = this.take_weight(0);
     if weight == 0 {
@@ -48,42 +35,57 @@ pub(crate) fn take_last(this: &mut ThreadState) {
         flags: flags::LAST,
     };
     let registers = Registers::capture();
-    let top = this.stack_top;
-    let slot = &raw mut this.call_slot;
-    let mut last = Last {
-        this,
-        request,
-        registers,
+    // SAFETY: the thread's own state, in ordinary code, all signals held back.
+    unsafe { entry::serve_here(this, &registers, Some(request)) };
+}
+
+/// A walk that was made: its frames stay until the next of the same room.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Walked {
+    /// From leaf to root.
+    pub frames: *const Frame,
+    /// How many, and how many are left out.
+    pub depth: Depth,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+/// Walks the thread's stack into the room of its next sample; `None` before the process's tables are there.
+///
+/// # Signal safety
+/// This is what the handler is for.
+pub(crate) fn walk(this: &mut ThreadState, registers: &Registers) -> Option<Walked> {
+    // SAFETY: nothing else uses that room until the sample is written.
+    let room = unsafe { this.frame_buffer() };
+    walk_into(this, room, registers)
+}
+
+/// The same into room of its own; gives the frames. Of a stack deeper than the room those up to the gap.
+///
+/// # Signal safety
+/// As above.
+pub(crate) fn walk_aside(this: &mut ThreadState, registers: &Registers) -> &'static [Frame] {
+    // SAFETY: used here alone, with signals held back.
+    let room = unsafe { this.spare_frames() };
+    let Some(walked) = walk_into(this, room, registers) else {
+        return &[];
     };
-    // SAFETY: the handler, which uses that stack, is held back; `last` outlives the call.
-    unsafe {
-        arch::call_on_stack(run_last, (&raw mut last).cast(), top, slot);
-        *slot = 0;
-    }
-}
-
-struct Last<'a> {
-    this: &'a mut ThreadState,
-    request: Request,
-    registers: Registers,
-}
-
-unsafe extern "C" fn run_last(last: *mut c_void) {
-    // SAFETY: `take_last` passes this.
-    let last = unsafe { &mut *last.cast::<Last<'_>>() };
-    let time_ns = clock::monotonic_ns();
-    let walking = last.this.walking.load(Relaxed);
-    last.this.walking.store(walking.wrapping_add(1), SeqCst);
-    walk(last.this, last.request, time_ns, &last.registers);
-    last.this.walking.store(walking.wrapping_add(2), SeqCst);
-}
-
-fn walk(this: &mut ThreadState, request: Request, time_ns: u64, registers: &Registers) {
-    let Some(cache) = modules::rules() else {
-        return;
+    let count = match walked.depth.elided {
+        0 => walked.depth.kept,
+        _ => walked.depth.elided_at as usize,
     };
-    // SAFETY: dropped with `frames`, before the record is written.
-    let mut frames = FrameBuffer::new(unsafe { this.frame_buffer() });
+    // SAFETY: that many frames of the room were filled.
+    unsafe { core::slice::from_raw_parts(walked.frames, count) }
+}
+
+fn walk_into(
+    this: &mut ThreadState,
+    room: &'static mut [Frame],
+    registers: &Registers,
+) -> Option<Walked> {
+    let cache = modules::rules()?;
+    let first = room.as_ptr();
+    let mut frames = FrameBuffer::new(room);
     let mut stack = this.stack;
     let finder = Finder::new(this);
     let unwinder = Unwinder {
@@ -94,16 +96,28 @@ fn walk(this: &mut ThreadState, request: Request, time_ns: u64, registers: &Regi
     let outcome = unwind(&unwinder, registers, &mut stack, &mut frames);
     let depth = frames.finish();
     this.stack = stack;
+    Some(Walked {
+        frames: first,
+        depth,
+        outcome,
+    })
+}
+
+/// Writes the sample of the walk just made.
+///
+/// # Signal safety
+/// Stores into the thread's chunk.
+pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
     let head = SampleHead {
         nonce: request.nonce,
-        time_ns,
+        time_ns: entry.time_ns,
         weight: request.weight,
         trigger: request.trigger,
-        stop: outcome.stop,
-        flags: outcome.flags | request.flags,
-        sp: registers.sp(),
-        elided: depth.elided,
-        elided_at: depth.elided_at,
+        stop: walked.outcome.stop,
+        flags: walked.outcome.flags | request.flags,
+        sp: entry.registers.sp(),
+        elided: walked.depth.elided,
+        elided_at: walked.depth.elided_at,
     };
-    this.write_sample(head, depth.kept);
+    this.write_sample(head, walked.depth.kept);
 }

@@ -3,7 +3,7 @@
 //! All of it lies in one mapping of its own, found through one thread-local word:
 //!
 //! ```text
-//! | guard page | handler stack … <- stack_top | ThreadState | frames of this sample | frames of the sample before |
+//! | guard page | handler stack … <- stack_top | ThreadState | frames of this sample | of the sample before | spare |
 //! ```
 //!
 //! A fork child sees the mapping filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing inherited is ever touched.
@@ -19,6 +19,7 @@ mod registry;
 
 pub use registry::{for_each_other, forget_all, wait_for_walks};
 
+use crate::clients::{self, Requests};
 use crate::config::{Config, Destination};
 use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
@@ -80,6 +81,8 @@ pub struct ThreadState {
     pub lent: bool,
     /// Not yet fully set up: the first signal does the rest (fork children).
     pub unfinished: bool,
+    /// What clients ask of it.
+    pub(crate) requests: Requests,
     /// The last nonce: they grow from one trigger to the next.
     pub nonce: u64,
     /// What the thread is to run, from `pthread_create`.
@@ -96,6 +99,8 @@ pub struct ThreadState {
     /// Room for each of two stacks, in frames.
     room: usize,
     frames: [*mut Frame; 2],
+    /// As much again for walks that are no sample.
+    spare: *mut Frame,
 }
 
 /// How the thread was armed last.
@@ -138,7 +143,7 @@ impl ThreadState {
         let state_offset = PAGE + STACK_SIZE;
         let frames_offset = state_offset + size_of::<Self>().next_multiple_of(64);
         let size = frames_offset
-            .saturating_add(frames_size.saturating_mul(2))
+            .saturating_add(frames_size.saturating_mul(3))
             .next_multiple_of(PAGE);
         let mapping = sys::map_anonymous(size)?;
         sys::protect_none(mapping, PAGE);
@@ -164,6 +169,7 @@ impl ThreadState {
                 past_descriptors: [-1; MAX_EVENTS],
                 lent: false,
                 unfinished: false,
+                requests: Requests::new(),
                 nonce: 0,
                 start: Start {
                     function: 0,
@@ -180,6 +186,7 @@ impl ThreadState {
                 kernel_frames: [0; kernel::MAX_DEPTH],
                 room: max_depth,
                 frames: [first, first.wrapping_add(max_depth)],
+                spare: first.wrapping_add(max_depth.saturating_mul(2)),
             });
         }
         registry::register(state);
@@ -198,6 +205,7 @@ impl ThreadState {
         this.stack = StackMemory::new(0, 0);
         (this.believes_blocked, this.owed) = (false, false);
         (this.lent, this.unfinished) = (false, false);
+        this.requests.abandon();
         (this.shielded, this.past_descriptors) = (0, [-1; MAX_EVENTS]);
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);
@@ -240,6 +248,19 @@ impl ThreadState {
         }
         arch::set_thread_pointer(state);
         this
+    }
+
+    /// The same for a thread that has run for a while, and may be on any stack: of its own only what cannot but be there is taken for
+    /// granted, the rest found by probing.
+    ///
+    /// # Safety
+    /// As [`ThreadState::adopt`].
+    pub unsafe fn adopt_late(state: *mut Self) {
+        // SAFETY: the caller's promise.
+        let this = unsafe { Self::adopt(state) };
+        let (_, top) = this.stack.verified();
+        let page = top.saturating_sub(1) & !(PAGE as u64).wrapping_sub(1);
+        this.stack = StackMemory::new(page, top);
     }
 
     /// Arms the thread for the first time and records that, or records why not. CPU time that it has used already is counted as unarmed.
@@ -417,6 +438,7 @@ impl ThreadState {
     /// # Safety
     /// Ordinary code of the thread itself, not on the handler stack; the state is not used afterwards.
     pub unsafe fn end(state: *mut Self) {
+        clients::broker::answer_last(state);
         // SAFETY: the caller's promise.
         let this = unsafe { &mut *state };
         this.close(ThreadEndReason::ThreadExit);

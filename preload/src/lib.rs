@@ -5,6 +5,7 @@
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
+mod clients;
 mod environment;
 mod interpose;
 mod memory_functions;

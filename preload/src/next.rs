@@ -79,24 +79,3 @@ macro_rules! next {
         )*
     };
 }
-
-/// Sets the host's errno.
-pub fn set_errno(value: i32) {
-    if let Some(place) = errno_place() {
-        // SAFETY: libc's own place for this thread.
-        unsafe { *place = value };
-    }
-}
-
-/// The host's errno.
-pub fn errno() -> i32 {
-    // SAFETY: libc's own place for this thread.
-    errno_place().map_or(0, |place| unsafe { *place })
-}
-
-fn errno_place() -> Option<*mut i32> {
-    type Location = unsafe extern "C" fn() -> *mut i32;
-    let location = weak_address!("__errno_location");
-    // SAFETY: glibc and musl both have this function, of this signature.
-    (location != 0).then(|| unsafe { core::mem::transmute::<usize, Location>(location)() })
-}

@@ -124,6 +124,13 @@ pub fn yield_now() {
     let _ = unsafe { call!(libc::SYS_sched_yield) };
 }
 
+/// Sleeps, or until a signal comes.
+pub fn pause(nanoseconds: u64) {
+    let time = [0u64, nanoseconds];
+    // SAFETY: the kernel reads a timespec.
+    let _ = unsafe { call!(libc::SYS_nanosleep, time.as_ptr(), 0) };
+}
+
 /// Ends the process.
 pub fn exit_process(status: i32) -> ! {
     loop {

@@ -77,7 +77,10 @@ pub fn raise_with(signal: i32, code: i32, value: u64) -> Result<(), Errno> {
     // `siginfo_t`: signal and errno, code and padding, process and user, value.
     let mut information = [0u64; 16];
     let (pid, tid) = (super::getpid(), super::gettid());
-    for (slot, word) in information.iter_mut().zip([head.0, head.1, u64::from(pid), value]) {
+    for (slot, word) in information
+        .iter_mut()
+        .zip([head.0, head.1, u64::from(pid), value])
+    {
         *slot = word;
     }
     // SAFETY: the kernel reads a siginfo of 128 bytes.

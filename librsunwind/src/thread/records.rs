@@ -108,6 +108,15 @@ impl ThreadState {
         unsafe { core::slice::from_raw_parts_mut(new, self.room) }
     }
 
+    /// Room for a walk that is no sample.
+    ///
+    /// # Safety
+    /// As [`ThreadState::frame_buffer`].
+    pub unsafe fn spare_frames(&mut self) -> &'static mut [Frame] {
+        // SAFETY: `room` frames of this state's mapping, which nothing else uses.
+        unsafe { core::slice::from_raw_parts_mut(self.spare, self.room) }
+    }
+
     fn write_here(&mut self, kind: RecordKind, encode: &impl Fn(&mut Encoder<'_>)) -> bool {
         let Some(chunk) = self.chunk else {
             return false;

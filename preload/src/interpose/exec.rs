@@ -53,7 +53,7 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     if blocked {
         sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
     }
-    let errno = crate::next::errno() as u64;
+    let errno = rsunwind::errno::get() as u64;
     PROCESS.event(this, EventKind::ExecFailed, errno, path.to_bytes());
     this.arm_again();
     result
@@ -288,7 +288,7 @@ unsafe extern "C" fn exec_list(
             match sys::map_anonymous(size) {
                 Ok(memory) => mapping.insert((memory, size)).0.cast(),
                 Err(error) => {
-                    crate::next::set_errno(error.0);
+                    rsunwind::errno::set(error.0);
                     return -1;
                 }
             }

@@ -23,7 +23,7 @@ mod host {
 }
 
 extern "C" fn fail(errno: i32) -> c_int {
-    crate::next::set_errno(errno);
+    rsunwind::errno::set(errno);
     -1
 }
 

@@ -1,8 +1,8 @@
 //! `dlclose`: no handler reads a library's tables while they are unmapped.
 
 use core::ffi::{c_int, c_void};
-use rsunwind::modules;
 use rsunwind::process::PROCESS;
+use rsunwind::{clients, modules};
 
 mod host {
     use super::{c_int, c_void};
@@ -14,7 +14,7 @@ mod host {
 /// `dlclose(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
-    if !PROCESS.is_active() {
+    if !PROCESS.is_active() && !clients::is_prepared() {
         // SAFETY: the caller's argument.
         return unsafe { host::dlclose(handle) };
     }

@@ -110,7 +110,7 @@ unsafe extern "C" fn sigwait(set: Set, signal: *mut c_int) -> c_int {
     loop {
         // SAFETY: the caller's set.
         let result = unsafe { sigtimedwait(set, ptr::null_mut(), ptr::null()) };
-        match (result, crate::next::errno()) {
+        match (result, rsunwind::errno::get()) {
             (-1, libc::EINTR) => {}
             (-1, errno) => return errno,
             _ => {
