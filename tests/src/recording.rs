@@ -24,6 +24,8 @@ pub struct Recording {
     pub modules: Vec<ModuleFacts>,
     /// Events, in the order of their records.
     pub events: Vec<EventFacts>,
+    /// Kernel samples, counted by their records.
+    pub kernel_samples: u64,
 }
 
 /// What a Process record says.
@@ -122,6 +124,7 @@ impl Recording {
             threads: BTreeMap::new(),
             modules: Vec::new(),
             events: Vec::new(),
+            kernel_samples: 0,
         };
         let mut at = file::HEADER_SIZE;
         while let Some(magic) = bytes.get(at..at + 4) {
@@ -196,6 +199,7 @@ impl Recording {
                 self.threads.entry(id).or_default().end = Some((end.cpu_ns, end.reason));
             }
             RecordKind::Sample => self.sample(info, payload, before),
+            RecordKind::Kernel => self.kernel_samples += 1,
             _ => {}
         }
     }

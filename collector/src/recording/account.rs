@@ -16,7 +16,8 @@ pub enum KernelHalf {
     Merged,
     /// Likewise, a further one of the same entry: the same user stack again.
     Reused,
-    /// Taken in a call that holds our signal back: the user stack was taken right behind it, from its wrapper.
+    /// Taken in a call that holds our signal back (a wrapper of ours, or one of libc that blocks all signals): the user stack was taken
+    /// right behind it, and the kernel's is shown below the caller of that call. sp is near, ip cannot agree.
     Shielded,
     /// The user stack was taken elsewhere: the kernel's stack stands alone.
     Late,

@@ -3,7 +3,6 @@
 //! The kernel samples of an entry are written just before the user stack that the thread took on its way back, whose nonce is at or above
 //! their cursors. They are joined only if the registers agree; what agrees with no user stack is kept apart, with the reason.
 
-use super::account::KernelHalf;
 use super::model::ThreadId;
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -14,7 +13,7 @@ use std::rc::Rc;
 
 /// Length of the instruction that enters the kernel: a call that is restarted after the handler begins with it again.
 const SYSTEM_CALL: u64 = 2;
-/// How far below its caller's frame a shielded call can have entered the kernel, bytes.
+/// How far from its caller's frame a call that holds our signal back can have entered the kernel, bytes.
 const SHIELD_REACH: u64 = 64 << 10;
 
 /// A kernel sample that waits for its user stack.
@@ -117,22 +116,14 @@ pub(super) fn is_entry(user_ip: u64, taken_at: u64) -> bool {
     user_ip == taken_at || user_ip == taken_at.wrapping_add(SYSTEM_CALL)
 }
 
-/// How a kernel sample and the user stack behind it belong together. `shielded`: the user stack was taken in the call that held the
-/// signal back.
-pub(super) fn judge(
-    kernel: &KernelHead,
-    user: &SampleHead,
-    user_ip: u64,
-    shielded: bool,
-) -> KernelHalf {
-    let same_place = is_entry(kernel.user_ip, user_ip);
-    if kernel.user_sp == user.sp && same_place {
-        KernelHalf::Merged
-    } else if shielded && kernel.user_sp.abs_diff(user.sp) < SHIELD_REACH {
-        KernelHalf::Shielded
-    } else {
-        KernelHalf::Late
-    }
+/// Whether ip and sp of a kernel sample are those at which the user stack was taken: one entry into the kernel.
+pub(super) fn agrees(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool {
+    kernel.user_sp == user.sp && is_entry(kernel.user_ip, user_ip)
+}
+
+/// Whether a kernel sample was taken near the place in the stack where the user stack was taken, our signal having been held back meanwhile.
+pub(super) fn is_near(kernel: &KernelHead, user: &SampleHead) -> bool {
+    kernel.user_sp.abs_diff(user.sp) < SHIELD_REACH
 }
 
 #[cfg(test)]
@@ -150,26 +141,13 @@ mod tests {
             user_sp,
             ..KernelHead::default()
         };
-        assert_eq!(
-            judge(&kernel(0x1000, 0x7ffe_0000), &user, 0x1000, false),
-            KernelHalf::Merged
-        );
-        assert_eq!(
-            judge(&kernel(0x1002, 0x7ffe_0000), &user, 0x1000, false),
-            KernelHalf::Merged
-        );
-        assert_eq!(
-            judge(&kernel(0x1003, 0x7ffe_0000), &user, 0x1000, false),
-            KernelHalf::Late
-        );
-        assert_eq!(
-            judge(&kernel(0x1000, 0x7ffd_ff00), &user, 0x1000, false),
-            KernelHalf::Late
-        );
-        assert_eq!(
-            judge(&kernel(0x9000, 0x7ffd_ff00), &user, 0x1000, true),
-            KernelHalf::Shielded
-        );
+        let agrees = |ip, sp| super::agrees(&kernel(ip, sp), &user, 0x1000);
+        assert!(agrees(0x1000, 0x7ffe_0000));
+        assert!(agrees(0x1002, 0x7ffe_0000), "a restarted call");
+        assert!(!agrees(0x1003, 0x7ffe_0000));
+        assert!(!agrees(0x1000, 0x7ffd_ff00));
+        assert!(is_near(&kernel(0x9000, 0x7ffd_ff00), &user));
+        assert!(!is_near(&kernel(0x1000, 0x7ff0_0000), &user));
     }
 
     #[test]

@@ -8,6 +8,8 @@ use engine::address::RuntimeAddress;
 
 /// What the name of our own library contains.
 const OWN_LIBRARY: &str = "rsunwind_preload";
+/// How the names of C libraries begin.
+const LIBC: [&str; 4] = ["libc.so", "libc-2", "libpthread", "ld-musl"];
 /// How far up to look for the modules of a process that forked and recorded none of its own.
 const MOST_FORKS: usize = 16;
 
@@ -15,6 +17,12 @@ impl Module {
     /// Whether it is our own library.
     pub(super) fn is_ours(&self) -> bool {
         self.path.contains(OWN_LIBRARY)
+    }
+
+    /// Whether it is a C library.
+    pub(super) fn is_libc(&self) -> bool {
+        let name = self.path.rsplit('/').next().unwrap_or("");
+        LIBC.iter().any(|libc| name.starts_with(libc))
     }
 }
 

@@ -6,7 +6,7 @@
 
 use super::account::KernelHalf;
 use super::error::Damages;
-use super::kernel::{KernelReader, Waiting, WaitingRoom, is_entry, judge};
+use super::kernel::{KernelReader, Waiting, WaitingRoom, agrees, is_entry, is_near};
 use super::model::{FrameId, RawFrame, RawSample, Recording, StackId, StackNode, ThreadId};
 use super::walk::Step;
 use engine::address::CodeAddress;
@@ -223,10 +223,9 @@ impl<'a> ChunkSamples<'a> {
         let (leaf, caller) = self.shield(stack);
         let mut joined = false;
         for kernel in self.stacks.waiting.leave(self.thread, head.nonce) {
-            let (mut half, user) = match judge(&kernel.head, head, leaf, caller.is_some()) {
-                KernelHalf::Shielded => (KernelHalf::Shielded, caller),
-                KernelHalf::Late => self.late(&kernel.head, head, stack),
-                half => (half, stack),
+            let (mut half, user) = match agrees(&kernel.head, head, leaf) {
+                true => (KernelHalf::Merged, stack),
+                false => self.elsewhere(&kernel.head, head, stack, caller),
             };
             if half == KernelHalf::Merged && std::mem::replace(&mut joined, true) {
                 half = KernelHalf::Reused;
@@ -251,24 +250,45 @@ impl<'a> ChunkSamples<'a> {
         }
     }
 
-    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack.
-    fn late(
+    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack. `caller` is the stack of who called
+    /// the wrapper of ours that the user stack was taken in, if it was.
+    fn elsewhere(
         &self,
         kernel: &KernelHead,
         user: &SampleHead,
         stack: Option<StackId>,
+        caller: Option<StackId>,
     ) -> (KernelHalf, Option<StackId>) {
         if let Some(interrupted) = self.interrupted(stack, kernel.user_ip) {
             return (KernelHalf::Merged, Some(interrupted));
         }
         let process = self.recording.threads[self.thread.index()].process;
-        if self
+        let is_ours = self
             .recording
-            .is_ours(process, kernel.user_ip, user.time_ns)
-        {
-            return (KernelHalf::Profiler, None);
+            .is_ours(process, kernel.user_ip, user.time_ns);
+        match caller {
+            _ if is_ours => (KernelHalf::Profiler, None),
+            Some(caller) if is_near(kernel, user) => (KernelHalf::Shielded, Some(caller)),
+            None if is_near(kernel, user) && kernel.user_sp < user.sp => {
+                self.held_back(stack).unwrap_or((KernelHalf::Late, None))
+            }
+            _ => (KernelHalf::Late, None),
         }
-        (KernelHalf::Late, None)
+    }
+
+    /// A sample taken deeper in the stack than where the user stack was taken, which it was not at once: some function held all signals
+    /// back meanwhile. libc's do, around clone and vfork. Its caller is on both stacks.
+    fn held_back(&self, stack: Option<StackId>) -> Option<(KernelHalf, Option<StackId>)> {
+        let holder = self.recording.stacks[stack?.index()];
+        let RawFrame::Code {
+            module: Some(module),
+            ..
+        } = self.recording.frames[holder.frame.index()]
+        else {
+            return None;
+        };
+        let holder_is_libc = self.recording.modules[module.index()].is_libc();
+        holder_is_libc.then_some((KernelHalf::Shielded, holder.parent))
     }
 
     /// The stack from the frame on that a signal of the program interrupted at that address: on the way back from the kernel its handler

@@ -99,3 +99,78 @@ fn owned(descriptor: i32) -> OwnedFd {
     // SAFETY: see above.
     unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::socket::{ControlMessage, connect, sendmsg};
+    use std::fs::File;
+    use std::io::IoSlice;
+
+    fn connected(session: &Path) -> OwnedFd {
+        let client = socket(
+            AddressFamily::Unix,
+            SockType::SeqPacket,
+            SockFlag::empty(),
+            None,
+        );
+        let client = client.unwrap();
+        let address = UnixAddr::new(&session.join(SOCKET_FILE)).unwrap();
+        connect(client.as_raw_fd(), &address).unwrap();
+        client
+    }
+
+    fn send(session: &Path, bytes: &[u8], files: &[&File]) {
+        let client = connected(session);
+        let numbers: Vec<i32> = files.iter().map(|file| file.as_raw_fd()).collect();
+        let rights = [ControlMessage::ScmRights(&numbers)];
+        let rights = if files.is_empty() { &[][..] } else { &rights };
+        let vector = [IoSlice::new(bytes)];
+        sendmsg::<()>(client.as_raw_fd(), &vector, rights, MsgFlags::empty(), None).unwrap();
+    }
+
+    #[test]
+    fn only_whole_offers_with_descriptors_are_taken() {
+        let session = tempfile::tempdir().unwrap();
+        let mut offers = Offers::listen(session.path(), 0o600).unwrap();
+        let (file, offer) = (
+            tempfile::tempfile().unwrap(),
+            Offer {
+                pid: 1,
+                tid: 2,
+                data_size: 1 << 16,
+                ..Offer::default()
+            },
+        );
+        let bytes = offer.to_bytes();
+        send(session.path(), b"hello", &[&file]);
+        send(session.path(), &bytes, &[]);
+        send(session.path(), &bytes[..SIZE - 1], &[&file]);
+        send(
+            session.path(),
+            &[bytes.as_slice(), b"more"].concat(),
+            &[&file],
+        );
+        send(session.path(), &[0; SIZE], &[&file]);
+        drop(connected(session.path()));
+        assert!(offers.taken().is_empty());
+        send(session.path(), &bytes, &[&file, &file]);
+        let taken = offers.taken();
+        assert_eq!(taken.len(), 1);
+        assert_eq!((taken[0].0, taken[0].1.len()), (offer, 2));
+    }
+
+    #[test]
+    fn a_message_that_is_on_its_way_is_waited_for_but_not_for_ever() {
+        let session = tempfile::tempdir().unwrap();
+        let mut offers = Offers::listen(session.path(), 0o600).unwrap();
+        let silent = connected(session.path());
+        assert!(offers.taken().is_empty());
+        assert_eq!(offers.pending.len(), 1);
+        for _ in 0..=PATIENCE {
+            assert!(offers.taken().is_empty());
+        }
+        assert!(offers.pending.is_empty(), "it has had its time");
+        drop(silent);
+    }
+}

@@ -128,3 +128,17 @@ impl Drop for Ring {
         let _ = unsafe { munmap(self.page, CONTROL_SIZE + self.data_size) };
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_perf_events_are_mapped() {
+        // A file could be cut short while it is mapped, which would kill who reads it.
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(1 << 20).unwrap();
+        let refused = Ring::map(&file.into(), 1 << 16).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidInput);
+    }
+}

@@ -1,0 +1,156 @@
+//! Programs that live in the kernel: every one of the kernel's samples is accounted for, none is lost to a full ring while there is a collector,
+//! and those of threads that live are joined with the user stack of their entry.
+//!
+//! The victim's ways are in `tests/victims/kernel_share.c`. Samples that no user stack can come for (a thread's end in the kernel, our own
+//! code) have a class of their own and are left out of the shares; they are counted all the same.
+
+use collector::recording::{KernelAccount, KernelHalf, RawFrame, Recording};
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::recording::Recording as Records;
+use rsunwind_tests::run::Run;
+use rsunwind_tests::victim;
+use std::path::Path;
+
+/// Wall time of each way, ms.
+const TIME: &str = "1500";
+
+fn recorded(way: &str) -> (Recording, KernelAccount) {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "1000"]);
+    let result = output(command.arg(victim::c("kernel_share.c")).args([way, TIME]));
+    let summary = text(&result.stderr);
+    assert!(result.status.success(), "{way}: {summary}");
+    let (recording, account) = (bench.recording(), bench.recording().kernel_account());
+    everything_is_accounted_for(way, &bench.path("profile.rsu"), &recording, &summary);
+    (recording, account)
+}
+
+/// Counted record by record, class by class, and as people are told, it is the same.
+#[track_caller]
+fn everything_is_accounted_for(way: &str, path: &Path, recording: &Recording, summary: &str) {
+    let account = recording.kernel_account();
+    let records = Records::read(path).kernel_samples;
+    assert_eq!(account.recorded(), records, "{way}: {account}");
+    assert!(records >= 20, "{way} does not work: {account}");
+    let told = summary.lines().find_map(|line| {
+        let line = line.trim_start().strip_prefix("kernel  ")?;
+        Some(line.split_once(": ")?.1.to_owned())
+    });
+    assert_eq!(told, Some(account.to_string()), "{way}: {summary}");
+}
+
+/// None lost, and 99.9 % of what can be joined is; one may always stand apart, where there are too few for that. `shielded` says whether the way makes calls that hold our signal back: only there may
+/// samples be joined that ip does not verify.
+#[track_caller]
+fn nothing_is_lost(way: &str, account: &KernelAccount, shielded: bool) {
+    assert_eq!(account.lost, 0, "{way}: {account}");
+    let possible = account.recorded() - account.exit - account.profiler;
+    let joined = if shielded {
+        account.joined()
+    } else {
+        account.merged + account.reused
+    };
+    let apart = possible - joined;
+    assert!(
+        apart.saturating_sub(1) * 1000 <= possible,
+        "{way}: {account}"
+    );
+}
+
+fn check(way: &str, shielded: bool) -> (Recording, KernelAccount) {
+    let (recording, account) = recorded(way);
+    nothing_is_lost(way, &account, shielded);
+    (recording, account)
+}
+
+/// Weight of the samples that were taken in the kernel, as a share of all.
+fn kernel_share(recording: &Recording) -> f64 {
+    let weight = |kernel: bool| -> u64 {
+        let wanted = |half: KernelHalf| !kernel || half != KernelHalf::None;
+        let samples = recording.samples.iter().filter(|s| wanted(s.kernel));
+        samples.map(|sample| sample.weight).sum()
+    };
+    weight(true) as f64 / weight(false) as f64
+}
+
+/// Joined samples have frames of both sides, and those of the kernel lie within those of the user.
+fn both_halves_are_there(recording: &Recording) {
+    let joined = |half: KernelHalf| half != KernelHalf::None && !half.is_alone();
+    for sample in recording.samples.iter().filter(|s| joined(s.kernel)) {
+        let is_kernel: Vec<bool> = recording
+            .walk(sample.stack)
+            .map(|frame| matches!(frame, RawFrame::Kernel(_)))
+            .collect();
+        let frames = is_kernel.iter().take_while(|kernel| **kernel).count();
+        assert!(frames > 0 && frames < is_kernel.len(), "{is_kernel:?}");
+        assert!(!is_kernel[frames..].contains(&true), "{is_kernel:?}");
+    }
+}
+
+#[test]
+fn long_reads() {
+    for (way, shielded) in [("read", true), ("read-raw", false)] {
+        let (recording, _) = check(way, shielded);
+        assert!(kernel_share(&recording) > 0.95, "{way}");
+        both_halves_are_there(&recording);
+    }
+}
+
+#[test]
+fn one_user_stack_serves_all_samples_of_a_long_call() {
+    let (recording, account) = check("populate", false);
+    assert!(kernel_share(&recording) > 0.95);
+    assert!(account.merged * 10 < account.reused, "{account}");
+    both_halves_are_there(&recording);
+}
+
+#[test]
+fn page_faults() {
+    let (recording, _) = check("faults", false);
+    both_halves_are_there(&recording);
+}
+
+#[test]
+fn files() {
+    check("fsync", true);
+    check("sendfile", true);
+}
+
+#[test]
+fn waiting() {
+    check("futex", true);
+    check("poll", true);
+    check("nanosleep", true);
+}
+
+#[test]
+fn threads_that_end() {
+    check("threads", true);
+    check("exit", false);
+}
+
+#[test]
+fn signals_of_the_program_itself() {
+    // Returning from its handlers it is in the kernel, too, where ip is still the handler's.
+    check("signals", true);
+}
+
+#[test]
+fn without_a_collector_what_finds_no_room_is_counted() {
+    let outcome = Run::profiled("rate=1000", victim::c("kernel_share.c"))
+        .args(["populate", TIME])
+        .outcome()
+        .quiet();
+    let recording = collector::recording::read(&outcome.files()).expect("a recording");
+    let account = recording.kernel_account();
+    assert!(account.lost > 0, "{account}");
+    assert_eq!(account.recorded(), outcome.recording().kernel_samples);
+    let thread = &recording.threads[0];
+    let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+    let due = thread.cpu_ns() as f64 / 1e6;
+    let share = weight as f64 / due;
+    assert!(
+        (0.98..1.02).contains(&share),
+        "{weight} of {due}: {account}"
+    );
+}
