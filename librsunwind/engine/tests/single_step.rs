@@ -17,7 +17,7 @@ use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::atomic::Ordering;
-use support::{Process, own_stack, symbol};
+use support::{Process, own_stack, suites, symbol};
 
 const MOST_COMPLAINTS: usize = 40;
 
@@ -272,18 +272,55 @@ fn every_instruction_at_os_with_frame_pointers_and_cet() {
     );
 }
 
-#[test]
-fn every_instruction_with_sframe_where_there_is_some() {
+/// With SFrame in the stepped library and its linkage tables, and `.eh_frame` alone in those around it.
+fn every_instruction_with_sframe(name: &str, flags: &[&str]) {
     let methods = run(
-        "sframe",
+        name,
         "shapes.c",
-        &["-O2", "-Wa,--gsframe", "-Wl,-z,lazy"],
+        &[&["-O2", "-Wa,--gsframe", "-Wl,-z,lazy"], flags].concat(),
     );
     let by = |method: Method| methods[method as usize];
     assert!(
         by(Method::Sframe) > 1000 && by(Method::EhFrame) > 1000,
         "{methods:?}"
     );
+    // No table was found to be damaged.
+    assert_eq!(by(Method::Language), 0, "{methods:?}");
+}
+
+#[test]
+fn every_instruction_with_sframe_of_the_system() {
+    every_instruction_with_sframe("sframe", &[]);
+}
+
+#[test]
+fn every_instruction_with_sframe_version_2() {
+    if let Some(bin) = suites::tools("trixie") {
+        every_instruction_with_sframe("sframe-v2", &["-B", &bin]);
+    }
+}
+
+#[test]
+fn every_instruction_with_sframe_version_2_and_cet() {
+    if let Some(bin) = suites::tools("trixie") {
+        let flags = ["-B", &bin, "-fcf-protection=full", "-Wl,-z,ibtplt"];
+        every_instruction_with_sframe("sframe-v2-cet", &flags);
+    }
+}
+
+#[test]
+fn every_instruction_with_sframe_version_3() {
+    if let Some(bin) = suites::tools("sid") {
+        every_instruction_with_sframe("sframe-v3", &["-B", &bin]);
+    }
+}
+
+#[test]
+fn every_instruction_with_sframe_version_3_and_cet() {
+    if let Some(bin) = suites::tools("sid") {
+        let flags = ["-B", &bin, "-fcf-protection=full", "-Wl,-z,ibtplt"];
+        every_instruction_with_sframe("sframe-v3-cet", &flags);
+    }
 }
 
 /// Damages the rows of the library's `.sframe`, behind its header and function index.

@@ -4,10 +4,9 @@
 //! be damaged: whatever they say ends in a rule or an error, after bounded work. A module without the index has no table for us:
 //! there is no linear scan in a handler.
 
-use super::Missing;
 use super::expression::{Bytes, Machine, Value};
 use super::frame_program::{Base, Column, Place, Program, State};
-use super::usual;
+use super::{Missing, epilogue, usual};
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, SLOTS, strip};
@@ -206,7 +205,7 @@ impl<'a> EhFrameTable<'a> {
         let Some(mut row) = row else {
             return UnwindRule::evaluate(method);
         };
-        mend_realigned_epilogue(&mut row, code);
+        epilogue::mend(&mut row, code);
         UnwindRule::from_row(&row, method)
             .or_else(|| Some(UnwindRule::wide(method, wide.insert(&row)?)))
             .unwrap_or(UnwindRule::evaluate(method))
@@ -403,25 +402,6 @@ fn execute(
             fde.instructions(section, bases),
         )
         .map_err(|_| Missing::BadTable)
-}
-
-/// GCC describes the end of a function that realigned its stack as if rbp still were its own: in the last two instructions,
-/// `lea -8(%r10), %rsp; ret`, it and all others have been popped already.
-fn mend_realigned_epilogue(row: &mut Row, code: impl FnOnce() -> Option<u64>) {
-    let by_fp =
-        |saved: &Saved| matches!(saved, Saved::AtRegister { register, .. } if *register == FP);
-    let is_suspect = matches!(row.cfa, Cfa::Offset { .. }) && row.saved.iter().any(by_fp);
-    if !is_suspect || !RETURN_ADDRESS_ON_STACK {
-        return;
-    }
-    let is_end = match code().map(u64::to_le_bytes) {
-        Some([0xc3, ..]) => true,
-        Some([0x48 | 0x49, 0x8d, modrm, 0xf8, 0xc3, ..]) => modrm & 0xf8 == 0x60,
-        _ => false,
-    };
-    if is_end {
-        row.saved = [Saved::Same; 6];
-    }
 }
 
 /// Whether an index is as long as its number of pairs says: gimli does not look before it multiplies.

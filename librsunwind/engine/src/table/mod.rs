@@ -3,6 +3,7 @@
 //! For every frame the first that answers is taken: SFrame, `.eh_frame`, frame pointers.
 
 pub mod eh_frame;
+mod epilogue;
 pub mod expression;
 pub mod frame_pointer;
 mod frame_program;
@@ -108,7 +109,7 @@ fn by_eh_frame(
         wide,
         memory,
         |memory| signal_frame::is_trampoline(cursor.pc(), memory),
-        |memory| memory.load(cursor.is_exact().then_some(cursor.pc())?),
+        |memory| epilogue::code(cursor, memory),
     )
 }
 

@@ -3,7 +3,7 @@
 //! Its rows know the CFA, the return address and the frame pointer; every other register is lost in such a step. The bytes may be
 //! damaged: then the module is said to be distrusted and its `.eh_frame` answers instead.
 
-use super::{Missing, signal_frame};
+use super::{Missing, epilogue, signal_frame};
 use crate::cursor::Cursor;
 use crate::memory::{self, StackMemory};
 use crate::module_map::{Module, Modules, Table};
@@ -45,7 +45,8 @@ pub(super) fn find_rule<M: Modules>(
     if row.is_outermost() {
         return Ok(UnwindRule::root(Method::Sframe));
     }
-    let row = row_of(&row).ok_or(Missing::NoRow)?;
+    let mut row = row_of(&row).ok_or(Missing::NoRow)?;
+    epilogue::mend(&mut row, || epilogue::code(cursor, memory));
     UnwindRule::from_row(&row, Method::Sframe)
         .or_else(|| Some(UnwindRule::wide(Method::Sframe, wide.insert(&row)?)))
         .ok_or(Missing::NoRow)

@@ -1,6 +1,8 @@
 //! The engine wired up for tests: modules of this process from `/proc/self/maps`, a cache, a stack.
 #![allow(unsafe_code, dead_code, missing_docs)]
 
+pub mod suites;
+
 use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::frame_buffer::FrameBuffer;
