@@ -9,7 +9,7 @@ use super::frame_program::{Base, Column, Place, Program, State};
 use super::{Missing, epilogue, usual};
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
-use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, SLOTS, strip};
+use crate::registers::{RETURN_ADDRESS_ON_STACK, SLOTS, strip};
 use crate::rule::wide::{Cfa, Row, Saved, WideRows};
 use crate::rule::{Recovered, UnwindRule, base_of, check_advance};
 use crate::wire::sample::{Method, StopReason};
