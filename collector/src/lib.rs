@@ -2,6 +2,7 @@
 
 pub mod cli;
 pub mod export;
+pub mod fallback;
 pub mod output;
 mod perf_data;
 pub mod profile;

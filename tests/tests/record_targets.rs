@@ -5,11 +5,11 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 #[test]
-fn a_static_program_runs_unprofiled_and_its_children_do_not() {
+fn without_perf_a_static_program_runs_unprofiled_and_its_children_do_not() {
     let bench = Bench::new();
     let source = "#include <stdlib.h>\nint main(void) { return WEXITSTATUS(system(\"exit 6\")); }";
     let program = bench.compile("gcc", &["-static", "-w"], source);
-    let result = output(bench.record(&[]).arg(&program));
+    let result = output(bench.record(&["--trigger", "timer"]).arg(&program));
     assert_eq!(result.status.code(), Some(6));
     assert!(
         text(&result.stderr).contains("statically linked"),
@@ -25,7 +25,7 @@ fn a_static_program_runs_unprofiled_and_its_children_do_not() {
     assert!(names.iter().any(|name| name.ends_with("sh")), "{names:?}");
 
     let lonely = bench.compile("gcc", &["-static"], BUSY);
-    let result = output(bench.record(&[]).arg(&lonely));
+    let result = output(bench.record(&["--trigger", "timer"]).arg(&lonely));
     assert_eq!(result.status.code(), Some(3));
     assert!(
         text(&result.stderr).contains("nothing was recorded"),
@@ -35,7 +35,7 @@ fn a_static_program_runs_unprofiled_and_its_children_do_not() {
 }
 
 #[test]
-fn a_setuid_program_runs_unprofiled() {
+fn without_perf_a_setuid_program_runs_unprofiled() {
     let bench = Bench::new();
     let program = bench.path("true");
     fs::copy("/bin/true", &program).unwrap();
@@ -48,7 +48,8 @@ fn a_setuid_program_runs_unprofiled() {
     } else {
         "/usr/bin/su".into()
     };
-    let result = output(bench.record(&[]).arg(&other).arg("--version"));
+    let mut command = bench.record(&["--trigger", "timer"]);
+    let result = output(command.arg(&other).arg("--version"));
     let told = text(&result.stderr);
     assert_eq!(result.status.code(), Some(0), "{told}");
     assert!(

@@ -1,7 +1,7 @@
 //! Which functions threads begin in: a stack whose outermost frame is one of them is complete, whatever the walk believed.
 
 /// Names under which the C libraries, the dynamic linker, and the coroutine libraries that are met begin a thread of execution.
-const ROOTS: [&str; 25] = [
+const ROOTS: [&str; 27] = [
     // Programs and the dynamic linker.
     "_start",
     "_dl_start_user",
@@ -32,6 +32,8 @@ const ROOTS: [&str; 25] = [
     "_rt0_amd64_linux",
     "_rt0_arm64_linux",
     "runtime.mstart",
+    "runtime.clone",
+    "runtime.clone.abi0",
 ];
 
 /// Whether threads begin in a function of that name.

@@ -110,6 +110,14 @@ impl Drain {
         self.period_ns
     }
 
+    /// Counts program runs that were recorded in another way.
+    pub fn count(&mut self, runs: u64, period_ns: u64) {
+        self.runs += runs;
+        if runs > 0 {
+            self.period_ns = self.period_ns.max(Some(period_ns));
+        }
+    }
+
     /// The recording, for what else goes into it.
     pub const fn writer(&mut self) -> &mut Writer {
         &mut self.writer

@@ -31,7 +31,7 @@ struct Image {
     shell_arguments: Vec<CString>,
 }
 
-/// Starts `target`, and gives its pid once it runs.
+/// Starts `target`, and gives its pid once it runs. The new process waits for `before_exec` before it becomes the program.
 ///
 /// # Errors
 /// [`Error::NotExecutable`], [`Error::NotFound`] (the interpreter), or [`Error::Launch`]; then nothing runs.
@@ -39,6 +39,7 @@ pub fn launch(
     target: &Target,
     environment: Vec<OsString>,
     signals: &Inherited,
+    before_exec: impl FnOnce(Pid),
 ) -> Result<Pid, Error> {
     let image = Image::new(target, environment).map_err(|source| Error::Launch {
         what: "the program's arguments",
@@ -46,9 +47,12 @@ pub fn launch(
     })?;
     let failed = |what| move |errno| Error::launch(what, errno);
     let (report, reporter) = pipe2(OFlag::O_CLOEXEC).map_err(failed("a pipe could not be made"))?;
+    let (gate, opener) = pipe2(OFlag::O_CLOEXEC).map_err(failed("a pipe could not be made"))?;
     // SAFETY: see the top of the file.
     match unsafe { fork() }.map_err(failed("no process could be made"))? {
         ForkResult::Child => {
+            drop(opener);
+            wait_at(&gate);
             let errno = image.become_it(signals);
             let _ = write(&reporter, &(errno as i32).to_ne_bytes());
             // SAFETY: ends the child without running anything of ours.
@@ -56,6 +60,8 @@ pub fn launch(
         }
         ForkResult::Parent { child } => {
             drop(reporter);
+            before_exec(child);
+            drop(opener);
             match refusal(&report) {
                 None => Ok(child),
                 Some(errno) => {
@@ -109,6 +115,11 @@ impl Image {
         .err()
         .unwrap_or(Errno::ENOEXEC)
     }
+}
+
+/// Waits until the other end is closed, by whatever.
+fn wait_at(gate: &OwnedFd) {
+    while read(gate, &mut [0]) == Err(Errno::EINTR) {}
 }
 
 /// What the child says before it ends; nothing if exec closed its end.

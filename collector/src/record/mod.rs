@@ -13,7 +13,9 @@ mod args;
 mod clock;
 mod drain;
 mod error;
+mod fallback;
 mod forward;
+mod hold;
 pub mod inherited;
 mod launch;
 mod library;
@@ -34,8 +36,10 @@ mod writer;
 use account::Account;
 pub use args::Args;
 pub use error::Error;
+pub(crate) use library::NAME as LIBRARY_NAME;
 
 use drain::Drain;
+use fallback::Fallback;
 use forward::Forwarder;
 use nix::sys::signal::Signal;
 use output::Output;
@@ -67,19 +71,20 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     }
     let session = Session::create()?;
     let library = library::hand_out(session.path())?;
-    if let Some(obstacle) = &target.obstacle {
-        eprintln!("rsunwind: {obstacle}");
-    }
 
     let forwarder = Forwarder::new();
     let environment = environment(args, &target, &session, &library);
     let account = Account::open(args);
-    let program = Program::new(launch::launch(&target, environment, signals.inherited())?);
+    let mut fallback = Fallback::new(args, target.obstacle.as_ref());
+    let before_exec = |pid| fallback.before_exec(pid);
+    let pid = launch::launch(&target, environment, signals.inherited(), before_exec)?;
+    fallback.after_exec(pid);
+    let program = Program::new(pid);
     let (destination, writer) = output.begin();
     session.link(destination.recording());
 
     let drain = Drain::new(session.path(), writer);
-    let mut watch = Watch::new(&session, drain, &signals, forwarder, program);
+    let mut watch = Watch::new(&session, drain, fallback, &signals, forwarder, program);
     let end = watch_to_the_end(&mut watch, args.duration);
     let conclusion = watch.conclude();
     let result = conclusion

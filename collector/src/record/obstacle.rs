@@ -64,6 +64,22 @@ impl Obstacle {
     }
 }
 
+impl Obstacle {
+    /// What is said where the kernel copies the program's stacks instead; whether those of its own are recorded, too.
+    #[must_use]
+    pub fn circumvented(&self, kernel: bool) -> String {
+        let path = self.path.display();
+        let what = match self.kind {
+            ObstacleKind::Privileged(what) => format!("has {what}"),
+            _ => "is statically linked".to_owned(),
+        };
+        let mode = if kernel { "" } else { ", in user mode only" };
+        format!(
+            "{path} {what}, so the preload library cannot get into it: the kernel copies its stacks instead{mode}"
+        )
+    }
+}
+
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.display();

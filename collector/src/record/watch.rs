@@ -3,6 +3,7 @@
 //! Not here: what is done before and after ([`super::run`]).
 
 use super::drain::Drain;
+use super::fallback::Fallback;
 use super::forward::Forwarder;
 use super::program::{Program, Status};
 use super::session::Session;
@@ -33,6 +34,7 @@ pub struct Conclusion {
 pub struct Watch<'a> {
     session: &'a Session,
     drain: Drain,
+    fallback: Fallback<'a>,
     signals: &'a Signals,
     forwarder: Forwarder,
     program: Program,
@@ -48,6 +50,7 @@ impl<'a> Watch<'a> {
     pub fn new(
         session: &'a Session,
         drain: Drain,
+        fallback: Fallback<'a>,
         signals: &'a Signals,
         forwarder: Forwarder,
         program: Program,
@@ -55,6 +58,7 @@ impl<'a> Watch<'a> {
         Self {
             session,
             drain,
+            fallback,
             signals,
             forwarder,
             program,
@@ -101,7 +105,8 @@ impl<'a> Watch<'a> {
         if outlived {
             std::thread::sleep(GRACE);
         }
-        let finished = self.drain.finish();
+        let copied = self.fallback.finish(&mut self.drain);
+        let finished = copied.and(self.drain.finish());
         Conclusion {
             result: self.failure.take().map_or(finished, Err),
             outlived,
@@ -111,7 +116,8 @@ impl<'a> Watch<'a> {
     fn look(&mut self) {
         // A control page that cannot be written is no reason to stop: targets look for this process before they doubt it.
         let _ = self.session.beat();
-        if let Err(error) = self.drain.look() {
+        let looked = self.drain.look();
+        if let Err(error) = looked.and_then(|()| self.fallback.look(&mut self.drain)) {
             self.failure = Some(error);
             self.end();
         }

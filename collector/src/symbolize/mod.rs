@@ -17,6 +17,7 @@ mod vdso;
 
 pub use images::{Image, ImageId, Places};
 pub(crate) use kernel::text_start as kernel_text_start;
+pub(crate) use vdso::own_bytes as own_vdso;
 
 use crate::recording::{Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};

@@ -22,7 +22,8 @@ pub(super) fn own_copy(build_id: &[u8]) -> Option<NamedTempFile> {
     Some(file)
 }
 
-fn own_bytes() -> io::Result<Vec<u8>> {
+/// Our own vDSO: that of every process of this kernel.
+pub(crate) fn own_bytes() -> io::Result<Vec<u8>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let range = maps
         .lines()

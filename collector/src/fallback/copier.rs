@@ -1,0 +1,155 @@
+//! Two threads of ours while the program runs: one reads the rings, the other unwinds what was found there.
+//!
+//! Each processor has a ring of its own, so records are put in order of time before anything follows from them; those of the last moments
+//! wait for the next look, because another ring may still get an older one.
+
+use super::event;
+use super::maps;
+use super::record::{self, Happening, Task, What};
+use super::ring::Ring;
+use super::thread::Chunk;
+use super::world::World;
+use linux_perf_event_reader::RecordParseInfo;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::time::{ClockId, clock_gettime};
+use std::collections::HashSet;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::mpsc::{Receiver, Sender};
+use std::time::{Duration, Instant};
+
+/// The longest time between looks, ms; rings that fill up ask for one sooner.
+const INTERVAL_MS: u8 = 50;
+/// Within this time of a sample its record is in the ring, ns.
+const DELAY_NS: u64 = 2_000_000;
+/// So often what is known goes into the recording.
+const CLOSING: Duration = Duration::from_secs(1);
+
+/// Reads the rings and CPU clocks, and does nothing else, so that the rings are empty again before they are full.
+pub(super) struct Reader {
+    rings: Vec<Ring>,
+    layout: RecordParseInfo,
+}
+
+/// What was found in one look at the rings.
+pub(super) struct Look {
+    found: Vec<Happening>,
+    /// CPU clocks of the threads that were sampled.
+    clocks: Vec<Clock>,
+    /// Everything older than that has been found, ns.
+    until_ns: u64,
+}
+
+/// What a thread's CPU clock showed, ns, and when (`CLOCK_MONOTONIC`, ns).
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Clock {
+    pub(super) task: Task,
+    pub(super) cpu_ns: u64,
+    pub(super) now_ns: u64,
+}
+
+impl Reader {
+    pub(super) const fn new(rings: Vec<Ring>, layout: RecordParseInfo) -> Self {
+        Self { rings, layout }
+    }
+
+    /// Reads until the other end of `stop` is closed.
+    pub(super) fn run(mut self, stop: &OwnedFd, out: &Sender<Look>) {
+        // Rings of events that nobody has any more are always readable: they are not waited for.
+        let mut over = vec![false; self.rings.len()];
+        loop {
+            let last = self.sleep(stop, &mut over);
+            let before = monotonic_ns();
+            if last {
+                let events = self.rings.iter().map(Ring::event);
+                events.for_each(event::disable);
+            }
+            let mut found = Vec::new();
+            for ring in &mut self.rings {
+                ring.take(|raw| found.extend(record::read(&raw, &self.layout)));
+            }
+            let until_ns = if last {
+                u64::MAX
+            } else {
+                before.saturating_sub(DELAY_NS)
+            };
+            let clocks = clocks(&found);
+            // A receiver that is gone has nothing to do with it.
+            let sent = out.send(Look {
+                found,
+                clocks,
+                until_ns,
+            });
+            if last || sent.is_err() {
+                return;
+            }
+        }
+    }
+
+    /// Whether it is over.
+    fn sleep(&self, stop: &OwnedFd, over: &mut [bool]) -> bool {
+        let mut places = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
+        let mut indices = Vec::new();
+        for (index, ring) in self.rings.iter().enumerate() {
+            if !over[index] {
+                places.push(PollFd::new(ring.as_fd(), PollFlags::POLLIN));
+                indices.push(index);
+            }
+        }
+        // An interrupted poll is a short sleep.
+        let _ = poll(&mut places, PollTimeout::from(INTERVAL_MS));
+        let happened = |place: &PollFd<'_>| place.revents().unwrap_or(PollFlags::empty());
+        for (place, index) in places.iter().skip(1).zip(indices) {
+            over[index] |= happened(place).intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
+        }
+        places
+            .first()
+            .is_some_and(|stop| !happened(stop).is_empty())
+    }
+}
+
+fn clocks(found: &[Happening]) -> Vec<Clock> {
+    let sampled = found
+        .iter()
+        .filter(|happening| matches!(happening.what, What::Sample(_)));
+    let tasks: HashSet<Task> = sampled.map(|happening| happening.task).collect();
+    let clock = |task: Task| {
+        let cpu_ns = maps::cpu_ns(task.pid, task.tid)?;
+        let now_ns = monotonic_ns();
+        Some(Clock {
+            task,
+            cpu_ns,
+            now_ns,
+        })
+    };
+    tasks.into_iter().filter_map(clock).collect()
+}
+
+/// Unwinds what was read, and makes chunks of it, until there is no more. Gives the number of program runs recorded.
+pub(super) fn unwind(mut world: World, looks: &Receiver<Look>, out: &Sender<Vec<Chunk>>) -> u64 {
+    let mut waiting: Vec<Happening> = Vec::new();
+    let mut closed = Instant::now();
+    while let Ok(look) = looks.recv() {
+        waiting.extend(look.found);
+        waiting.sort_by_key(|happening| happening.time_ns);
+        let ready = waiting.partition_point(|happening| happening.time_ns < look.until_ns);
+        for happening in waiting.drain(..ready) {
+            world.take_in(happening);
+        }
+        let close = closed.elapsed() > CLOSING;
+        world.settle(&look.clocks, close);
+        if close {
+            closed = Instant::now();
+        }
+        // A receiver that is gone does not want them.
+        let _ = out.send(world.chunks());
+    }
+    world.finish(monotonic_ns());
+    let _ = out.send(world.chunks());
+    world.recorded()
+}
+
+/// `CLOCK_MONOTONIC`, ns.
+pub(super) fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::CLOCK_MONOTONIC).map_or(Duration::ZERO, Duration::from);
+    u64::try_from(now.as_nanos()).unwrap_or(u64::MAX)
+}

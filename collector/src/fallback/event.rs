@@ -1,0 +1,187 @@
+//! The perf events that copy stacks: on one process and everything it starts, one event for each processor, because the kernel gives an
+//! inherited event no ring otherwise.
+//!
+//! Not here: the rings ([`super::ring`]) and what is in them ([`super::record`]).
+//!
+//! # Safety
+//! Two system calls: `perf_event_open` on attributes of ours, and `ioctl` without a memory argument.
+#![allow(unsafe_code)]
+
+use super::arch::USER_REGISTERS;
+use linux_perf_event_reader::{
+    BranchSampleFormat, Endianness, ReadFormat, RecordIdParseInfo, RecordParseInfo, SampleFormat,
+};
+use nix::errno::Errno;
+use nix::libc;
+use nix::unistd::Pid;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+/// What is asked of the kernel.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    /// Sampling period, ns of CPU time.
+    pub(super) period_ns: u64,
+    /// Bytes of stack copied at each sample, at most.
+    pub(super) stack_bytes: u32,
+    /// Whether kernel mode is sampled too.
+    pub(super) kernel: bool,
+    /// Whether it begins when the process calls exec; else at once.
+    pub(super) at_exec: bool,
+    /// Bytes in a ring at which its reader is woken.
+    pub(super) watermark: u32,
+}
+
+/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER7`; fields in the order of the kernel's header.
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    kind: u32,
+    size: u32,
+    config: u64,
+    sample_period: u64,
+    sample_type: u64,
+    read_format: u64,
+    flags: u64,
+    wakeup_watermark: u32,
+    bp_type: u32,
+    config1: u64,
+    config2: u64,
+    branch_sample_type: u64,
+    sample_regs_user: u64,
+    sample_stack_user: u32,
+    clockid: i32,
+    sample_regs_intr: u64,
+    aux_watermark: u32,
+    sample_max_stack: u16,
+    reserved: u16,
+    aux_sample_size: u32,
+    reserved2: u32,
+    sig_data: u64,
+}
+
+const TYPE_SOFTWARE: u32 = 1;
+const CONFIG_TASK_CLOCK: u64 = 1;
+const FLAG_DISABLED: u64 = 1;
+const FLAG_INHERIT: u64 = 1 << 1;
+const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
+const FLAG_EXCLUDE_HV: u64 = 1 << 6;
+const FLAG_MMAP: u64 = 1 << 8;
+const FLAG_COMM: u64 = 1 << 9;
+const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
+const FLAG_TASK: u64 = 1 << 13;
+const FLAG_WATERMARK: u64 = 1 << 14;
+const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
+const FLAG_EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
+const FLAG_MMAP2: u64 = 1 << 23;
+const FLAG_COMM_EXEC: u64 = 1 << 24;
+const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const OPEN_CLOEXEC: usize = 8;
+const IOC_ENABLE: libc::c_ulong = 0x2400;
+const IOC_DISABLE: libc::c_ulong = 0x2401;
+
+/// Opens the event of one processor on a process; it waits for exec or for [`enable`].
+///
+/// # Errors
+/// As `perf_event_open(2)`.
+pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedFd, Errno> {
+    let kernel = if request.kernel {
+        FLAG_EXCLUDE_CALLCHAIN_USER
+    } else {
+        FLAG_EXCLUDE_KERNEL
+    };
+    let attributes = Attributes {
+        kind: TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: CONFIG_TASK_CLOCK,
+        sample_period: request.period_ns,
+        sample_type: sample_format(request.kernel).bits(),
+        flags: FLAG_DISABLED
+            | FLAG_INHERIT
+            | FLAG_EXCLUDE_HV
+            | FLAG_MMAP
+            | FLAG_MMAP2
+            | FLAG_COMM
+            | FLAG_COMM_EXEC
+            | FLAG_TASK
+            | FLAG_WATERMARK
+            | FLAG_SAMPLE_ID_ALL
+            | FLAG_USE_CLOCKID
+            | kernel
+            | if request.at_exec {
+                FLAG_ENABLE_ON_EXEC
+            } else {
+                0
+            },
+        wakeup_watermark: request.watermark,
+        sample_regs_user: USER_REGISTERS,
+        sample_stack_user: request.stack_bytes,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attributes::default()
+    };
+    let no_group: libc::c_int = -1;
+    // SAFETY: the kernel reads the attributes, whose size is in them.
+    let fd = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            pid.as_raw(),
+            processor,
+            no_group,
+            OPEN_CLOEXEC,
+        )
+    };
+    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
+    // SAFETY: the kernel has just given it to us.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Begins to sample, the process and all that inherited the event from it.
+pub(super) fn enable(event: &OwnedFd) {
+    control(event, IOC_ENABLE);
+}
+
+/// Ends that.
+pub(super) fn disable(event: &OwnedFd) {
+    control(event, IOC_DISABLE);
+}
+
+fn control(event: &OwnedFd, request: libc::c_ulong) {
+    // SAFETY: no memory is involved. It cannot fail on an event that is open.
+    unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
+}
+
+fn sample_format(kernel: bool) -> SampleFormat {
+    let format = SampleFormat::IP
+        | SampleFormat::TID
+        | SampleFormat::TIME
+        | SampleFormat::REGS_USER
+        | SampleFormat::STACK_USER;
+    if kernel {
+        format | SampleFormat::CALLCHAIN
+    } else {
+        format
+    }
+}
+
+/// How records of such events are laid out.
+pub(super) fn layout(kernel: bool) -> RecordParseInfo {
+    /// What ends a record that is no sample: pid and tid, time.
+    const TRAILER: u8 = 16;
+    RecordParseInfo {
+        endian: Endianness::LittleEndian,
+        sample_format: sample_format(kernel),
+        branch_sample_format: BranchSampleFormat::empty(),
+        read_format: ReadFormat::empty(),
+        common_data_offset_from_end: Some(TRAILER),
+        sample_regs_user: USER_REGISTERS,
+        user_regs_count: USER_REGISTERS.count_ones() as u8,
+        sample_regs_intr: 0,
+        intr_regs_count: 0,
+        id_parse_info: RecordIdParseInfo {
+            nonsample_record_id_offset_from_end: None,
+            sample_record_id_offset_from_start: None,
+        },
+        nonsample_record_time_offset_from_end: Some(8),
+        sample_record_time_offset_from_start: Some(16),
+    }
+}

@@ -1,0 +1,148 @@
+//! What `/proc` says of a process and its threads: code mapped before its events were opened, CPU time, names.
+//!
+//! Whatever cannot be read (the process is gone, or another user's) is left out.
+
+use super::record::Mapping;
+use std::fs;
+
+/// Code mapped into a process.
+pub(super) fn of(pid: i32) -> Vec<Mapping> {
+    fs::read_to_string(format!("/proc/{pid}/maps")).map_or_else(|_| Vec::new(), |text| parse(&text))
+}
+
+/// Lines `START-END rwxp OFFSET DEVICE INODE   PATH`.
+pub(super) fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let executable = words.next()?.contains('x');
+    let offset = words.next()?;
+    let path = words.nth(2)?.trim_start();
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let start = number(start)?;
+    (executable && !path.is_empty()).then_some(Mapping {
+        start,
+        length: number(end)?.checked_sub(start)?,
+        offset: number(offset)?,
+        path: path.as_bytes().to_owned(),
+    })
+}
+
+/// CPU time of a thread, ns.
+pub(super) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Threads of a process.
+pub(super) fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let names = entries.into_iter().flatten().flatten();
+    names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// A thread's name.
+pub(super) fn name(pid: i32, tid: i32) -> Vec<u8> {
+    let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name
+}
+
+/// Identity of a process, as far as it is still there.
+#[derive(Debug, Default)]
+pub(super) struct Identity {
+    /// Arguments, each ended by a zero byte.
+    pub(super) command: Vec<u8>,
+    /// The executable.
+    pub(super) executable: Vec<u8>,
+    /// Field 4 of `stat`.
+    pub(super) parent: u32,
+    /// Field 22 of `stat`.
+    pub(super) start_ticks: u64,
+    /// `NSpid` of `status`.
+    pub(super) ns_pids: Vec<u8>,
+}
+
+/// Longest command line that is kept, bytes.
+const LONGEST_COMMAND: usize = 32 << 10;
+
+/// Reads it.
+pub(super) fn identity(pid: i32) -> Identity {
+    use std::os::unix::ffi::OsStringExt;
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let mut command = read("cmdline");
+    command.truncate(LONGEST_COMMAND);
+    let executable = fs::read_link(format!("/proc/{pid}/exe"));
+    let stat = String::from_utf8_lossy(&read("stat")).into_owned();
+    // The name in parentheses may hold anything: fields are counted from the last one.
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest);
+    let mut fields = fields.split_ascii_whitespace().skip(1);
+    let parent = fields.next().and_then(|field| field.parse().ok());
+    let start_ticks = fields.nth(17).and_then(|field| field.parse().ok());
+    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let ns_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    Identity {
+        command,
+        executable: executable.map_or_else(|_| Vec::new(), |path| path.into_os_string().into_vec()),
+        parent: parent.unwrap_or(0),
+        start_ticks: start_ticks.unwrap_or(0),
+        ns_pids: ns_pids.map_or_else(Vec::new, |pids| pids.trim().as_bytes().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_mappings_of_files_are_listed() {
+        let text = "\
+00400000-00401000 r--p 00000000 00:1d 99                                 /bin/a b
+00401000-00480000 r-xp 00001000 00:1d 99                                 /bin/a b
+7f0000000000-7f0000001000 r-xp 00000000 00:00 0 
+7fff00000000-7fff00001000 r-xp 00000000 00:00 0                          [vdso]
+";
+        let found = parse(text);
+        let short: Vec<_> = found
+            .iter()
+            .map(|mapping| {
+                (
+                    mapping.start,
+                    mapping.length,
+                    mapping.offset,
+                    &*mapping.path,
+                )
+            })
+            .collect();
+        assert_eq!(
+            short,
+            [
+                (0x40_1000, 0x7_f000, 0x1000, &b"/bin/a b"[..]),
+                (0x7fff_0000_0000, 0x1000, 0, b"[vdso]")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_process_finds_itself() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let identity = identity(pid);
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(
+            identity.executable,
+            std::os::unix::ffi::OsStrExt::as_bytes(own.as_os_str())
+        );
+        assert!(identity.command.ends_with(b"\0") && identity.start_ticks > 0);
+        assert_eq!(identity.parent, std::os::unix::process::parent_id());
+        assert!(threads(pid).contains(&pid) && cpu_ns(pid, pid).unwrap() > 0);
+        assert!(!name(pid, pid).is_empty());
+        assert!(identity.ns_pids.ends_with(pid.to_string().as_bytes()));
+    }
+}

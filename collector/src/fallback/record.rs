@@ -1,0 +1,165 @@
+//! Records of the rings, read: the few kinds that matter here, in one order of time.
+//!
+//! Not here: what follows from them ([`super::world`]).
+
+use super::arch::{self, Registers, STACK_POINTER};
+use super::ring::RawRecord;
+use linux_perf_event_reader::{
+    EventRecord, RawEventRecord, RecordParseInfo, RecordType, SampleRecord,
+};
+
+/// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
+const FIRST_MARKER: u64 = (-4095i64) as u64;
+/// `PROT_EXEC`.
+const EXECUTABLE: u32 = 4;
+
+/// Whom a record is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Task {
+    pub(super) pid: i32,
+    pub(super) tid: i32,
+}
+
+/// Something that happened, at [`Happening::time_ns`] (`CLOCK_MONOTONIC`).
+#[derive(Debug)]
+pub(super) struct Happening {
+    pub(super) time_ns: u64,
+    pub(super) task: Task,
+    pub(super) what: What,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub(super) enum What {
+    /// The thread was sampled.
+    Sample(Box<Copied>),
+    /// Code was mapped.
+    Mapped(Mapping),
+    /// The process replaced its program; the thread's name.
+    Exec(Vec<u8>),
+    /// The thread was given a name.
+    Name(Vec<u8>),
+    /// The task began, made by that one.
+    Fork(Task),
+    /// The thread ended.
+    Exit,
+    /// That many records found no room in the ring.
+    Lost(u64),
+}
+
+/// Code that was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mapping {
+    pub(super) start: u64,
+    pub(super) length: u64,
+    /// Where in the file it begins.
+    pub(super) offset: u64,
+    pub(super) path: Vec<u8>,
+}
+
+/// A sample: registers, the copied stack, and the kernel's own stack.
+#[derive(Debug)]
+pub(super) struct Copied {
+    /// Where it stood in user mode; `None` where there is no user mode any more.
+    pub(super) user: Option<(u64, u64, Registers)>,
+    /// From the stack pointer upwards.
+    pub(super) stack: Vec<u8>,
+    /// Bytes that could have been copied.
+    pub(super) room: usize,
+    /// The kernel's frames from the leaf; empty for a sample of user mode.
+    pub(super) kernel: Vec<u64>,
+}
+
+/// Reads a record; `None` if it is of no interest, or not what it should be.
+pub(super) fn read(raw: &RawRecord<'_>, layout: &RecordParseInfo) -> Option<Happening> {
+    let kind = RecordType(raw.kind);
+    let interesting = [
+        RecordType::SAMPLE,
+        RecordType::MMAP2,
+        RecordType::COMM,
+        RecordType::FORK,
+        RecordType::EXIT,
+        RecordType::LOST,
+    ];
+    if !interesting.contains(&kind) {
+        return None;
+    }
+    let record = RawEventRecord::new(kind, raw.misc, raw.body, *layout);
+    let common = record.common_data().ok()?;
+    let mut task = Task {
+        pid: common.pid?,
+        tid: common.tid?,
+    };
+    let what = match record.parse().ok()? {
+        EventRecord::Sample(sample) => What::Sample(Box::new(copied(&sample))),
+        EventRecord::Mmap2(map) if map.protection & EXECUTABLE != 0 => What::Mapped(Mapping {
+            start: map.address,
+            length: map.length,
+            offset: map.page_offset,
+            path: map.path.as_slice().into_owned(),
+        }),
+        EventRecord::Comm(comm) => {
+            task = Task {
+                pid: comm.pid,
+                tid: comm.tid,
+            };
+            let name = comm.name.as_slice().into_owned();
+            if comm.is_execve {
+                What::Exec(name)
+            } else {
+                What::Name(name)
+            }
+        }
+        EventRecord::Fork(fork) => {
+            task = Task {
+                pid: fork.pid,
+                tid: fork.tid,
+            };
+            What::Fork(Task {
+                pid: fork.ppid,
+                tid: fork.ptid,
+            })
+        }
+        EventRecord::Exit(exit) => {
+            task = Task {
+                pid: exit.pid,
+                tid: exit.tid,
+            };
+            What::Exit
+        }
+        EventRecord::Lost(lost) => What::Lost(lost.count),
+        _ => return None,
+    };
+    Some(Happening {
+        time_ns: common.timestamp?,
+        task,
+        what,
+    })
+}
+
+fn copied(sample: &SampleRecord<'_>) -> Copied {
+    let user = sample.user_regs.as_ref().and_then(|registers| {
+        let (ip, walk) = arch::interrupted(registers)?;
+        Some((ip, registers.get(STACK_POINTER)?, walk))
+    });
+    let (stack, room) = match sample.user_stack {
+        Some((stack, copied)) => {
+            let room = stack.len();
+            let copied = usize::try_from(copied).unwrap_or(0).min(room);
+            let bytes = stack.get(0..copied);
+            let bytes = bytes.map_or_else(Vec::new, |bytes| bytes.as_slice().into_owned());
+            (bytes, room)
+        }
+        None => (Vec::new(), 0),
+    };
+    let kernel = sample.callchain.as_ref().map_or_else(Vec::new, |chain| {
+        let entries = (0..chain.len()).filter_map(|index| chain.get(index));
+        entries.filter(|entry| *entry < FIRST_MARKER).collect()
+    });
+    Copied {
+        user,
+        stack,
+        room,
+        kernel,
+    }
+}

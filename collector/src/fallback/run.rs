@@ -1,0 +1,405 @@
+//! One program run of one process, from exec or fork on: what it has mapped, its threads, and what goes into the recording about it.
+
+use super::Settings;
+use super::image::{Image, Images};
+use super::maps;
+use super::record::Mapping;
+use super::thread::{self, Chunk, Thread, Waiting};
+use super::walk::Code;
+use super::world::Counts;
+use crate::summary::plural;
+use engine::wire::chunk::ChunkInfo;
+use engine::wire::event::{Event, EventKind};
+use engine::wire::module::Module;
+use engine::wire::process::{Origin, Process};
+use engine::wire::record::RecordKind;
+use engine::wire::session::SegmentTotals;
+use engine::wire::thread::{self as wire_thread, ThreadEnd, ThreadEndReason};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A program that has used this much CPU time without having loaded the preload library does not load it, ns.
+const LOADER_NS: u64 = 30_000_000;
+/// What the name of the preload library begins with.
+const LIBRARY: &[u8] = crate::record::LIBRARY_NAME.as_bytes();
+
+/// Who unwinds the stacks of a program run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Nature {
+    /// Not known yet; it has been sampled for that many ns.
+    Unknown(u64),
+    /// We do.
+    Copied,
+    /// It does, by the preload library; or it is rsunwind itself, before exec.
+    OwnUnwinding,
+}
+
+/// A mapped file, for the recording.
+#[derive(Clone)]
+struct Mapped {
+    time_ns: u64,
+    start: u64,
+    bias: u64,
+    path: Vec<u8>,
+    image: Arc<Image>,
+}
+
+/// A program run.
+pub(super) struct Run {
+    pid: i32,
+    key: u64,
+    nature: Nature,
+    origin: Origin,
+    pub(super) parent_pid: u32,
+    parent_key: u64,
+    pub(super) code: Code,
+    mapped: Vec<Mapped>,
+    /// How many of those are recorded.
+    recorded: usize,
+    threads: HashMap<i32, Thread>,
+    names: HashMap<i32, Vec<u8>>,
+    /// Chunks of threads that have ended.
+    ended: Vec<Chunk>,
+    sequence: u64,
+    identified: bool,
+    /// Threads that could not be sampled.
+    pub(super) unwatched: u64,
+}
+
+impl Run {
+    pub(super) fn new(pid: i32, time_ns: u64, nature: Nature) -> Self {
+        Self {
+            pid,
+            key: time_ns,
+            nature,
+            origin: Origin::Exec,
+            parent_pid: 0,
+            parent_key: 0,
+            code: Code::default(),
+            mapped: Vec::new(),
+            recorded: 0,
+            threads: HashMap::new(),
+            names: HashMap::new(),
+            ended: Vec::new(),
+            sequence: 0,
+            identified: false,
+            unwatched: 0,
+        }
+    }
+
+    /// A child of fork: the same program, without its threads.
+    pub(super) fn forked(&self, pid: i32, time_ns: u64) -> Self {
+        let mapped = self.mapped.iter().cloned();
+        Self {
+            origin: Origin::Fork,
+            parent_pid: self.pid.unsigned_abs(),
+            parent_key: self.key,
+            code: self.code.clone(),
+            mapped: mapped.map(|mapped| Mapped { time_ns, ..mapped }).collect(),
+            ..Self::new(pid, time_ns, self.nature)
+        }
+    }
+
+    pub(super) fn begin_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
+        let info = ChunkInfo {
+            tid: tid.unsigned_abs(),
+            thread_key: time_ns,
+            ..self.owner()
+        };
+        let thread = Thread::new(info, period_ns, cpu_ns);
+        self.threads.insert(tid, thread);
+    }
+
+    fn owner(&self) -> ChunkInfo {
+        ChunkInfo {
+            pid: self.pid.unsigned_abs(),
+            process_key: self.key,
+            ..ChunkInfo::default()
+        }
+    }
+
+    pub(super) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
+        self.threads.get_mut(&tid)
+    }
+
+    /// CPU time of a thread that is known of, ns.
+    pub(super) fn cpu_ns(&self, tid: i32) -> u64 {
+        self.threads.get(&tid).map_or(0, Thread::cpu_ns)
+    }
+
+    pub(super) fn name(&mut self, tid: i32, name: Vec<u8>) {
+        self.names.insert(tid, name);
+    }
+
+    pub(super) fn name_of(&self, tid: i32) -> Vec<u8> {
+        self.names.get(&tid).cloned().unwrap_or_default()
+    }
+
+    pub(super) fn rename(&mut self, tid: i32, time_ns: u64, name: Vec<u8>, settings: &Settings) {
+        self.name(tid, name);
+        if self.threads.get(&tid).is_some_and(Thread::is_used) {
+            self.introduce(tid, time_ns, settings);
+        }
+    }
+
+    /// Writes who a thread is.
+    fn introduce(&mut self, tid: i32, time_ns: u64, settings: &Settings) {
+        let name = self.name_of(tid);
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            let record = wire_thread::Thread {
+                time_ns,
+                trigger: settings.trigger(),
+                period_ns: settings.period_ns,
+                refused: settings.refused,
+                unarmed_cpu_ns: thread.start_ns(),
+                name: &name,
+            };
+            thread.write(RecordKind::Thread, |out| record.encode(out));
+        }
+    }
+
+    /// Code was mapped.
+    pub(super) fn map(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
+        let file = mapping.path.rsplit(|byte| *byte == b'/').next();
+        if file.is_some_and(|name| name.starts_with(LIBRARY)) {
+            self.unwinds_itself();
+        }
+        if self.nature == Nature::OwnUnwinding {
+            return;
+        }
+        let Some(image) = images.get(self.pid, &mapping.path) else {
+            return;
+        };
+        let Some(bias) = image.bias(mapping) else {
+            return;
+        };
+        let runtime = |address: u64| address.wrapping_add(bias);
+        let range = runtime(image.range.start)..runtime(image.range.end);
+        let again = |mapped: &Mapped| mapped.start == range.start && mapped.path == mapping.path;
+        if range.start < range.end && !self.mapped.iter().any(again) {
+            self.code.add(&mapping.path, range.clone(), bias, &image);
+            self.mapped.push(Mapped {
+                time_ns,
+                start: range.start,
+                bias,
+                path: mapping.path.clone(),
+                image,
+            });
+        }
+    }
+
+    /// It has the preload library: what we have of it is dropped, so that nothing counts twice.
+    fn unwinds_itself(&mut self) {
+        if let Nature::Unknown(_) = self.nature {
+            self.ended.clear();
+            let threads = self.threads.iter_mut();
+            threads.for_each(|(_, thread)| thread.forget());
+        }
+        self.nature = Nature::OwnUnwinding;
+    }
+
+    /// Whether a sample is none of ours: the program unwinds itself.
+    pub(super) fn passes_over(&mut self, tid: i32, period_ns: u64) -> bool {
+        match &mut self.nature {
+            Nature::Copied => {}
+            Nature::OwnUnwinding => {
+                if let Some(thread) = self.threads.get_mut(&tid) {
+                    thread.pass_over();
+                }
+                return true;
+            }
+            Nature::Unknown(sampled_ns) => {
+                *sampled_ns += period_ns;
+                if *sampled_ns > LOADER_NS {
+                    self.decide();
+                }
+            }
+        }
+        false
+    }
+
+    /// It will not load the preload library any more.
+    pub(super) fn decide(&mut self) {
+        if let Nature::Unknown(_) = self.nature {
+            self.nature = Nature::Copied;
+        }
+    }
+
+    /// Takes a sample of a thread.
+    pub(super) fn push(&mut self, tid: i32, sample: Waiting, settings: &Settings) {
+        let time_ns = sample.head.time_ns;
+        if !self.threads.contains_key(&tid) {
+            self.begin_thread(tid, time_ns, settings.period_ns, 0);
+        }
+        if self
+            .threads
+            .get(&tid)
+            .is_some_and(|thread| !thread.is_used())
+        {
+            self.introduce(tid, time_ns, settings);
+        }
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.push(sample);
+        }
+    }
+
+    /// Ends the chunks of all threads, so that what is known goes into the recording.
+    pub(super) fn close_chunks(&mut self) {
+        for thread in self.threads.values_mut() {
+            thread.weigh();
+            thread.close_chunk();
+        }
+    }
+
+    pub(super) fn end_thread(&mut self, tid: i32, time_ns: u64, reason: ThreadEndReason) {
+        let Some(mut thread) = self.threads.remove(&tid) else {
+            return;
+        };
+        if self.nature == Nature::OwnUnwinding || !thread.is_used() {
+            return;
+        }
+        thread.weigh();
+        let end = ThreadEnd {
+            tid: tid.unsigned_abs(),
+            thread_key: thread.key(),
+            time_ns,
+            cpu_ns: thread.cpu_ns(),
+            reason,
+        };
+        thread.write(RecordKind::ThreadEnd, |out| end.encode(out));
+        thread.close_chunk();
+        self.ended.extend(thread.take(&mut self.sequence));
+    }
+
+    /// Ends all its threads.
+    pub(super) fn end(&mut self, time_ns: u64, reason: ThreadEndReason) {
+        if reason == ThreadEndReason::Exec {
+            self.decide();
+        }
+        let tids: Vec<i32> = self.threads.keys().copied().collect();
+        for tid in tids {
+            self.end_thread(tid, time_ns, reason);
+        }
+    }
+
+    /// Whether no thread is left.
+    pub(super) fn is_over(&self) -> bool {
+        self.threads.is_empty()
+    }
+
+    /// Hands over what is ready for the recording. Gives pid and key if this is the first of it.
+    pub(super) fn emit(&mut self, settings: &Settings, out: &mut Vec<Chunk>) -> Option<(u32, u64)> {
+        if self.nature != Nature::Copied {
+            return None;
+        }
+        let mut chunks = std::mem::take(&mut self.ended);
+        for thread in self.threads.values_mut() {
+            chunks.extend(thread.take(&mut self.sequence));
+        }
+        if chunks.is_empty() {
+            return None;
+        }
+        let first = !self.identified;
+        let mut records = Vec::new();
+        if first {
+            self.identify(settings, &mut records);
+            self.identified = true;
+        }
+        for mapped in self.mapped.get(self.recorded..).unwrap_or_default() {
+            mapped.encode(&mut records);
+        }
+        self.recorded = self.mapped.len();
+        if !records.is_empty() {
+            out.push(own_chunk(self.owner(), records));
+        }
+        out.extend(chunks);
+        first.then_some((self.pid.unsigned_abs(), self.key))
+    }
+
+    /// Writes who the process is, as far as it can still be asked.
+    fn identify(&self, settings: &Settings, records: &mut Vec<u8>) {
+        let mut found = maps::identity(self.pid);
+        if let Some(first) = self.mapped.first() {
+            // What the kernel mapped first at exec is the program, however little is left of the process.
+            found.executable.clone_from(&first.path);
+        }
+        let process = Process {
+            origin: self.origin,
+            parent_pid: match self.parent_pid {
+                0 => found.parent,
+                known => known,
+            },
+            parent_key: self.parent_key,
+            time_ns: self.key,
+            realtime_offset_ns: settings.realtime_offset_ns,
+            start_ticks: found.start_ticks,
+            asked_period_ns: settings.asked_period_ns,
+            period_ns: settings.period_ns,
+            max_depth: settings.max_depth as u64,
+            ns_pids: &found.ns_pids,
+            executable: &found.executable,
+            command: &found.command,
+        };
+        thread::write(records, RecordKind::Process, |out| process.encode(out));
+        if self.unwatched > 0 {
+            let totals = SegmentTotals {
+                unarmed_threads: self.unwatched,
+                ..SegmentTotals::default()
+            };
+            thread::write(records, RecordKind::SegmentTotals, |out| totals.encode(out));
+        }
+    }
+}
+
+impl Mapped {
+    fn encode(&self, records: &mut Vec<u8>) {
+        let length = self.image.range.end.wrapping_sub(self.image.range.start);
+        let module = Module {
+            time_ns: self.time_ns,
+            start: self.start,
+            end: self.start.wrapping_add(length),
+            bias: self.bias,
+            build_id: &self.image.build_id,
+            path: &self.path,
+        };
+        thread::write(records, RecordKind::Module, |out| module.encode(out));
+    }
+}
+
+/// A chunk that is no thread's.
+fn own_chunk(owner: ChunkInfo, records: Vec<u8>) -> Chunk {
+    let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
+    (ChunkInfo { committed, ..owner }, records)
+}
+
+/// What a reader of the profile should know of the copies.
+pub(super) fn account(
+    (pid, process_key): (u32, u64),
+    time_ns: u64,
+    counts: &Counts,
+    settings: &Settings,
+) -> Chunk {
+    let programs = plural(counts.runs, "program run", "program runs");
+    let text = format!(
+        "stacks of {programs} were copied by the kernel ({} copies, {:.1} MB) and unwound by rsunwind; {} cut short at {} KiB, {} lost",
+        counts.samples,
+        counts.bytes as f64 / 1e6,
+        counts.cut,
+        settings.stack_bytes >> 10,
+        counts.lost
+    );
+    let note = Event {
+        kind: EventKind::Note,
+        time_ns,
+        value: counts.bytes,
+        text: text.as_bytes(),
+    };
+    let mut records = Vec::new();
+    thread::write(&mut records, RecordKind::Event, |out| note.encode(out));
+    let owner = ChunkInfo {
+        pid,
+        process_key,
+        ..ChunkInfo::default()
+    };
+    own_chunk(owner, records)
+}

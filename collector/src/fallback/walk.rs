@@ -1,0 +1,126 @@
+//! Unwinds a copied stack, with framehop, from the tables of the mapped files.
+
+use super::arch::{self, Cache, Registers, Unwinder};
+use super::image::Image;
+use engine::frame_buffer::{Depth, FrameBuffer};
+use engine::wire::sample::{Frame, Method, StopReason};
+use framehop::{Error, FrameAddress, Unwinder as _};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Code of a process, for unwinding.
+#[derive(Clone, Default)]
+pub(super) struct Code {
+    unwinder: Unwinder,
+    modules: Vec<(Range<u64>, u64, Arc<Image>)>,
+}
+
+impl Code {
+    /// Adds a mapped file at its bias, in place of what was there.
+    pub(super) fn add(&mut self, name: &[u8], range: Range<u64>, bias: u64, image: &Arc<Image>) {
+        let overlaps = |known: &Range<u64>| known.start < range.end && range.start < known.end;
+        for (gone, ..) in self.modules.extract_if(.., |(known, ..)| overlaps(known)) {
+            self.unwinder.remove_module(gone.start);
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        let sections = image.sections.clone();
+        let module = framehop::Module::new(name, range.clone(), bias, sections);
+        self.unwinder.add_module(module);
+        self.modules.push((range, bias, Arc::clone(image)));
+    }
+
+    fn module(&self, address: u64) -> Option<(u64, &Image)> {
+        let module = self
+            .modules
+            .iter()
+            .find(|(range, ..)| range.contains(&address))?;
+        Some((module.1, &module.2))
+    }
+
+    fn signal_return(&self, address: u64) -> Option<[u64; 3]> {
+        let (bias, image) = self.module(address)?;
+        arch::is_signal_return(image.code_at(address.wrapping_sub(bias))?)
+    }
+}
+
+/// A copied stack.
+#[derive(Clone, Copy)]
+pub(super) struct Stack<'a> {
+    /// Where it began.
+    pub(super) sp: u64,
+    pub(super) bytes: &'a [u8],
+    /// Whether there was more than was copied.
+    pub(super) cut: bool,
+}
+
+impl Stack<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.sp)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn ends_before(&self, address: u64) -> bool {
+        let end = self.sp.saturating_add(self.bytes.len() as u64);
+        address.saturating_add(8) > end
+    }
+}
+
+/// Unwinds `stack` from `pc` on into `memory`, and says why it ended.
+pub(super) fn walk(
+    code: &Code,
+    cache: &mut Cache,
+    pc: u64,
+    mut registers: Registers,
+    stack: Stack<'_>,
+    memory: &mut [Frame],
+) -> (Depth, StopReason) {
+    let mut frames = FrameBuffer::new(memory);
+    let mut at = FrameAddress::from_instruction_pointer(pc);
+    let mut method = Method::Registers;
+    let mut read = |address| stack.word(address).ok_or(());
+    let stop = loop {
+        if !frames.push(at.address(), method) {
+            break StopReason::FrameBudget;
+        }
+        if let Some(offsets) = code.signal_return(at.address()) {
+            let words = offsets.map(|offset| read(registers.sp().wrapping_add(offset)));
+            let [Ok(pc), Ok(sp), Ok(frame_pointer)] = words else {
+                break stopped_at(registers.sp().wrapping_add(offsets[0]), stack);
+            };
+            registers = arch::resumed(pc, sp, frame_pointer);
+            at = FrameAddress::from_instruction_pointer(pc);
+            method = Method::SignalFrame;
+            continue;
+        }
+        match code
+            .unwinder
+            .unwind_frame(at, &mut registers, cache, &mut read)
+        {
+            Ok(None) => break StopReason::Root,
+            Ok(Some(caller)) => match FrameAddress::from_return_address(caller) {
+                Some(caller) => at = caller,
+                None => break StopReason::NullPc,
+            },
+            Err(Error::CouldNotReadStack(address)) => break stopped_at(address, stack),
+            Err(Error::ReturnAddressIsNull) => break StopReason::NullPc,
+            Err(Error::DidNotAdvance | Error::IntegerOverflow) => break StopReason::NotAdvancing,
+            Err(Error::FramepointerUnwindingMovedBackwards) => {
+                break match code.module(at.address_for_lookup()) {
+                    Some(_) => StopReason::NoRow,
+                    None => StopReason::UnknownCode,
+                };
+            }
+        }
+        method = Method::StackCopy;
+    };
+    (frames.finish(), stop)
+}
+
+fn stopped_at(address: u64, stack: Stack<'_>) -> StopReason {
+    if stack.cut && stack.ends_before(address) {
+        StopReason::CopyEnded
+    } else {
+        StopReason::UnreadableStack
+    }
+}

@@ -1,0 +1,252 @@
+//! The processes that are sampled, as the kernel's records tell of them: who began, what each runs and has mapped, and its samples.
+//!
+//! A program that loads the preload library unwinds itself: from then on the copies of its stacks are passed over, until it replaces its
+//! program. What came before in that program run is held back until it is known, and dropped with it.
+//!
+//! Not here: one program run ([`super::run`]), where records come from ([`super::copier`]).
+
+use super::Settings;
+use super::arch::Cache;
+use super::copier::Clock;
+use super::image::Images;
+use super::maps;
+use super::record::{Copied, Happening, Task, What};
+use super::run::{Nature, Run};
+use super::thread::{Chunk, Waiting};
+use super::walk::{self, Stack};
+use engine::wire::sample::{Frame, SampleHead, StopReason};
+use engine::wire::thread::ThreadEndReason;
+use std::collections::HashMap;
+
+/// Totals of all that was copied.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) samples: u64,
+    pub(super) bytes: u64,
+    /// Stacks that were deeper than what was copied.
+    pub(super) cut: u64,
+    /// Records that found no room.
+    pub(super) lost: u64,
+    /// Program runs that are in the recording.
+    pub(super) runs: u64,
+}
+
+/// All processes.
+pub(super) struct World {
+    settings: Settings,
+    /// Of processes that live.
+    runs: HashMap<i32, Run>,
+    images: Images,
+    cache: Cache,
+    memory: Vec<Frame>,
+    counts: Counts,
+    /// The first program run that was recorded: pid and key.
+    first: Option<(u32, u64)>,
+    out: Vec<Chunk>,
+}
+
+impl World {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            runs: HashMap::new(),
+            images: Images::default(),
+            cache: Cache::new(),
+            memory: vec![Frame::default(); settings.max_depth],
+            counts: Counts::default(),
+            first: None,
+            out: Vec::new(),
+            settings,
+        }
+    }
+
+    /// A process that is about to call exec, with the CPU time that it has used, ns.
+    pub(super) fn expect(&mut self, pid: i32, time_ns: u64, cpu_ns: u64) {
+        let mut run = Run::new(pid, time_ns, Nature::OwnUnwinding);
+        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns);
+        self.runs.insert(pid, run);
+    }
+
+    /// A process that runs already: what it has mapped, and its first thread. Gives the number of other threads, which are not sampled.
+    pub(super) fn adopt(&mut self, pid: i32, time_ns: u64) -> u64 {
+        let mut run = Run::new(pid, time_ns, Nature::Copied);
+        for mapping in maps::of(pid) {
+            run.map(&mut self.images, time_ns, &mapping);
+        }
+        let cpu_ns = maps::cpu_ns(pid, pid).unwrap_or(0);
+        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns);
+        run.name(pid, maps::name(pid, pid));
+        let others = maps::threads(pid).iter().filter(|tid| **tid != pid).count() as u64;
+        run.unwatched = others;
+        self.runs.insert(pid, run);
+        others
+    }
+
+    /// Takes in what happened; in order of time.
+    pub(super) fn take_in(&mut self, happening: Happening) {
+        let Happening {
+            time_ns,
+            task,
+            what,
+        } = happening;
+        match what {
+            What::Sample(copied) => self.sample(time_ns, task, &copied),
+            What::Mapped(mapping) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.map(&mut self.images, time_ns, &mapping);
+                }
+            }
+            What::Exec(name) => self.exec(time_ns, task, name),
+            What::Name(name) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.rename(task.tid, time_ns, name, &self.settings);
+                }
+            }
+            What::Fork(parent) => self.fork(time_ns, task, parent),
+            What::Exit => self.exit(time_ns, task),
+            What::Lost(count) => self.lost(task, count),
+        }
+    }
+
+    fn exec(&mut self, time_ns: u64, task: Task, name: Vec<u8>) {
+        let mut run = Run::new(task.pid, time_ns, Nature::Unknown(0));
+        let mut cpu_ns = 0;
+        if let Some(mut before) = self.runs.remove(&task.pid) {
+            cpu_ns = before.cpu_ns(task.tid);
+            run.parent_pid = before.parent_pid;
+            before.end(time_ns, ThreadEndReason::Exec);
+            self.emit(&mut before);
+        }
+        run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns);
+        run.name(task.pid, name);
+        self.runs.insert(task.pid, run);
+    }
+
+    fn fork(&mut self, time_ns: u64, task: Task, parent: Task) {
+        let period_ns = self.settings.period_ns;
+        if task.pid == parent.pid {
+            if let Some(run) = self.runs.get_mut(&task.pid) {
+                run.begin_thread(task.tid, time_ns, period_ns, 0);
+                run.name(task.tid, run.name_of(parent.tid));
+            }
+        } else if let Some(run) = self.runs.get(&parent.pid) {
+            let mut child = run.forked(task.pid, time_ns);
+            child.begin_thread(task.tid, time_ns, period_ns, 0);
+            child.name(task.tid, run.name_of(parent.tid));
+            self.runs.insert(task.pid, child);
+        }
+    }
+
+    fn exit(&mut self, time_ns: u64, task: Task) {
+        let Some(run) = self.runs.get_mut(&task.pid) else {
+            return;
+        };
+        run.end_thread(task.tid, time_ns, ThreadEndReason::ThreadExit);
+        if run.is_over()
+            && let Some(mut run) = self.runs.remove(&task.pid)
+        {
+            run.decide();
+            self.emit(&mut run);
+        }
+    }
+
+    fn lost(&mut self, task: Task, count: u64) {
+        self.counts.lost = self.counts.lost.saturating_add(count);
+        let run = self.runs.get_mut(&task.pid);
+        if let Some(thread) = run.and_then(|run| run.thread(task.tid)) {
+            thread.lose(count);
+        }
+    }
+
+    fn sample(&mut self, time_ns: u64, task: Task, copied: &Copied) {
+        let Some(run) = self.runs.get_mut(&task.pid) else {
+            return;
+        };
+        if run.passes_over(task.tid, self.settings.period_ns) {
+            return;
+        }
+        let (frames, elided, elided_at, stop, sp) = match copied.user {
+            Some((pc, sp, registers)) => {
+                let stack = Stack {
+                    sp,
+                    bytes: &copied.stack,
+                    cut: copied.stack.len() == copied.room,
+                };
+                let memory = &mut self.memory;
+                let walked = walk::walk(&run.code, &mut self.cache, pc, registers, stack, memory);
+                let (depth, stop) = walked;
+                let frames = memory.get(..depth.kept).unwrap_or_default().to_vec();
+                (frames, depth.elided, depth.elided_at, stop, sp)
+            }
+            None => (Vec::new(), 0, 0, StopReason::Abandoned, 0),
+        };
+        self.counts.samples += 1;
+        self.counts.bytes += copied.stack.len() as u64;
+        self.counts.cut += u64::from(stop == StopReason::CopyEnded);
+        let head = SampleHead {
+            nonce: 0, // numbered by its thread
+            time_ns,
+            weight: 0,
+            trigger: self.settings.trigger(),
+            stop,
+            flags: 0,
+            sp,
+            elided,
+            elided_at,
+        };
+        let sample = Waiting {
+            head,
+            frames,
+            kernel: copied.kernel.clone(),
+        };
+        run.push(task.tid, sample, &self.settings);
+    }
+
+    /// After a look at the rings: gives samples their weight. `close`: chunks are closed too, so that they go into the recording.
+    pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
+        for clock in clocks {
+            if let Some(run) = self.runs.get_mut(&clock.task.pid)
+                && let Some(thread) = run.thread(clock.task.tid)
+            {
+                thread.observe(clock.cpu_ns, clock.now_ns);
+            }
+        }
+        if !close {
+            return;
+        }
+        for (pid, mut run) in std::mem::take(&mut self.runs) {
+            run.close_chunks();
+            self.emit(&mut run);
+            self.runs.insert(pid, run);
+        }
+    }
+
+    /// The end: closes every account.
+    pub(super) fn finish(&mut self, time_ns: u64) {
+        for (_, mut run) in std::mem::take(&mut self.runs) {
+            run.decide();
+            run.end(time_ns, ThreadEndReason::Stopped);
+            self.emit(&mut run);
+        }
+        if let Some(owner) = self.first {
+            let chunk = super::run::account(owner, time_ns, &self.counts, &self.settings);
+            self.out.push(chunk);
+        }
+    }
+
+    fn emit(&mut self, run: &mut Run) {
+        if let Some(owner) = run.emit(&self.settings, &mut self.out) {
+            self.counts.runs += 1;
+            self.first.get_or_insert(owner);
+        }
+    }
+
+    /// Chunks for the recording.
+    pub(super) fn chunks(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// Program runs that are in the recording.
+    pub(super) const fn recorded(&self) -> u64 {
+        self.counts.runs
+    }
+}

@@ -1,0 +1,171 @@
+//! A program that the preload library cannot get into: whether the kernel copies its stacks instead, and what is said about it.
+//!
+//! Not here: how that is done ([`crate::fallback`]).
+
+use super::args::{Args, Trigger};
+use super::clock;
+use super::drain::Drain;
+use super::hold::Hold;
+use super::obstacle::{Obstacle, ObstacleKind};
+use crate::fallback::{Attached, Copying, Refusal, Settings, Start, attach};
+use nix::unistd::{Pid, geteuid};
+use std::io;
+
+/// Another way to the stacks of a program, if it needs one.
+#[derive(Debug)]
+pub struct Fallback<'a> {
+    obstacle: Option<&'a Obstacle>,
+    quiet: bool,
+    settings: Settings,
+    /// Whether the user allows perf events, and whether nothing else.
+    allowed: bool,
+    insists: bool,
+    state: State,
+    /// On a program whose events cannot be opened before it runs.
+    hold: Option<Hold>,
+}
+
+enum State {
+    /// Nothing was done.
+    Idle,
+    /// The program is about to begin.
+    Attached(Box<Attached>),
+    /// It runs.
+    Copying(Copying),
+}
+
+impl std::fmt::Debug for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "Idle",
+            Self::Attached(_) => "Attached",
+            Self::Copying(_) => "Copying",
+        })
+    }
+}
+
+impl<'a> Fallback<'a> {
+    /// For a program with that obstacle, or none.
+    #[must_use]
+    pub fn new(args: &Args, obstacle: Option<&'a Obstacle>) -> Self {
+        let realtime_offset_ns = clock::realtime_offset_ns();
+        Self {
+            obstacle,
+            quiet: args.quiet,
+            settings: Settings::new(args.rate.period_ns(), args.max_depth, realtime_offset_ns),
+            allowed: args.trigger != Trigger::Timer,
+            insists: args.trigger == Trigger::Perf,
+            state: State::Idle,
+            hold: None,
+        }
+    }
+
+    /// The program's process is there, and about to become the program.
+    pub fn before_exec(&mut self, pid: Pid) {
+        match self.way() {
+            Some((ObstacleKind::Static { .. }, true)) => self.attach(pid, Start::AtExec),
+            Some((ObstacleKind::Privileged(_), true)) if geteuid().is_root() => {
+                self.hold = Hold::at_exec(pid);
+            }
+            _ => {}
+        }
+    }
+
+    /// It has become the program: from then on the kernel lets nobody in who may not look at it.
+    pub fn after_exec(&mut self, pid: Pid) {
+        if let Some((ObstacleKind::Privileged(_), true)) = self.way()
+            && geteuid().is_root()
+        {
+            self.hold.iter_mut().for_each(Hold::wait);
+            self.attach(pid, Start::Now);
+            self.hold = None;
+        }
+        match std::mem::replace(&mut self.state, State::Idle) {
+            State::Attached(attached) => match attached.begin() {
+                Ok(copying) => self.state = State::Copying(copying),
+                Err(refusal) => self.say_why_not(Some(&refusal)),
+            },
+            // Said already if it was tried.
+            State::Idle | State::Copying(_) if self.tried() => {}
+            State::Idle | State::Copying(_) => self.say_why_not(None),
+        }
+    }
+
+    /// What the obstacle is, and whether perf events may be used.
+    fn way(&self) -> Option<(ObstacleKind, bool)> {
+        self.obstacle.map(|obstacle| (obstacle.kind, self.allowed))
+    }
+
+    fn tried(&self) -> bool {
+        match self.way() {
+            Some((ObstacleKind::Static { .. }, allowed)) => allowed,
+            Some((ObstacleKind::Privileged(_), allowed)) => allowed && geteuid().is_root(),
+            _ => false,
+        }
+    }
+
+    fn attach(&mut self, pid: Pid, start: Start) {
+        let attached = if !self.insists && is_filtered() {
+            Err(Refusal::FILTERED)
+        } else {
+            attach(pid, start, self.settings)
+        };
+        match attached {
+            Ok(attached) => {
+                if let (Some(obstacle), false) = (self.obstacle, self.quiet) {
+                    eprintln!(
+                        "rsunwind: {}",
+                        obstacle.circumvented(attached.samples_kernel())
+                    );
+                }
+                self.state = State::Attached(Box::new(attached));
+            }
+            Err(refusal) => self.say_why_not(Some(&refusal)),
+        }
+    }
+
+    fn say_why_not(&self, refusal: Option<&Refusal>) {
+        match (self.obstacle, refusal) {
+            (Some(obstacle), Some(refusal)) => {
+                eprintln!("rsunwind: {obstacle}; its stacks cannot be copied either: {refusal}");
+            }
+            (Some(obstacle), None) => eprintln!("rsunwind: {obstacle}"),
+            (None, _) => {}
+        }
+    }
+
+    /// Puts what there is into the recording.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn look(&mut self, drain: &mut Drain) -> io::Result<()> {
+        let State::Copying(copying) = &mut self.state else {
+            return Ok(());
+        };
+        for (info, records) in copying.take() {
+            drain.writer().chunk(&info, &records)?;
+        }
+        Ok(())
+    }
+
+    /// Ends it, and puts all that is left into the recording.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn finish(&mut self, drain: &mut Drain) -> io::Result<()> {
+        if let State::Copying(copying) = &mut self.state {
+            let runs = copying.finish();
+            drain.count(runs, copying.period_ns());
+        }
+        self.look(drain)
+    }
+}
+
+/// Whether a seccomp filter is in force for us, and so for everything that we start.
+fn is_filtered() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
+}
