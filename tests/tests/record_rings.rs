@@ -1,0 +1,100 @@
+//! Perf rings that the collector empties: what it is and does can harm no program, and it sleeps while it waits.
+
+use rsunwind_tests::command::{Bench, output, text, wait_for};
+use rsunwind_tests::victim;
+use std::fs;
+use std::process::{Command, Stdio};
+
+/// Replaces itself by exec so many times, each time after a few milliseconds of work, then writes a file and exits with status 7.
+const CHAIN: &str = r#"
+#include <stdio.h>
+#include <stdlib.h>
+#include <time.h>
+#include <unistd.h>
+int main(int count, char **arguments) {
+  int left = atoi(arguments[1]);
+  for (clock_t end = clock() + CLOCKS_PER_SEC / 100; clock() < end;) {}
+  if (left == 0) { fclose(fopen(arguments[2], "w")); return 7; }
+  char number[16];
+  sprintf(number, "%d", left - 1);
+  execl("/no/such/program", "none", NULL);
+  execl(arguments[0], arguments[0], number, arguments[2], NULL);
+  return 1;
+}"#;
+
+fn signal(name: &str, pid: u32) {
+    let sent = Command::new("kill").args([name, &pid.to_string()]).status();
+    assert!(sent.expect("kill runs").success());
+}
+
+#[test]
+fn programs_go_on_and_replace_themselves_while_the_collector_stands_still() {
+    let bench = Bench::new();
+    let (program, marker) = (bench.compile("gcc", &["-O1"], CHAIN), bench.path("over"));
+    let mut command = bench.record(&["-q", "-F", "10k"]);
+    command.arg(program).arg("60").arg(&marker);
+    let mut record = command
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("rsunwind starts");
+    wait_for("the first program run", || {
+        fs::metadata(bench.path("profile.rsu"))
+            .ok()
+            .filter(|file| file.len() > 0)
+    });
+    signal("-STOP", record.id());
+    wait_for("the last program run", || fs::metadata(&marker).ok());
+    signal("-CONT", record.id());
+    let status = record.wait().expect("it ends");
+    assert_eq!(status.code(), Some(7));
+    assert_eq!(bench.recording().processes.len(), 61);
+}
+
+#[test]
+fn programs_replace_themselves_under_a_collector_that_holds_their_events() {
+    let bench = Bench::new();
+    let (program, marker) = (bench.compile("gcc", &["-O1"], CHAIN), bench.path("over"));
+    let mut command = bench.record(&["-q", "-F", "10k"]);
+    let result = output(command.arg(program).arg("200").arg(&marker));
+    assert_eq!(result.status.code(), Some(7), "{}", text(&result.stderr));
+    let recording = bench.recording();
+    assert_eq!(recording.processes.len(), 201);
+    assert_eq!(recording.kernel_account().lost, 0);
+}
+
+/// Times a process went to sleep.
+fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("the kernel counts them")
+}
+
+#[test]
+fn it_wakes_up_twenty_times_a_second_at_most() {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-q", "-F", "1000"]);
+    command
+        .arg(victim::c("kernel_share.c"))
+        .args(["read-raw", "6000"]);
+    let mut record = command
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("rsunwind starts");
+    let second = std::time::Duration::from_secs(1);
+    std::thread::sleep(second);
+    let before = sleeps(record.id());
+    let began = std::time::Instant::now();
+    std::thread::sleep(4 * second);
+    let slept = sleeps(record.id()) - before;
+    let most = began.elapsed().as_secs_f64() * 20.0;
+    assert!(
+        slept >= 20 && (slept as f64) < most,
+        "{slept} times in {:?}",
+        began.elapsed()
+    );
+    assert!(record.wait().expect("it ends").success());
+    assert_eq!(bench.recording().kernel_account().lost, 0);
+}
