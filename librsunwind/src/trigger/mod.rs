@@ -59,7 +59,7 @@ pub struct Thread {
     pub recipient: Option<Recipient>,
 }
 
-/// Arms the calling thread with the best trigger permitted. Gives it with the errno of the best one refused (0 if none was).
+/// Arms the calling thread with the best trigger permitted. Gives it with the errno of the next better one's refusal (0 if there is none).
 ///
 /// # Errors
 /// The errno of the last attempt, if nothing is permitted.
@@ -69,26 +69,21 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
         PerfEvent::open(&sources, thread.nonce, thread.recipient)
     };
     let mut refused = Errno(0);
-    let mut note = |error: Errno| {
-        if refused.0 == 0 {
-            refused = error;
-        }
-    };
     if config.trigger.allows(Trigger::PerfKernel) {
         let filtered = config.trigger == TriggerChoice::Auto && sys::seccomp_filtered();
         if filtered {
             // A filter may answer perf_event_open by killing the process.
-            note(Errno(libc::EACCES));
+            refused = Errno(libc::EACCES);
         } else {
             if config.kernel {
                 match attempt(&KERNEL_REFUSED, || open(true)) {
                     Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
-                    Err(error) => note(error),
+                    Err(error) => refused = error,
                 }
             }
             match attempt(&PERF_REFUSED, || open(false)) {
                 Ok(event) => return Ok((Armed::Perf(event), refused)),
-                Err(error) => note(error),
+                Err(error) => refused = error,
             }
         }
     }

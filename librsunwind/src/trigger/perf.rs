@@ -97,7 +97,7 @@ impl PerfEvent {
     /// refused. `base` is the thread's last nonce.
     ///
     /// # Errors
-    /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, …; from mmap `EPERM` when locked memory is used up.
+    /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM` (also when locked memory is used up), ….
     pub fn open(
         sources: &[Source],
         base: u64,

@@ -38,11 +38,15 @@ impl Ring {
     /// Maps the ring of an event, with room for `pages` pages of data.
     ///
     /// # Errors
-    /// From mmap `EPERM` when locked memory is used up.
+    /// `ENOMEM` when locked memory is used up: mmap says `EPERM` then, which elsewhere is a refusal for good.
     pub fn map(event: &File, pages: usize) -> Result<Self, Errno> {
         let data_size = pages.saturating_mul(PAGE);
+        let page = sys::map_file(event, 0, PAGE.saturating_add(data_size), true, 0);
         Ok(Self {
-            page: sys::map_file(event, 0, PAGE.saturating_add(data_size), true, 0)?,
+            page: page.map_err(|error| match error.0 {
+                libc::EPERM => Errno(libc::ENOMEM),
+                _ => error,
+            })?,
             data_size,
             seen: 0,
         })

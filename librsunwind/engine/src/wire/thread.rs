@@ -13,7 +13,7 @@ pub struct Thread<'a> {
     pub trigger: Trigger,
     /// Sampling period in force, ns.
     pub period_ns: u64,
-    /// errno of the attempt at the best trigger that failed, 0 if it was granted.
+    /// errno of the refusal of the next better trigger, 0 if there is none.
     pub refused: u32,
     /// CPU time that the thread had used before, ns.
     pub unarmed_cpu_ns: u64,
