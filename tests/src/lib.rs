@@ -6,6 +6,7 @@
 pub mod command;
 pub mod library;
 pub mod lock;
+pub mod paranoid;
 pub mod recording;
 pub mod run;
 pub mod symbols;

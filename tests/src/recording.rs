@@ -72,7 +72,7 @@ pub struct ThreadFacts {
     pub name: String,
     /// Triggers, in the order of its records.
     pub triggers: Vec<Trigger>,
-    /// errno of the best trigger refused, in its newest record.
+    /// errno of the next better trigger's refusal, in its newest record.
     pub refused: u32,
     /// Sampling period, ns.
     pub period_ns: u64,

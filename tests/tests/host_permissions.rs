@@ -1,70 +1,31 @@
 //! Programs that may not use perf, or not all of it: they are sampled as well as they may be, and the recording says how and why.
 
 use engine::wire::sample::Trigger;
+use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
 use rsunwind_tests::run::Run;
-use rsunwind_tests::{library, lock, victim};
-use std::fs;
-use std::os::unix::fs::PermissionsExt;
+use rsunwind_tests::{library, victim};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use tempfile::TempDir;
-
-const PARANOID: &str = "/proc/sys/kernel/perf_event_paranoid";
-const NOBODY: u32 = 65534;
-
-/// The setting, put back when dropped.
-struct Paranoid {
-    before: String,
-    _lock: lock::Lock,
-}
-
-impl Paranoid {
-    fn set(level: &str) -> Self {
-        let guard = Self {
-            _lock: lock::take("perf_event_paranoid"),
-            before: fs::read_to_string(PARANOID).unwrap(),
-        };
-        fs::write(PARANOID, level)
-            .expect("this test changes a kernel setting and must run as root");
-        guard
-    }
-}
-
-impl Drop for Paranoid {
-    fn drop(&mut self) {
-        let _ = fs::write(PARANOID, &self.before);
-    }
-}
-
-/// Copies of the library and of a victim that everybody can reach, in a directory that everybody can write to.
-fn for_everybody(program: &Path) -> (TempDir, PathBuf, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    fs::set_permissions(directory.path(), fs::Permissions::from_mode(0o777)).unwrap();
-    let copy = |from: &Path| {
-        let to = directory.path().join(from.file_name().unwrap());
-        fs::copy(from, &to).unwrap();
-        fs::set_permissions(&to, fs::Permissions::from_mode(0o755)).unwrap();
-        to
-    };
-    let (library, program) = (copy(library::path()), copy(program));
-    (directory, library, program)
-}
 
 #[test]
 fn an_ordinary_user_is_sampled_as_far_as_permitted() {
-    let (directory, library, program) = for_everybody(&victim::c("burn.c"));
+    let (directory, files) = for_everybody(&[library::path(), &victim::c("burn.c")]);
+    let [library, program] = &files[..] else {
+        unreachable!()
+    };
     for (level, trigger, refused) in [
         ("1", Trigger::PerfKernel, 0),
         ("2", Trigger::PerfUser, libc::EACCES),
     ] {
-        let _setting = Paranoid::set(level);
+        let _setting = Setting::paranoid(level)
+            .expect("this test changes a kernel setting and must run as root");
         let output = directory.path().join(format!("level{level}.rsu"));
         let outcome = Run::profiled_to(
             "rate=1000",
             &directory.path().join(format!("level{level}.%p.rsu")),
-            &program,
+            program,
         )
-        .env("LD_PRELOAD", &library)
+        .env("LD_PRELOAD", library)
         .args(["300", "1"])
         .with(|command| {
             command.uid(NOBODY).gid(NOBODY);
@@ -161,15 +122,19 @@ fn a_killing_filter_kills_who_insists_on_perf() {
 
 #[test]
 fn locked_memory_for_a_few_threads_only_leaves_timers_to_the_others() {
-    let (directory, library, program) = for_everybody(&victim::c("threads.c"));
-    let _setting = Paranoid::set("2");
+    let (directory, files) = for_everybody(&[library::path(), &victim::c("threads.c")]);
+    let [library, program] = &files[..] else {
+        unreachable!()
+    };
+    let _setting =
+        Setting::paranoid("2").expect("this test changes a kernel setting and must run as root");
     let outcome = Run::profiled_to("rate=1000", &directory.path().join("level2.%p.rsu"), "sh")
         .args([
             "-c",
             "ulimit -l 64; exec env LD_PRELOAD=\"$0\" \"$1\" alive",
         ])
-        .arg(&library)
-        .arg(&program)
+        .arg(library)
+        .arg(program)
         .env("LD_PRELOAD", "")
         .with(|command| {
             command.uid(NOBODY).gid(NOBODY);
@@ -197,4 +162,11 @@ fn locked_memory_for_a_few_threads_only_leaves_timers_to_the_others() {
         with(Trigger::PerfUser),
         with(Trigger::Timer)
     );
+    let timers = recording
+        .threads
+        .values()
+        .filter(|thread| thread.triggers.last() == Some(&Trigger::Timer));
+    for thread in timers {
+        assert_eq!(thread.refused, libc::ENOMEM as u32, "the reason is memory");
+    }
 }

@@ -1,4 +1,4 @@
-// Installs a seccomp filter for perf_event_open, then goes on: `filtered refuse|kill [PROGRAM ARGUMENT…]`; without a program it burns in a
+// Installs a seccomp filter for perf_event_open, then goes on: `filtered refuse|deny|kill [PROGRAM ARGUMENT…]`; without a program it burns in a
 // thread of its own.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -21,7 +21,8 @@ static void *burn(void *unused) {
   return unused;
 }
 int main(int count, char **arguments) {
-  unsigned answer = !strcmp(arguments[1], "kill") ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | EACCES;
+  unsigned error = !strcmp(arguments[1], "deny") ? EPERM : EACCES;
+  unsigned answer = !strcmp(arguments[1], "kill") ? SECCOMP_RET_KILL_PROCESS : SECCOMP_RET_ERRNO | error;
   struct sock_filter code[] = {
     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_perf_event_open, 0, 1),

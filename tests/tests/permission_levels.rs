@@ -1,0 +1,234 @@
+//! What `rsunwind record` makes of each level of permission, as root and as an ordinary user, for programs that unwind themselves and for
+//! those that cannot: the trigger that is granted, and the line that says why it is no better and what would help.
+
+use collector::recording::{self, Recording};
+use collector::summary;
+use engine::wire::sample::Trigger;
+use rsunwind_tests::command::{output, rsunwind, text};
+use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::victim::{self, Compiler};
+use std::fs;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use tempfile::TempDir;
+
+const EACCES: u32 = libc::EACCES as u32;
+const ENOMEM: u32 = libc::ENOMEM as u32;
+const USER_MODE: &str =
+    "kernel mode needs kernel.perf_event_paranoid at 1 or below, or CAP_PERFMON";
+
+/// rsunwind and the two kinds of program, where everybody can run them.
+struct Place {
+    directory: TempDir,
+    rsunwind: PathBuf,
+    dynamic: PathBuf,
+    fixed: PathBuf,
+    filtered: PathBuf,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dynamic = victim::c("static_split.c");
+        let fixed = victim::compile(Compiler::C, "static_split.c", &["-static"]);
+        let filtered = victim::c("filtered.c");
+        let (directory, files) = for_everybody(&[rsunwind(), &dynamic, &fixed, &filtered]);
+        let [rsunwind, dynamic, fixed, filtered] = <[_; 4]>::try_from(files).expect("four");
+        Self {
+            directory,
+            rsunwind,
+            dynamic,
+            fixed,
+            filtered,
+        }
+    }
+
+    /// `rsunwind record` of a program that uses some 200 ms in each of two threads.
+    fn record(&self, options: &[&str], program: &Path, nobody: bool) -> Command {
+        let mut command = Command::new(&self.rsunwind);
+        command.args(["record", "-F", "1k", "-o", "profile.rsu"]);
+        command.args(options).arg("--").arg(program);
+        command.args(["20", "2"]);
+        self.placed(command, nobody)
+    }
+
+    /// The same in a process under a seccomp filter for perf_event_open.
+    fn filtered(&self, answer: &str, options: &[&str], program: &Path) -> Command {
+        let inner = self.record(options, program, false);
+        let mut command = Command::new(&self.filtered);
+        command.arg(answer).arg(inner.get_program());
+        command.args(inner.get_args());
+        self.placed(command, false)
+    }
+
+    fn placed(&self, mut command: Command, nobody: bool) -> Command {
+        let _ = fs::remove_file(self.directory.path().join("profile.rsu"));
+        command.current_dir(self.directory.path());
+        if nobody {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
+
+    /// Runs it; gives what it said and the recording.
+    fn run(&self, command: &mut Command) -> (String, Recording) {
+        let result = output(command);
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "the program's own: {said}");
+        assert_eq!(text(&result.stdout).lines().count(), 2, "{said}");
+        let read = recording::read(&[self.directory.path().join("profile.rsu")]);
+        (said, read.expect("a recording"))
+    }
+}
+
+/// Every thread has that trigger, for that reason, and its weight.
+#[track_caller]
+fn sampled(what: &str, recording: &Recording, trigger: Trigger, refused: u32) {
+    assert_eq!(recording.threads.len(), 2, "{what}");
+    for (index, thread) in recording.threads.iter().enumerate() {
+        let arming = thread.armings.last().expect("it was armed");
+        assert_eq!(
+            (arming.trigger, arming.refused),
+            (trigger, refused),
+            "{what}"
+        );
+        let own = recording
+            .samples
+            .iter()
+            .filter(|sample| sample.thread.index() == index);
+        let weight: u64 = own.map(|sample| sample.weight).sum();
+        let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
+        let periods = armed as f64 / arming.period_ns as f64;
+        // A timer is bound to the kernel's tick: what is due when the thread ends never fires.
+        let slack = if trigger == Trigger::Timer { 20.0 } else { 3.0 };
+        assert!(
+            (weight as f64 - periods).abs() <= periods * 0.02 + slack && weight > 50,
+            "{what}: {weight} of {periods:.1} periods"
+        );
+        let kernel = recording.samples.iter().any(|sample| {
+            sample.thread.index() == index && sample.kernel != recording::KernelHalf::None
+        });
+        assert!(
+            !kernel || trigger == Trigger::PerfKernel,
+            "{what}: kernel stacks"
+        );
+    }
+}
+
+fn summarized(recording: Recording) -> String {
+    let profile = collector::profile::Profile::new(recording, &Default::default());
+    summary::text(&profile)
+}
+
+#[test]
+fn every_level_as_root_and_as_an_ordinary_user() {
+    let place = Place::new();
+    for level in ["0", "1", "2"] {
+        let setting = Setting::paranoid(level);
+        if let Err(error) = &setting {
+            let now = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+            let now = now.unwrap_or_default();
+            eprintln!("perf_event_paranoid cannot be changed ({error}): only {now} is tried");
+            if now.trim() != level {
+                continue;
+            }
+        }
+        for program in [&place.dynamic, &place.fixed] {
+            for nobody in [false, true] {
+                let (trigger, refused) = match (level, nobody) {
+                    ("2", true) => (Trigger::PerfUser, EACCES),
+                    _ => (Trigger::PerfKernel, 0),
+                };
+                let what = format!("level {level}, nobody {nobody}, {}", program.display());
+                let (said, recording) = place.run(&mut place.record(&[], program, nobody));
+                sampled(&what, &recording, trigger, refused);
+                assert_eq!(said.contains(USER_MODE), refused != 0, "{what}: {said}");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_filter_leaves_timers_and_no_copies() {
+    let place = Place::new();
+    for answer in ["refuse", "deny", "kill"] {
+        let mut command = place.filtered(answer, &[], &place.dynamic);
+        let (said, recording) = place.run(&mut command);
+        sampled(answer, &recording, Trigger::Timer, EACCES);
+        let remedies = ["perf_event_paranoid", "seccomp profile", "CAP_PERFMON"];
+        for remedy in remedies {
+            assert!(said.contains(remedy), "{answer}: {remedy}: {said}");
+        }
+        let (said, recording) = place.run(&mut place.filtered(answer, &[], &place.fixed));
+        assert!(recording.samples.is_empty(), "{answer}");
+        for part in [
+            "runs unprofiled",
+            "a seccomp filter is in force",
+            "--trigger perf",
+        ] {
+            assert!(said.contains(part), "{answer}: {part}: {said}");
+        }
+    }
+}
+
+#[test]
+fn who_insists_on_perf_is_told_how_to_get_it() {
+    let place = Place::new();
+    // The answer of a kernel that refuses everything, as Debian's does at its level 3.
+    for (answer, error) in [
+        ("refuse", "Permission denied"),
+        ("deny", "Operation not permitted"),
+    ] {
+        let insist = &["--trigger", "perf"];
+        let (said, recording) = place.run(&mut place.filtered(answer, insist, &place.fixed));
+        assert!(recording.samples.is_empty());
+        let reason = format!("perf events were refused: {error} (set kernel.perf_event_paranoid");
+        assert!(
+            said.contains("runs unprofiled") && said.contains(&reason),
+            "{said}"
+        );
+        let (_, recording) = place.run(&mut place.filtered(answer, insist, &place.dynamic));
+        assert!(recording.samples.is_empty());
+        assert_eq!(recording.unarmed_threads, 2);
+        let text = summarized(recording);
+        assert!(
+            text.contains("2 threads could not be armed at all"),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn too_little_locked_memory_is_said_to_be_the_reason() {
+    let place = Place::new();
+    let limits = Setting::paranoid("2").and_then(|level| Ok((level, Setting::mlock_kb("4")?)));
+    let Ok(_limits) = limits else {
+        eprintln!("kernel settings cannot be changed here: this cannot be tried");
+        return;
+    };
+    let limited = |program| {
+        let inner = place.record(&[], program, true);
+        let mut command = Command::new("sh");
+        command.args(["-c", "ulimit -l 0; exec \"$@\"", "sh"]);
+        command.arg(inner.get_program()).args(inner.get_args());
+        place.placed(command, true)
+    };
+    let (said, recording) = place.run(&mut limited(&place.dynamic));
+    let timers = recording
+        .threads
+        .iter()
+        .filter(|thread| thread.trigger() == Trigger::Timer);
+    let refusals: Vec<u32> = timers.map(|thread| thread.armings[0].refused).collect();
+    assert!(
+        !refusals.is_empty() && refusals.iter().all(|errno| *errno == ENOMEM),
+        "{refusals:?}"
+    );
+    let remedy = "raise `ulimit -l` or kernel.perf_event_mlock_kb";
+    assert!(said.contains(remedy), "{said}");
+    let (said, recording) = place.run(&mut limited(&place.fixed));
+    assert!(recording.samples.is_empty());
+    assert!(
+        said.contains("memory for perf events was refused") && said.contains(remedy),
+        "{said}"
+    );
+}
