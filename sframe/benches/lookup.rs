@@ -4,10 +4,15 @@
 //! `cargo bench -p sframe-unwind [-- FILE]`. FILE is a program with `.eh_frame` and `.eh_frame_hdr`, without argument the
 //! compiler's own library, which has far more than the 50,000 functions asked for; `.sframe` is made from it.
 //!
-//! Three situations, all without any cache of rules. *Repeated*: two thousand addresses over and over, which the
-//! processor's caches come to hold the tables of; it is the work itself that is measured. *Random*: an address anywhere in the program, each looked up once; of the tables, the processor's
-//! caches hold what they hold. *Evicted*: between two look-ups, memory is read until the caches hold nothing of the
-//! tables, which is how a profiler that wakes up a hundred times a second finds them.
+//! Four situations, all without any cache of rules. *Repeated*: two thousand addresses over and over, which the processor's
+//! caches come to hold the tables of; it is the work itself that is measured. *Random*: an address anywhere in the program, each
+//! looked up once; of the tables, the processor's caches hold what they hold. *Cold*: the frames of the first ten stacks of a
+//! process, on average over them, with the processor's caches emptied before the first. *Evicted*: the caches emptied before
+//! every single look-up, so that of the code, too, nothing is left in them.
+//!
+//! The last line is what no look-up can be faster than that reads a hint, an entry and a row, each where the one before says:
+//! those three reads, and nothing else. They wait for those of the look-up before, as in an unwinder, which learns the next
+//! address from the row.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -77,7 +82,7 @@ fn main() {
     println!(
         "
 {:<46}{:>11}{:>6}{:>11}{:>6}{:>11}{:>6}{:>11}{:>6}",
-        "a look-up", "repeated", "ratio", "random", "ratio", "first", "ratio", "evicted", "ratio"
+        "a look-up", "repeated", "ratio", "random", "ratio", "cold", "ratio", "evicted", "ratio"
     );
     let gimli = program.measure_gimli(&pcs);
     print_times(".eh_frame, gimli", gimli, gimli);
@@ -108,6 +113,39 @@ fn main() {
         });
         print_times(&format!(".sframe {name}, simple-frame-rs"), times, gimli);
     }
+    let (name, (bytes, address)) = &sections[sections.len() - 1];
+    let times = measure_bound(&pcs, bytes, *address);
+    print_times(&format!("three reads of {name}"), times, gimli);
+}
+
+/// Reads a hint, an entry and the beginning of the rows for each address, one after the other, and does nothing with them.
+fn measure_bound(pcs: &[u64], bytes: &[u8], address: Address) -> Times {
+    let section = Section::new(bytes, address).expect("a section");
+    let hints = vec![0_u32; IndexedSection::recommended_len(&section)];
+    let start = |position| {
+        let function = section.function(position).expect("a function");
+        function.expect("its entry").start().0
+    };
+    let (first, last) = (start(0), start(section.function_count() - 1));
+    let places = |pc: &u64| {
+        let hint = (pc - first).min(last - first) as usize * (hints.len() - 1);
+        let function = section.function_at(Address(*pc)).expect("an entry");
+        let entry = function.expect("a function").entry_offset() as usize;
+        let rows = u32::from_le_bytes(bytes[entry + 12..entry + 16].try_into().expect("a word"));
+        let rows = section.header().rows_start() as usize + rows as usize;
+        [hint / (last - first) as usize, entry, rows]
+    };
+    let places: Vec<[usize; 3]> = pcs.iter().map(places).collect();
+    // The compiler cannot know that what is read adds nothing to the next place.
+    let nothing = black_box(0);
+    let mut before = 0;
+    measure(&places, |[hint, entry, rows]| {
+        let hint = hint + (usize::from(before) & nothing);
+        let entry = entry + (hints[hint] as usize & nothing);
+        let rows = rows + (usize::from(bytes[entry]) & nothing);
+        before = bytes[rows];
+        before
+    })
 }
 
 fn compiler_library() -> PathBuf {
@@ -246,21 +284,21 @@ fn addresses(functions: &[(u64, u64)]) -> Vec<u64> {
 struct Times {
     repeated: Duration,
     random: Duration,
-    first: Duration,
+    cold: Duration,
     evicted: Duration,
 }
 
-fn measure<T>(pcs: &[u64], mut look_up: impl FnMut(u64) -> T) -> Times {
+fn measure<P: Copy, T>(pcs: &[P], mut look_up: impl FnMut(P) -> T) -> Times {
     let (anywhere, evicted) = pcs.split_at(RANDOM);
-    let pass = |pcs: &[u64], look_up: &mut dyn FnMut(u64)| {
+    let pass = |pcs: &[P], look_up: &mut dyn FnMut(P)| {
         let start = Instant::now();
         pcs.iter().for_each(|pc| look_up(*pc));
         start.elapsed() / pcs.len() as u32
     };
-    let mut one = |pc: u64| {
+    let mut one = |pc: P| {
         black_box(look_up(black_box(pc)));
     };
-    let best = |one: &mut dyn FnMut(u64), pcs: &[u64], passes: usize| {
+    let best = |one: &mut dyn FnMut(P), pcs: &[P], passes: usize| {
         (0..passes).map(|_| pass(pcs, one)).min().expect("a pass")
     };
     let (repeated, random) = (
@@ -271,7 +309,7 @@ fn measure<T>(pcs: &[u64], mut look_up: impl FnMut(u64) -> T) -> Times {
         black_box(pc);
     });
     let mut eviction = vec![1_u8; EVICTION_BYTES];
-    let mut firsts: Vec<Duration> = anywhere
+    let mut colds: Vec<Duration> = anywhere
         .chunks_exact(FIRST)
         .take(21)
         .map(|pcs| {
@@ -279,19 +317,19 @@ fn measure<T>(pcs: &[u64], mut look_up: impl FnMut(u64) -> T) -> Times {
             pass(pcs, &mut one)
         })
         .collect();
-    firsts.sort();
-    let first = firsts[firsts.len() / 2];
+    colds.sort();
+    let cold = colds[colds.len() / 2];
     Times {
         repeated,
         random,
-        first,
+        cold,
         evicted: median_evicted(evicted, &mut one).saturating_sub(clock),
     }
 }
 
-fn median_evicted(pcs: &[u64], look_up: &mut dyn FnMut(u64)) -> Duration {
+fn median_evicted<P: Copy>(pcs: &[P], look_up: &mut dyn FnMut(P)) -> Duration {
     let mut eviction = vec![1_u8; EVICTION_BYTES];
-    let time = |pc: &u64| {
+    let time = |pc: &P| {
         evict(&mut eviction);
         let start = Instant::now();
         look_up(*pc);
@@ -319,7 +357,7 @@ fn print_times(name: &str, times: Times, against: Times) {
     let random = column(times.random, against.random);
     println!(
         "{name:<46}{repeated}{random}{}{}",
-        column(times.first, against.first),
+        column(times.cold, against.cold),
         column(times.evicted, against.evicted)
     );
 }

@@ -9,9 +9,19 @@
 //! |---|---|
 //! | [`Header`], [`Version`], [`ByteOrder`] | [2.1, 2.2](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Header) |
 //! | [`Abi`] | [2.2.1](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-ABI_002farch-Identifier) |
-//! | [`Section`], [`Function`] | [2.3](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Function-Descriptor-Entries) |
-//! | [`Rows`] | [2.4](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Frame-Row-Entries) |
+//! | [`Section`] | [2](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Section) |
+//! | [`Function`], [`Functions`], [`Address`], [`IndexedSection`] | [2.3](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Function-Descriptor-Entries) |
+//! | [`Rows`], [`Register`] | [2.4](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Frame-Row-Entries) |
 //! | [`Row`], [`Cfa`], [`Base`], [`Rule`], [`PacKey`] | [3](https://sourceware.org/binutils/docs/sframe-spec.html#Interpretation-of-SFrame-FREs) |
+#![cfg_attr(
+    feature = "encode",
+    doc = "| [`Encoder`], [`FunctionRows`], [`EncodeError`] | [2](https://sourceware.org/binutils/docs/sframe-spec.html#SFrame-Section), written |"
+)]
+#![cfg_attr(
+    feature = "convert",
+    doc = "| [`EhFrame`], [`Conversion`], [`Converted`], [`Reason`], [`MalformedEntry`] | [3](https://sourceware.org/binutils/docs/sframe-spec.html#Interpretation-of-SFrame-FREs), from another format |"
+)]
+//! | [`Error`] | the section of each field, at its variants |
 #![no_std]
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

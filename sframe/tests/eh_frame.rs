@@ -44,6 +44,8 @@ const WRONG: &[(&str, u64, &str)] = &[
         0x54,
         "binutils 2.44 does not say that a frame has no caller",
     ),
+    ("rules-aarch64be-v1", 0x54, "as rules-aarch64-v1"),
+    ("rules-aarch64be-v2", 0x54, "as rules-aarch64-v2"),
 ];
 
 #[test]

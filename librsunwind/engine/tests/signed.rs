@@ -16,6 +16,7 @@ use engine::wire::sample::{Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Mutex;
 use support::{Process, Stack, own_stack, suites};
 
 /// The traps of `stops` in the victim.
@@ -33,6 +34,8 @@ struct Trapped {
 }
 
 static mut TRAPPED: Option<Trapped> = None;
+/// Held by the one thread that works with it.
+static TURN: Mutex<()> = Mutex::new(());
 
 /// Synchronous, from code that holds no lock: it may allocate.
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
@@ -84,6 +87,7 @@ fn tools(suite: &str) -> Option<PathBuf> {
 fn walk_signed(name: &str, version: u8, tools: Option<PathBuf>) {
     let library = build(name, tools.as_deref());
     tools.map(std::fs::remove_dir_all);
+    let turn = TURN.lock();
     let walk = move || unsafe {
         let path = CString::new(library.to_str().unwrap()).unwrap();
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL);
@@ -116,6 +120,7 @@ fn walk_signed(name: &str, version: u8, tools: Option<PathBuf>) {
         judge((*(&raw mut TRAPPED)).take().unwrap(), &outer.pcs()[1..]);
     };
     std::thread::spawn(walk).join().unwrap();
+    drop(turn);
 }
 
 fn judge(trapped: Trapped, outer: &[u64]) {

@@ -16,6 +16,7 @@ use engine::wire::sample::{Frame, Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;
+use std::sync::Mutex;
 use std::sync::atomic::Ordering;
 use support::{Process, own_stack, suites, symbol};
 
@@ -52,6 +53,8 @@ struct Complaint {
 }
 
 static mut STEPPER: Option<Stepper> = None;
+/// Held by the one thread that works with it.
+static TURN: Mutex<()> = Mutex::new(());
 
 extern "C" fn on_trap(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
     let stepper = unsafe { (*(&raw mut STEPPER)).as_mut().unwrap() };
@@ -170,6 +173,7 @@ fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 8] {
 /// The same after a change to the loaded library.
 fn run_prepared(name: &str, source: &str, flags: &[&str], prepare: fn(&Process)) -> [u64; 8] {
     let library = build(name, source, flags);
+    let _turn = TURN.lock();
     std::thread::spawn(move || unsafe {
         let path = CString::new(library.to_str().unwrap()).unwrap();
         let handle = libc::dlopen(path.as_ptr(), libc::RTLD_LAZY | libc::RTLD_LOCAL);

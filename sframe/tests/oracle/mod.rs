@@ -57,7 +57,7 @@ impl Oracle {
     fn table(&self) -> (EhFrame<Reader<'_>>, BaseAddresses) {
         let mut eh_frame = EhFrame::new(&self.bytes, self.endian);
         eh_frame.set_address_size(8);
-        if self.abi == Abi::Aarch64Little {
+        if matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little) {
             eh_frame.set_vendor(gimli::Vendor::AArch64);
         }
         (
