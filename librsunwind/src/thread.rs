@@ -9,10 +9,11 @@
 //! A fork child sees the mapping filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing inherited is ever touched.
 //!
 //! # Safety
-//! A `ThreadState` is used by its own thread only, in ordinary code with [`trigger::SIGNAL`] unable to interrupt what matters, or in
+//! A `ThreadState` is used by its own thread only, in ordinary code with [`crate::trigger::SIGNAL`] unable to interrupt what matters, or in
 //! the handler; other threads read its atomics.
 #![allow(unsafe_code)]
 
+mod arming;
 pub mod end;
 mod records;
 mod registry;
@@ -20,14 +21,11 @@ mod registry;
 pub use registry::{for_each_other, forget_all, wait_for_walks};
 
 use crate::clients::{self, Requests};
-use crate::config::{Config, Destination};
 use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
-use crate::segment::{Chunk, SEGMENT};
-use crate::sys::{self, Errno, HeldBack, PAGE};
-use crate::trigger::perf::{self, Recipient};
-use crate::trigger::timer::CpuTimer;
-use crate::trigger::{self, Armed, SIGNAL};
+use crate::segment::Chunk;
+use crate::sys::{self, Errno, PAGE};
+use crate::trigger::Armed;
 use crate::{arch, clock, sample};
 use core::ffi::c_void;
 use core::ptr;
@@ -36,7 +34,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64};
 use engine::memory::StackMemory;
 use engine::wire::chunk::ThreadTotals;
 use engine::wire::kernel::{self, KernelHead};
-use engine::wire::offer::{MAX_EVENTS, Offer};
+use engine::wire::offer::MAX_EVENTS;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead, Trigger};
 use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
@@ -69,7 +67,7 @@ pub struct ThreadState {
     pub walking: AtomicU64,
     /// Bounds of its stack.
     pub stack: StackMemory,
-    /// Whether the program believes that [`trigger::SIGNAL`] is blocked.
+    /// Whether the program believes that [`crate::trigger::SIGNAL`] is blocked.
     pub believes_blocked: bool,
     /// Whether a signal that the program is owed waits for it to unblock.
     pub owed: bool,
@@ -263,77 +261,6 @@ impl ThreadState {
         this.stack = StackMemory::new(page, top);
     }
 
-    /// Arms the thread for the first time and records that, or records why not. CPU time that it has used already is counted as unarmed.
-    pub fn arm(&mut self) {
-        self.arm_from(sys::thread_cpu_ns(self.tid.load(Relaxed)).unwrap_or(0));
-    }
-
-    /// Arms the thread after a pause too short to count, or with a better trigger.
-    pub fn arm_again(&mut self) {
-        self.disarm();
-        self.arm_from(0);
-    }
-
-    /// Arms the thread with a CPU timer, whatever else is permitted, and records nothing yet.
-    pub fn arm_with_timer(&mut self) {
-        let tag = core::ptr::from_mut(self) as usize;
-        let _held = HeldBack::new(SIGNAL);
-        if let Ok(timer) = CpuTimer::start(PROCESS.period_ns(), tag) {
-            self.armed = Armed::Timer(timer);
-        }
-    }
-
-    fn arm_from(&mut self, unarmed_cpu_ns: u64) {
-        let config = PROCESS.config();
-        let period_ns = PROCESS.period_ns();
-        let thread = self.to_arm(config);
-        // The handler must not meet a trigger that is half in place.
-        let _held = HeldBack::new(SIGNAL);
-        self.meter = CpuMeter::starting_at(self.cpu_ns().unwrap_or(0));
-        let refused = match trigger::arm(config, period_ns, &thread) {
-            Ok((armed, refused)) => {
-                self.lent |= matches!(&armed, Armed::Perf(event) if event.is_lent());
-                self.armed = armed;
-                refused
-            }
-            Err(error) => {
-                if let Some(header) = SEGMENT.header() {
-                    header.unarmed_threads.fetch_add(1, Relaxed);
-                }
-                error
-            }
-        };
-        self.totals
-            .unarmed_cpu_ns
-            .fetch_add(unarmed_cpu_ns, Relaxed);
-        self.arming = Arming {
-            period_ns,
-            refused,
-            unarmed_cpu_ns,
-        };
-        self.name = [0; NAME_SIZE];
-        self.record_name();
-    }
-
-    fn to_arm(&self, config: &Config) -> trigger::Thread {
-        let offer = Offer {
-            pid: sys::getpid(),
-            tid: self.tid.load(Relaxed),
-            process_key: PROCESS.key(),
-            thread_key: self.key.load(Relaxed),
-            ..Offer::default()
-        };
-        let recipient = match config.destination {
-            Destination::Session(directory) => Some(Recipient { directory, offer }),
-            Destination::File(_) => None,
-        };
-        trigger::Thread {
-            tag: core::ptr::from_ref(self) as usize,
-            nonce: self.nonce,
-            recipient,
-        }
-    }
-
     /// Records the thread's name with how it is sampled, if it is not the one recorded before: programs name threads that run already.
     ///
     /// # Signal safety
@@ -381,25 +308,6 @@ impl ThreadState {
         };
         self.totals.cpu_ns.store(cpu_ns, Relaxed);
         self.meter.take(cpu_ns, PROCESS.period_ns())
-    }
-
-    /// Stops the trigger. Where its events are lent to the collector, signals may come until that lets go of them; they are known as late.
-    pub fn disarm(&mut self) {
-        // The handler must not read a ring that is being unmapped.
-        let _held = HeldBack::new(SIGNAL);
-        self.drain_perf();
-        if let Armed::Perf(event) = &self.armed {
-            self.past_descriptors = event.descriptors();
-        }
-        self.armed = Armed::None;
-    }
-
-    /// Disarms before an exec: nothing of ours may raise a signal any more, which would kill the next program.
-    pub fn disarm_for_good(&mut self) {
-        if self.lent {
-            perf::rest_all();
-        }
-        self.disarm();
     }
 
     /// Takes the last sample and closes this thread's account. For ordinary code: the sample uses the handler's stack.

@@ -144,7 +144,8 @@ impl Recording {
     fn chunk(&mut self, info: &ChunkInfo, mut bytes: &[u8]) {
         let id = (info.process_key, info.tid, info.thread_key);
         let thread = self.threads.entry(id).or_default();
-        if !info.is_from_ring() && info.sequence >= thread.newest_chunk {
+        let own = !info.is_from_ring() && !info.is_from_outside();
+        if own && info.sequence >= thread.newest_chunk {
             thread.newest_chunk = info.sequence;
             thread.lost_samples = info.lost_samples;
             thread.weight = info.weight;

@@ -5,6 +5,7 @@
 //! code) have a class of their own and are left out of the shares; they are counted all the same.
 
 use collector::recording::{KernelAccount, KernelHalf, RawFrame, Recording};
+use engine::wire::sample::StopReason;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::recording::Recording as Records;
 use rsunwind_tests::run::Run;
@@ -153,4 +154,52 @@ fn without_a_collector_what_finds_no_room_is_counted() {
         (0.98..1.02).contains(&share),
         "{weight} of {due}: {account}"
     );
+}
+
+/// Records for two seconds and tells the program to end; its last calls never came back.
+fn cut_off(way: &str) -> (Recording, KernelAccount) {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "4000", "-d", "2s"]);
+    let program = victim::c("kernel_share.c");
+    let result = output(command.arg(program).args([way, "100000"]));
+    let summary = text(&result.stderr);
+    assert!(result.status.success(), "{way}: {summary}");
+    let recording = bench.recording();
+    everything_is_accounted_for(way, &bench.path("profile.rsu"), &recording, &summary);
+    let account = recording.kernel_account();
+    assert_eq!(account.lost, 0, "{way}: {account}");
+    (recording, account)
+}
+
+#[test]
+fn threads_that_sleep_when_recording_ends_have_their_stacks() {
+    let (recording, account) = cut_off("asleep");
+    assert_eq!((account.orphan, account.late), (0, 0), "{account}");
+    let outside = |flags: u64| flags & engine::wire::sample::flags::FROM_OUTSIDE != 0;
+    let seen: Vec<_> = recording
+        .samples
+        .iter()
+        .filter(|s| outside(s.flags))
+        .collect();
+    let threads: std::collections::BTreeSet<_> = seen.iter().map(|s| s.thread).collect();
+    assert!(
+        threads.len() >= 4,
+        "{} of 8 were seen: {account}",
+        threads.len()
+    );
+    for sample in seen {
+        assert_eq!(sample.stop, StopReason::Root, "down to where threads begin");
+        assert!(recording.walk(sample.stack).count() > 5);
+    }
+    both_halves_are_there(&recording);
+}
+
+#[test]
+fn threads_that_work_in_the_kernel_when_recording_ends_have_their_stacks() {
+    for way in ["populate", "read-raw"] {
+        let (recording, account) = cut_off(way);
+        let apart = account.orphan + account.late + account.exit;
+        assert!(apart <= 1 + account.recorded() / 1000, "{way}: {account}");
+        both_halves_are_there(&recording);
+    }
 }

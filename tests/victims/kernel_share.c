@@ -162,6 +162,23 @@ static void signals(void) {
   while (going_on()) if (read(zero, block, sizeof block) <= 0) exit(1);
 }
 
+// A call that works for a while and then sleeps for good: the pipe holds half of what is written.
+static void *fill_and_sleep(void *unused) {
+  size_t half = (size_t)1 << 20;
+  int ends[2];
+  if (pipe(ends) != 0 || fcntl(ends[1], F_SETPIPE_SZ, (int)half) < 0) { perror("pipe"); exit(1); }
+  char *memory = fresh(2 * half, MAP_POPULATE);
+  if (write(ends[1], memory, 2 * half) != 0) exit(1);
+  return unused;
+}
+
+static void asleep(void) {
+  pthread_t threads[8];
+  for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, fill_and_sleep, NULL);
+  while (going_on()) poll(NULL, 0, 10);
+  fill_and_sleep(NULL);
+}
+
 int main(int count, char **arguments) {
   const char *way = count > 2 ? arguments[1] : "";
   end = now() + (count > 2 ? atof(arguments[2]) : 0) * 1e-3;
@@ -177,6 +194,7 @@ int main(int count, char **arguments) {
   else if (!strcmp(way, "threads")) exiting_threads();
   else if (!strcmp(way, "exit")) long_end();
   else if (!strcmp(way, "signals")) signals();
+  else if (!strcmp(way, "asleep")) asleep();
   else return 2;
   return 0;
 }

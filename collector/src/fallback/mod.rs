@@ -10,6 +10,7 @@
 mod arch;
 mod copier;
 mod event;
+mod frozen;
 mod image;
 mod maps;
 mod record;
@@ -20,6 +21,7 @@ mod thread;
 mod walk;
 mod world;
 
+pub use frozen::{Entry, Frozen, Onlooker};
 pub use refusal::{Refusal, Step};
 pub use thread::Chunk;
 

@@ -72,6 +72,11 @@ impl Drain {
         self.put_away()
     }
 
+    /// The session is about to be over: what can be seen of threads only as long as they are left alone.
+    pub fn look_from_outside(&mut self) {
+        self.rings.look_from_outside();
+    }
+
     /// The last look: takes everything that is committed, from processes that still run, too.
     ///
     /// # Errors

@@ -125,7 +125,9 @@ impl<'a> Watch<'a> {
 
     /// Ends the session: targets disarm.
     pub fn end(&mut self) {
-        self.over = true;
+        if !std::mem::replace(&mut self.over, true) {
+            self.drain.look_from_outside();
+        }
         let _ = self.session.end();
     }
 

@@ -84,6 +84,14 @@ impl Writer {
         self.whole(|writer| writer.append(info, records))
     }
 
+    /// Appends chunks that were made here.
+    ///
+    /// # Errors
+    /// As [`Writer::chunk`].
+    pub fn chunks(&mut self, chunks: OwnChunks) -> io::Result<()> {
+        self.whole(|writer| writer.append_own(chunks))
+    }
+
     /// Appends one record of the collector's own.
     ///
     /// # Errors

@@ -42,7 +42,7 @@ impl Facts {
             return None;
         }
         let thread = self.thread(info, info.tid, info.thread_key);
-        if info.is_from_ring() {
+        if info.is_from_ring() || info.is_from_outside() {
             let lost = self.lost_in_ring.entry(thread).or_default();
             *lost = lost.saturating_add(info.lost_in_ring);
             return Some(thread);

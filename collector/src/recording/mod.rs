@@ -14,6 +14,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod example;
 mod facts;
+mod join;
 mod kernel;
 mod model;
 mod modules;
@@ -247,11 +248,11 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
         .into_iter()
         .map(|((_, thread), (file, place))| (thread, file, place))
         .collect();
-    // What came out of rings goes first: it waits for the user stacks.
+    // What came out of rings goes first: it waits for the user stacks. What was seen from outside is for what still waits in the end.
     places.sort_by_key(|(thread, file, place)| {
         let info = &place.info;
-        let from_ring = info.is_from_ring();
-        (*thread, !from_ring, info.sequence, *file, place.offset)
+        let rank = (!info.is_from_ring(), info.is_from_outside());
+        (*thread, rank, info.sequence, *file, place.offset)
     });
     places
 }

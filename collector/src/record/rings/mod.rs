@@ -13,17 +13,22 @@ mod ring;
 mod stream;
 
 use super::writer::Writer;
+use crate::fallback::Onlooker;
 use nix::unistd::geteuid;
 use offers::Offers;
 use ring::Ring;
 use std::io;
 use std::path::Path;
+use std::time::{Duration, Instant};
 use stream::Stream;
 
 /// Most rings mapped at once; the threads of others empty theirs themselves.
 const MOST: usize = 16_384;
 /// A ring that was this full at a look is to be looked at sooner.
 const BUSY: f64 = 0.1;
+
+/// How long threads are looked at from outside, all in all.
+const LOOKING: Duration = Duration::from_millis(500);
 
 /// All rings of a session.
 #[derive(Debug)]
@@ -33,6 +38,7 @@ pub struct Rings {
     /// Chunks written.
     written: u64,
     busy: bool,
+    onlooker: Onlooker,
 }
 
 impl Rings {
@@ -46,6 +52,7 @@ impl Rings {
             streams: Vec::new(),
             written: 0,
             busy: false,
+            onlooker: Onlooker::default(),
         }
     }
 
@@ -79,6 +86,7 @@ impl Rings {
                 stream.write(&mut self.written, writer)?;
             }
             if closed {
+                stream.write_seen(&mut self.written, &self.onlooker, writer)?;
                 done.push(index);
             }
         }
@@ -86,6 +94,17 @@ impl Rings {
             self.streams.swap_remove(index);
         }
         Ok(())
+    }
+
+    /// Recording ends: looks at threads that are in the kernel, where they may stay for long, from outside.
+    pub fn look_from_outside(&mut self) {
+        let began = Instant::now();
+        for stream in &mut self.streams {
+            stream.take(false);
+            if !stream.is_closed() && began.elapsed() < LOOKING {
+                stream.look_from_outside(&mut self.onlooker);
+            }
+        }
     }
 
     /// Takes what is left in the rings of a process that is gone.
@@ -119,6 +138,7 @@ impl Rings {
             if whose(stream) {
                 stream.take(true);
                 stream.write(&mut self.written, writer)?;
+                stream.write_seen(&mut self.written, &self.onlooker, writer)?;
                 self.streams.swap_remove(index);
             } else {
                 index += 1;

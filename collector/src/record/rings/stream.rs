@@ -2,12 +2,15 @@
 
 use super::super::writer::Writer;
 use super::ring::Ring;
-use engine::wire::chunk::{ChunkInfo, FROM_RING};
+use crate::fallback::{Entry, Frozen, Onlooker};
+use crate::recording::write::OwnChunks;
+use engine::wire::chunk::{ChunkInfo, FROM_OUTSIDE, FROM_RING};
 use engine::wire::codec::Encoder;
 use engine::wire::kernel::{self, KernelHead};
 use engine::wire::offer::Offer;
 use engine::wire::record::{self, RecordKind};
-use engine::wire::ring::RingRecord;
+use engine::wire::ring::{RingRecord, RingSample};
+use engine::wire::sample::{self, SampleHead, Trigger, flags};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
@@ -28,6 +31,28 @@ pub struct Stream {
     /// What keeps events alive that write into the ring beside its own.
     _others: Vec<OwnedFd>,
     gathered: Gathered,
+    newest: Newest,
+    seen: Option<Seen>,
+}
+
+/// Where the thread was at its newest sample.
+#[derive(Clone, Copy, Debug)]
+enum Newest {
+    /// In user mode, or not known.
+    Out,
+    /// In the kernel: cursor, time, and where it had entered.
+    In(u64, u64, Entry),
+}
+
+/// What was seen of the thread from outside.
+#[derive(Debug)]
+struct Seen {
+    entry: Entry,
+    cursor: u64,
+    time_ns: u64,
+    stack: Frozen,
+    /// It was in user mode since.
+    left: bool,
 }
 
 /// Records that are not written yet.
@@ -49,6 +74,8 @@ impl Stream {
             ring,
             _others: others,
             gathered: Gathered::default(),
+            newest: Newest::Out,
+            seen: None,
         }
     }
 
@@ -61,16 +88,95 @@ impl Stream {
     /// Empties the ring; gives how full it was, 0 to 1.
     pub fn take(&mut self, thread_is_gone: bool) -> f64 {
         let (offer, gathered) = (&self.offer, &mut self.gathered);
+        let (newest, seen) = (&mut self.newest, &mut self.seen);
         self.ring
             .take(thread_is_gone, |record, frames| match record {
                 RingRecord::Sample(sample) => {
                     if let Some(head) = sample.recorded(&offer.events, offer.base) {
                         gathered.add(&head, frames);
                     }
+                    *newest = Newest::of(&sample, offer.base);
+                    if let Some(seen) = seen {
+                        seen.left |= newest.entry() != Some(seen.entry);
+                    }
                 }
                 RingRecord::Lost(count) => gathered.lost = gathered.lost.saturating_add(count),
                 RingRecord::Other => {}
             })
+    }
+
+    /// Reads the stack of the thread from outside if it was in the kernel at its newest sample: it may stay there to the end.
+    pub fn look_from_outside(&mut self, onlooker: &mut Onlooker) {
+        if let Newest::In(cursor, time_ns, entry) = self.newest {
+            let stack = onlooker.look(self.offer.pid, self.offer.tid, entry);
+            self.seen = stack.map(|stack| Seen {
+                entry,
+                cursor,
+                time_ns,
+                stack,
+                left: false,
+            });
+        }
+    }
+
+    /// Writes what was seen from outside, if it belongs to the newest samples: the thread slept in the call, or was sampled in it before
+    /// and after its stack was read.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn write_seen(
+        &mut self,
+        number: &mut u64,
+        onlooker: &Onlooker,
+        writer: &mut Writer,
+    ) -> io::Result<()> {
+        let Some(seen) = self.seen.take() else {
+            return Ok(());
+        };
+        let (cursor, time_ns) = match self.newest {
+            Newest::In(cursor, time_ns, entry) if entry == seen.entry && !seen.left => {
+                (cursor, time_ns)
+            }
+            _ => (seen.cursor, seen.time_ns),
+        };
+        let sampled_behind = cursor != seen.cursor;
+        if !seen.stack.sleeps && !sampled_behind {
+            return Ok(());
+        }
+        let head = SampleHead {
+            nonce: cursor,
+            time_ns,
+            weight: 0,
+            trigger: Trigger::PerfKernel,
+            stop: seen.stack.stop,
+            flags: flags::FROM_OUTSIDE,
+            sp: seen.entry.sp,
+            elided: seen.stack.elided.0,
+            elided_at: seen.stack.elided.1,
+        };
+        let frames = &seen.stack.frames;
+        let mut chunks = OwnChunks::new(ChunkInfo {
+            sequence: FROM_OUTSIDE | *number,
+            ..self.owner()
+        });
+        for module in onlooker.modules(self.offer.pid, frames, time_ns) {
+            let _ = chunks.push(RecordKind::Module, |out| module.encode(out));
+        }
+        let _ = chunks.push(RecordKind::Sample, |out| {
+            sample::encode(out, None, &head, frames);
+        });
+        *number += 1;
+        writer.chunks(chunks)
+    }
+
+    fn owner(&self) -> ChunkInfo {
+        ChunkInfo {
+            pid: self.offer.pid,
+            tid: self.offer.tid,
+            process_key: self.offer.process_key,
+            thread_key: self.offer.thread_key,
+            ..ChunkInfo::default()
+        }
     }
 
     /// Whether there is enough to be written.
@@ -85,24 +191,43 @@ impl Stream {
     /// # Errors
     /// As write.
     pub fn write(&mut self, number: &mut u64, writer: &mut Writer) -> io::Result<()> {
+        let owner = self.owner();
         let gathered = &mut self.gathered;
         if gathered.records.is_empty() && gathered.lost == 0 {
             return Ok(());
         }
         let info = ChunkInfo {
             committed: u32::try_from(gathered.records.len()).unwrap_or(0),
-            pid: self.offer.pid,
-            tid: self.offer.tid,
-            process_key: self.offer.process_key,
-            thread_key: self.offer.thread_key,
             sequence: FROM_RING | *number,
             lost_in_ring: gathered.lost,
-            ..ChunkInfo::default()
+            ..owner
         };
         *number += 1;
         writer.chunk(&info, &gathered.records)?;
         *gathered = Gathered::default();
         Ok(())
+    }
+}
+
+impl Newest {
+    fn of(sample: &RingSample, base: u64) -> Self {
+        let head = &sample.head;
+        let entry = Entry {
+            ip: head.user_ip,
+            sp: head.user_sp,
+            fp: sample.user_fp,
+        };
+        match sample.in_kernel && entry.ip != 0 {
+            true => Self::In(head.cursor.wrapping_add(base), head.time_ns, entry),
+            false => Self::Out,
+        }
+    }
+
+    const fn entry(&self) -> Option<Entry> {
+        match self {
+            Self::Out => None,
+            Self::In(_, _, entry) => Some(*entry),
+        }
     }
 }
 

@@ -15,6 +15,10 @@ pub const ALIGNMENT: usize = 64;
 /// only, in the order of their cursors, and of the totals only [`ThreadTotals::lost_in_ring`], since the chunk before.
 pub const FROM_RING: u64 = 1 << 63;
 
+/// Likewise in chunks with what the collector saw of a thread from outside, at the end: a last sample and the modules that it lies in. No
+/// totals.
+pub const FROM_OUTSIDE: u64 = 1 << 62;
+
 /// Who may touch a chunk of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -106,6 +110,12 @@ impl ChunkInfo {
     #[must_use]
     pub const fn is_from_ring(&self) -> bool {
         self.sequence & FROM_RING != 0
+    }
+
+    /// Whether the collector made it of what it saw of the thread from outside.
+    #[must_use]
+    pub const fn is_from_outside(&self) -> bool {
+        self.sequence & FROM_OUTSIDE != 0
     }
 
     /// Reads a header. `bytes` starts at the chunk and may end anywhere.

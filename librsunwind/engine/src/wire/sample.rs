@@ -197,6 +197,9 @@ pub mod flags {
     pub const FOREIGN_STACK: u64 = 4;
     /// Taken at the end of its thread, not at an event: it stands for the CPU time since the sample before.
     pub const LAST: u64 = 8;
+    /// Read from outside while the thread was in the kernel, at the end of the recording: it has the weight of the kernel's samples that it
+    /// is joined with, one period each.
+    pub const FROM_OUTSIDE: u64 = 16;
 }
 
 /// Everything of a sample but its frames.
