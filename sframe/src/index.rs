@@ -36,10 +36,11 @@ pub(crate) struct Entry {
 }
 
 impl Entry {
+    /// A function that reaches around the end of the address space ends there.
     #[inline]
     const fn contains(&self, target: i64) -> bool {
-        let offset = target.wrapping_sub(self.start);
-        offset >= 0 && offset < self.size as i64
+        let offset = target.wrapping_sub(self.start).cast_unsigned();
+        self.start <= target && offset < self.size as u64
     }
 }
 

@@ -73,6 +73,23 @@ fn between_and_around_functions_there_is_nothing() {
 }
 
 #[test]
+fn no_function_reaches_around_the_address_space() {
+    let far = ADDRESS.0 + (i64::MAX as u64) - 8;
+    let function = [(far, 512, 8)];
+    for encoder in [
+        encoder(Version::V3).starts_from_section(),
+        encoder(Version::V3).starts_from_section().unsorted(),
+    ] {
+        let bytes = encode(encoder, &function);
+        let found = |pc: u64| section(&bytes).lookup(Address(pc)).expect("no error");
+        assert_eq!(found(far + 1), Some(row(8)));
+        assert_eq!(found(far + 8), Some(row(16)));
+        assert_eq!(found(far + 9), None);
+        assert_eq!(found(far + 100), None);
+    }
+}
+
+#[test]
 fn empty_functions_hide_nothing() {
     for empty_first in [true, false] {
         let mut functions = vec![(0x1000, 0, 80), (0x1000, 0, 88), (0x1000, 16, 8)];
