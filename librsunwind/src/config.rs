@@ -1,6 +1,7 @@
 //! Settings, as the `RSUNWIND` variable gives them: `key=value,key=value`.
 
 use crate::text::{Text, parse_decimal};
+use crate::trigger::asked::{self, Asked};
 use engine::wire::sample::Trigger;
 
 /// Longest path taken, with its zero byte.
@@ -59,6 +60,8 @@ pub struct Config {
     pub size: u64,
     /// Whether programs started with a fresh environment are profiled too.
     pub follow: bool,
+    /// Events sampled beside CPU time; only with a collector, which keeps them alive.
+    pub events: Asked,
 }
 
 /// What was wrong with a setting.
@@ -81,6 +84,7 @@ pub static INACTIVE: Config = Config {
     unwind: engine::table::Preference::Auto,
     size: DEFAULT_SIZE,
     follow: false,
+    events: asked::NONE,
 };
 
 /// Default rate, Hz.
@@ -106,6 +110,7 @@ impl Config {
             unwind: engine::table::Preference::Auto,
             size: DEFAULT_SIZE,
             follow: true,
+            events: asked::NONE,
         };
         let mut has_destination = false;
         for setting in text
@@ -155,6 +160,15 @@ impl Config {
                 Some(on) => self.follow = on,
                 None => return bad("follow", "give yes or no"),
             },
+            b"events" => match asked::parse(value) {
+                Some(events) => self.events = events,
+                None => {
+                    return bad(
+                        "events",
+                        "give KIND.CONFIG.PERIOD.FLAGS, at most 7 joined by +",
+                    );
+                }
+            },
             b"depth" => match parse_decimal(value) {
                 Some(depth @ 8..=2048) => self.max_depth = depth as usize,
                 _ => return bad("depth", "give 8 to 2048 frames"),
@@ -175,7 +189,7 @@ impl Config {
             _ => {
                 return bad(
                     "key",
-                    "known: output session rate trigger kernel depth unwind size follow",
+                    "known: output session rate trigger kernel depth unwind size follow events",
                 );
             }
         }

@@ -1,11 +1,13 @@
-//! The collector's own account of a recording: its last record.
+//! The collector's own account of a recording: the names of its events, and its last record.
 
 use super::End;
 use super::args::Args;
 use super::clock;
 use super::drain::Drain;
+use super::events::Event;
 use engine::wire::record::RecordKind;
 use engine::wire::session::Session as SessionRecord;
+use engine::wire::source::Source;
 use nix::sys::utsname::uname;
 use nix::unistd::{SysconfVar, sysconf};
 use std::ffi::OsStr;
@@ -24,12 +26,13 @@ pub struct Account {
     asked_millihertz: u64,
     period_ns: u64,
     command: Vec<u8>,
+    events: Vec<Event>,
 }
 
 impl Account {
     /// At the start.
     #[must_use]
-    pub fn open(args: &Args) -> Self {
+    pub fn open(args: &Args, events: Vec<Event>) -> Self {
         let command = args
             .command
             .iter()
@@ -41,6 +44,7 @@ impl Account {
             asked_millihertz: args.rate.millihertz,
             period_ns: args.rate.period_ns(),
             command: command.take(LONGEST_COMMAND).collect(),
+            events,
         }
     }
 
@@ -49,6 +53,18 @@ impl Account {
     /// # Errors
     /// As write.
     pub fn close(&self, drain: &mut Drain, end: End) -> io::Result<()> {
+        for (event, number) in self.events.iter().zip(1u32..) {
+            let source = Source {
+                event: number,
+                kind: event.named.kind,
+                config: event.named.config,
+                period: event.period.unwrap_or(0),
+                name: event.name.as_bytes(),
+            };
+            drain
+                .writer()
+                .own((0, 0), RecordKind::Source, |out| source.encode(out))?;
+        }
         let system = uname().ok();
         let text =
             |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());

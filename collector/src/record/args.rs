@@ -16,6 +16,10 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
+    /// Also sample these events, named as perf does: page-faults, cycles, sched:sched_switch …; NAME:u in user mode only, NAME/period=N/ every Nth (may be given several times)
+    #[arg(short = 'e', long = "event", value_name = "EVENTS")]
+    pub events: Vec<String>,
+
     /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts as success
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,

@@ -22,6 +22,9 @@ pub enum Error {
         "recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
     )]
     SystemWideUnsupported,
+    /// `-e`.
+    #[error("{0}")]
+    Event(String),
     /// In no directory of `PATH`, or no such file.
     #[error("{name}: command not found{hint}")]
     NotFound {
@@ -107,6 +110,7 @@ impl Error {
             Self::NoCommand
             | Self::AttachUnsupported(_)
             | Self::SystemWideUnsupported
+            | Self::Event(_)
             | Self::Format(_) => 2,
             Self::Recording {
                 status: status @ 1..,

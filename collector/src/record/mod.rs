@@ -13,6 +13,7 @@ mod args;
 mod clock;
 mod drain;
 mod error;
+mod events;
 mod fallback;
 mod forward;
 mod hold;
@@ -39,6 +40,7 @@ pub use error::Error;
 pub(crate) use library::NAME as LIBRARY_NAME;
 
 use drain::Drain;
+use events::Event;
 use fallback::Fallback;
 use forward::Forwarder;
 use nix::sys::signal::Signal;
@@ -62,6 +64,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
     let target = Target::resolve(&args.command)?;
+    let events = events::find(&args.events, args.rate.millihertz.div_ceil(1000))?;
     let path = args.output.as_deref().unwrap_or(Path::new(output::DEFAULT));
     let output = Output::prepare(path, args.format.as_deref())?;
     let signals =
@@ -73,8 +76,8 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let library = library::hand_out(session.path())?;
 
     let forwarder = Forwarder::new();
-    let environment = environment(args, &target, &session, &library);
-    let account = Account::open(args);
+    let environment = environment(args, &events, &target, &session, &library);
+    let account = Account::open(args, events);
     let mut fallback = Fallback::new(args, target.obstacle.as_ref());
     let before_exec = |pid| fallback.before_exec(pid);
     let pid = launch::launch(&target, environment, signals.inherited(), before_exec)?;
@@ -115,6 +118,11 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
     match &args.pid {
         Some(pid) => Err(Error::AttachUnsupported(pid.clone())),
         None if args.all => Err(Error::SystemWideUnsupported),
+        None if args.trigger == args::Trigger::Timer && !args.events.is_empty() => {
+            Err(Error::Event(
+                "timers count nothing but CPU time: leave --trigger=timer or -e out".into(),
+            ))
+        }
         None => Ok(()),
     }
 }
@@ -129,19 +137,26 @@ fn tell_of_abandoned_sessions() {
 }
 
 /// What the program is started with: ours only if its loader takes it.
-fn environment(args: &Args, target: &Target, session: &Session, library: &Path) -> Vec<OsString> {
+fn environment(
+    args: &Args,
+    events: &[Event],
+    target: &Target,
+    session: &Session,
+    library: &Path,
+) -> Vec<OsString> {
     let taken = target
         .obstacle
         .as_ref()
         .is_none_or(|obstacle| !obstacle.refuses_the_library());
     let mut settings = OsString::from(format!(
-        "rate={},trigger={},unwind={},depth={},size={},follow={},session=",
+        "rate={},trigger={},unwind={},depth={},size={},follow={},{}session=",
         args.rate,
         args.trigger.name(),
         args.unwind.name(),
         args.max_depth,
         args.size,
         if args.no_follow { "no" } else { "yes" },
+        events::setting(events, args.rate.millihertz.div_ceil(1000)),
     ));
     settings.push(session.path());
     launch::environment(taken.then_some(library), &settings)

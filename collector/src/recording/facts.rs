@@ -4,8 +4,8 @@
 
 use super::error::Damages;
 use super::model::{
-    Arming, Event, Module, ModuleId, Process, ProcessId, Recording, SessionInfo, Thread, ThreadEnd,
-    ThreadId, Totals,
+    Arming, Event, EventSource, Module, ModuleId, Process, ProcessId, Recording, SessionInfo,
+    Thread, ThreadEnd, ThreadId, Totals,
 };
 use super::modules::ModuleMap;
 use super::scan::Place;
@@ -13,7 +13,7 @@ use engine::address::RuntimeAddress;
 use engine::wire::WireError;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::record::{RawRecord, RecordKind};
-use engine::wire::{event, module, process, session, thread};
+use engine::wire::{event, module, process, session, source, thread};
 use std::collections::{HashMap, VecDeque};
 
 /// Names a thread: process, tid, thread key.
@@ -153,6 +153,18 @@ impl Facts {
             Some(RecordKind::Session) => {
                 let found = session::Session::decode(record.payload)?;
                 self.recording.session = Some(account(&found));
+            }
+            Some(RecordKind::Source) => {
+                let found = source::Source::decode(record.payload)?;
+                let sources = &mut self.recording.sources;
+                if sources.iter().all(|known| known.event != found.event) {
+                    sources.push(EventSource {
+                        event: found.event,
+                        name: text(found.name),
+                        period: found.period,
+                    });
+                    sources.sort();
+                }
             }
             Some(RecordKind::PerfMap) => {
                 let process = self.process(info);

@@ -30,8 +30,9 @@ pub use account::{KernelAccount, KernelHalf};
 pub use error::{Damage, Damages, OpenError};
 pub(crate) use model::index;
 pub use model::{
-    Arming, Event, FileReport, FrameId, Module, ModuleId, Process, ProcessId, RawFrame, RawSample,
-    Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId, Totals,
+    Arming, Event, EventSource, FileReport, FrameId, Module, ModuleId, Process, ProcessId,
+    RawFrame, RawSample, Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId,
+    Totals,
 };
 pub use modules::ModuleMap;
 

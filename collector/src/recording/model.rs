@@ -77,6 +77,8 @@ pub struct Recording {
     pub stacks: Vec<StackNode>,
     /// Samples, by thread, in the order in which they were taken.
     pub samples: Vec<RawSample>,
+    /// Events that were sampled beside CPU time, by number.
+    pub sources: Vec<EventSource>,
     /// Samples of threads that had no room to write to.
     pub homeless_samples: u64,
     /// Their weight, in sampling periods.
@@ -85,6 +87,18 @@ pub struct Recording {
     pub unarmed_threads: u64,
     /// Bytes of segments that the collector left out because they did not check.
     pub damaged_bytes: u64,
+}
+
+/// An event that was sampled beside CPU time ([`engine::wire::source::Source`]).
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct EventSource {
+    pub event: u32,
+    pub name: String,
+    pub period: u64,
 }
 
 /// What was found in one file.

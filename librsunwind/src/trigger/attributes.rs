@@ -16,6 +16,7 @@ pub const TASK_CLOCK: u64 = 1;
 const DISABLED: u64 = 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
+const FREQUENCY: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const USE_CLOCKID: u64 = 1 << 25;
@@ -75,6 +76,14 @@ impl Attributes {
             sample_regs_user: PERF_REGISTERS,
             clockid: libc::CLOCK_MONOTONIC,
             ..Self::default()
+        }
+    }
+
+    /// The same with the period given as a rate in Hz.
+    pub fn at_a_rate(self) -> Self {
+        Self {
+            flags: self.flags | FREQUENCY,
+            ..self
         }
     }
 

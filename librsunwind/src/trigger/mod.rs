@@ -3,6 +3,7 @@
 //! Both raise [`SIGNAL`] on exactly their thread. How good a trigger is, is in [`Trigger`]'s order: perf with kernel mode, perf in user
 //! mode only, timer; a step down is recorded with its reason.
 
+pub mod asked;
 mod attributes;
 pub mod cost;
 mod handover;
@@ -13,6 +14,7 @@ pub mod timer;
 use crate::config::{Config, TriggerChoice};
 use crate::sys::{self, Errno};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
+use engine::wire::offer::MAX_EVENTS;
 use engine::wire::sample::Trigger;
 use perf::{PerfEvent, Recipient, Source};
 use timer::CpuTimer;
@@ -65,8 +67,22 @@ pub struct Thread {
 /// The errno of the last attempt, if nothing is permitted.
 pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, Errno), Errno> {
     let open = |kernel| {
-        let sources = [Source::cpu_time(period_ns, kernel)];
-        PerfEvent::open(&sources, thread.nonce, thread.recipient)
+        let cpu_time = Source::cpu_time(period_ns, kernel);
+        let mut sources = [cpu_time; MAX_EVENTS];
+        let mut count = 1usize;
+        for (slot, asked) in sources
+            .iter_mut()
+            .skip(1)
+            .zip(config.events.iter().flatten())
+        {
+            *slot = Source {
+                kernel: asked.kernel && kernel,
+                ..*asked
+            };
+            count = count.wrapping_add(1);
+        }
+        let sources = sources.get(..count).unwrap_or(&[]);
+        PerfEvent::open(sources, thread.nonce, thread.recipient)
     };
     let mut refused = Errno(0);
     if config.trigger.allows(Trigger::PerfKernel) {

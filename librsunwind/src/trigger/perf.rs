@@ -49,6 +49,8 @@ pub struct Source {
     pub config: u64,
     /// A sample is taken every so many of its own units.
     pub period: u64,
+    /// The period is a rate instead, Hz, which the kernel keeps by varying the period.
+    pub is_rate: bool,
     /// Whether kernel mode counts, and kernel stacks are taken.
     pub kernel: bool,
     /// Whether a sample makes the thread unwind itself.
@@ -63,6 +65,7 @@ impl Source {
             kind: SOFTWARE,
             config: TASK_CLOCK,
             period: period_ns,
+            is_rate: false,
             kernel,
             raises_signal: true,
         }
@@ -221,7 +224,12 @@ pub fn rest_all() {
 }
 
 fn open_source(source: &Source) -> Result<File, Errno> {
-    Attributes::sampling(source.kind, source.config, source.period, source.kernel).open()
+    let attributes = Attributes::sampling(source.kind, source.config, source.period, source.kernel);
+    if source.is_rate {
+        attributes.at_a_rate().open()
+    } else {
+        attributes.open()
+    }
 }
 
 fn map_largest(file: &File, source: &Source, collected: bool) -> Result<Ring, Errno> {
@@ -291,6 +299,7 @@ mod tests {
             kind: SOFTWARE,
             config: DUMMY,
             period: 1 << 40,
+            is_rate: false,
             kernel: false,
             raises_signal: false,
         };

@@ -44,6 +44,7 @@ pub mod record;
 pub mod ring;
 pub mod sample;
 pub mod session;
+pub mod source;
 pub mod thread;
 
 use core::fmt;

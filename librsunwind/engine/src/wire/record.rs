@@ -31,6 +31,8 @@ pub enum RecordKind {
     SegmentTotals = 10,
     /// [`super::kernel`]: the kernel's half of a sample.
     Kernel = 11,
+    /// [`super::source::Source`]: an event that was asked for beside CPU time.
+    Source = 12,
 }
 
 impl RecordKind {
@@ -49,6 +51,7 @@ impl RecordKind {
             9 => Self::PerfMap,
             10 => Self::SegmentTotals,
             11 => Self::Kernel,
+            12 => Self::Source,
             _ => return None,
         })
     }

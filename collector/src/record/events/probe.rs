@@ -1,0 +1,87 @@
+//! Tries an event on the calling thread, so that what cannot be sampled is said before the program starts.
+//!
+//! # Safety
+//! One system call, which reads a structure of ours; the descriptor is closed at once.
+#![allow(unsafe_code)]
+
+use super::Event;
+use super::names::{SOFTWARE, TRACEPOINT};
+use nix::errno::Errno;
+use nix::libc;
+use std::fs;
+use std::os::fd::{FromRawFd, OwnedFd};
+
+/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER0`, in words.
+type Attributes = [u64; 8];
+
+const DISABLED: u64 = 1;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
+const FREQUENCY: u64 = 1 << 10;
+
+/// Tries it.
+///
+/// # Errors
+/// Why it cannot be, with the remedy.
+pub fn probe(event: &Event, hertz: u64) -> Result<(), String> {
+    let refused = match open(event, hertz, event.user_only) {
+        Ok(()) => return Ok(()),
+        Err(errno) => errno,
+    };
+    // Without the kernel it may be allowed: targets step down by themselves, and say so.
+    if !event.user_only
+        && matches!(refused, Errno::EACCES | Errno::EPERM)
+        && event.named.kind != TRACEPOINT
+        && open(event, hertz, true).is_ok()
+    {
+        return Ok(());
+    }
+    Err(format!("{}: {}", event.name, explain(event, refused)))
+}
+
+fn open(event: &Event, hertz: u64, user_only: bool) -> Result<(), Errno> {
+    let (period, is_rate) = event.period_or_rate(hertz);
+    let flags = DISABLED
+        | EXCLUDE_HV
+        | if user_only { EXCLUDE_KERNEL } else { 0 }
+        | if is_rate { FREQUENCY } else { 0 };
+    let size = size_of::<Attributes>() as u64;
+    let kind = u64::from(event.named.kind) | size << 32;
+    let attributes: Attributes = [kind, event.named.config, period, 0, 0, flags, 0, 0];
+    // SAFETY: the kernel reads the attributes, whose size they give; 0 is the calling thread, -1 any processor, -1 no group, 8 close-on-exec.
+    let opened = unsafe {
+        libc::syscall(
+            libc::SYS_perf_event_open,
+            &raw const attributes,
+            0,
+            -1,
+            -1,
+            8,
+        )
+    };
+    let descriptor = Errno::result(opened)?;
+    // SAFETY: fresh from the kernel and nobody else's.
+    drop(unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).unwrap_or(-1)) });
+    Ok(())
+}
+
+fn explain(event: &Event, errno: Errno) -> String {
+    let software = event.named.kind == SOFTWARE;
+    match errno {
+        Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP if !software => {
+            "this machine's processor does not count it, or not for us (virtual machines and containers often have no counters); \
+             sample task-clock, page-faults or a tracepoint instead"
+                .into()
+        }
+        Errno::EACCES | Errno::EPERM => {
+            let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
+            let needed = if event.named.kind == TRACEPOINT { "-1" } else { "1" };
+            format!(
+                "not permitted (kernel.perf_event_paranoid is {}): run as root, give rsunwind CAP_PERFMON, or sysctl kernel.perf_event_paranoid={needed}",
+                level.trim()
+            )
+        }
+        Errno::EINVAL => "the kernel does not take it with that period or modifier".into(),
+        errno => format!("it cannot be opened: {}", errno.desc()),
+    }
+}
