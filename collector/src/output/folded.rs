@@ -1,5 +1,5 @@
 //! Folded stacks, Brendan Gregg's format: a line per distinct stack, functions from root to leaf with semicolons between, then a blank and
-//! the weight in sampling periods. flamegraph.pl, inferno, speedscope and many others read it.
+//! the weight in sampling periods (of other events than CPU time: what they counted). flamegraph.pl, inferno, speedscope and many others read it.
 
 use super::{Format, Options, Roots, thread_name};
 use crate::profile::{CallId, Profile};

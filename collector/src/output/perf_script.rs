@@ -8,6 +8,7 @@
 use super::{Format, Location, Options, locations, thread_name};
 use crate::profile::{Mode, Profile, Sample};
 use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::offer::CPU_EVENT;
 use std::io::{self, Write};
 
 pub(super) struct PerfScript;
@@ -47,11 +48,15 @@ fn head(profile: &Profile, sample: &Sample, out: &mut dyn Write) -> io::Result<(
     );
     writeln!(
         out,
-        "{name} {}/{} [000] {seconds}.{:06}: {:10} task-clock:u: ",
+        "{name} {}/{} [000] {seconds}.{:06}: {:10} {}: ",
         process.pid,
         thread.tid,
         rest / 1000,
-        profile.time_ns(sample)
+        profile.time_ns(sample),
+        match sample.event {
+            CPU_EVENT => "task-clock:u".to_owned(),
+            event => profile.event_name(event),
+        }
     )
 }
 

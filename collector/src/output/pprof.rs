@@ -154,6 +154,8 @@ struct Builder<'a> {
     profile: &'a Profile,
     out: proto::Profile,
     strings: HashMap<String, i64>,
+    /// Events beside CPU time, each with a column of its own behind those of CPU time.
+    events: Vec<u32>,
     mappings: HashMap<ImageId, u64>,
     /// Where addresses of an image begin in the process that they are shown of.
     biases: HashMap<ImageId, u64>,
@@ -170,6 +172,7 @@ impl<'a> Builder<'a> {
             profile,
             out: proto::Profile::default(),
             strings: HashMap::new(),
+            events: Vec::new(),
             mappings: HashMap::new(),
             biases: HashMap::new(),
             locations: HashMap::new(),
@@ -184,7 +187,18 @@ impl<'a> Builder<'a> {
         let samples = self.value_type("samples", "count");
         let cpu = self.value_type("cpu", "nanoseconds");
         self.out.sample_type = vec![samples, cpu];
-        self.out.default_sample_type = cpu.r#type;
+        self.events = self.profile.other_events();
+        for event in self.events.clone() {
+            let name = self.profile.event_name(event);
+            let column = self.value_type(&name, "count");
+            self.out.sample_type.push(column);
+        }
+        let shown = self
+            .events
+            .iter()
+            .position(|event| *event == self.profile.shown_event);
+        let shown = shown.map_or(1, |index| index + 2);
+        self.out.default_sample_type = self.out.sample_type[shown].r#type;
         self.out.period_type = Some(cpu);
         let first = self.profile.samples.first();
         let period = first.map_or(0, |sample| self.profile.period_ns(sample.thread));
@@ -230,8 +244,8 @@ impl<'a> Builder<'a> {
 
     fn samples(&mut self) {
         let mut merged: HashMap<_, usize> = HashMap::new();
-        for sample in &self.profile.samples {
-            let values = [signed(sample.weight), signed(self.profile.time_ns(sample))];
+        for sample in self.profile.all_samples() {
+            let values = self.values(sample);
             if let Some(index) = merged.get(&(sample.thread, sample.stack)) {
                 let there: &mut proto::Sample = &mut self.out.sample[*index];
                 for (there, more) in there.value.iter_mut().zip(values) {
@@ -244,10 +258,23 @@ impl<'a> Builder<'a> {
             merged.insert((sample.thread, sample.stack), self.out.sample.len());
             self.out.sample.push(proto::Sample {
                 location_id,
-                value: values.to_vec(),
+                value: values,
                 label,
             });
         }
+    }
+
+    /// One value for each column.
+    fn values(&self, sample: &crate::profile::Sample) -> Vec<i64> {
+        let mut values = vec![0; 2 + self.events.len()];
+        match self.events.iter().position(|event| *event == sample.event) {
+            Some(index) => values[2 + index] = signed(sample.weight),
+            None => {
+                values[0] = signed(sample.weight);
+                values[1] = signed(self.profile.time_ns(sample));
+            }
+        }
+        values
     }
 
     fn labels(&mut self, sample: &crate::profile::Sample) -> Vec<proto::Label> {

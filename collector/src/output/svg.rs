@@ -2,7 +2,6 @@
 
 use super::{Format, Options, command, folded};
 use crate::profile::Profile;
-use crate::report::duration;
 use inferno::flamegraph;
 use std::io::{self, Write};
 
@@ -34,7 +33,7 @@ impl Format for Svg {
         let time = times.fold(0, u64::saturating_add);
         let mut look = flamegraph::Options::default();
         look.title = shorten(&command(profile));
-        look.subtitle = Some(format!("{} of CPU time", duration(time)));
+        look.subtitle = Some(format!("{} of {}", profile.amount(time), profile.subject()));
         look.count_name = "samples".to_owned();
         look.deterministic = true;
         // Into memory first: an error of the file must come out as what it is.

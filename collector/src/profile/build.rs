@@ -6,6 +6,7 @@ use super::{
 use crate::recording::{FrameId, KernelHalf, RawFrame, RawSample, Recording, StackId};
 use crate::symbolize::Symbols;
 use engine::address::CodeAddress;
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, flags};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -24,14 +25,16 @@ pub(super) fn build(recording: Recording, symbols: Symbols) -> Profile {
     let samples = recording
         .samples
         .iter()
-        .map(|sample| builder.sample(sample))
-        .collect();
+        .map(|sample| builder.sample(sample));
+    let (samples, aside) = samples.partition(|sample| sample.event == CPU_EVENT);
     let tables = builder.tables;
     Profile {
         functions: tables.functions,
         frames: tables.frames,
         stacks: tables.stacks,
         samples,
+        aside,
+        shown_event: CPU_EVENT,
         recording,
         symbols,
     }
@@ -167,7 +170,12 @@ impl Builder<'_> {
         Sample {
             thread: sample.thread,
             time_ns: sample.time_ns,
-            weight: sample.weight,
+            weight: if sample.event == CPU_EVENT {
+                sample.weight
+            } else {
+                sample.value
+            },
+            event: sample.event,
             stack,
             stop: sample.stop,
             complete,

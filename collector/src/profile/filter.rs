@@ -40,6 +40,7 @@ impl Filter {
                 && matches(&self.processes, processes[process.index()])
         };
         profile.samples.retain(|sample| keep(sample.thread));
+        profile.aside.retain(|sample| keep(sample.thread));
         Ok(())
     }
 }

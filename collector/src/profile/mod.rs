@@ -7,17 +7,20 @@
 //! Not here: the order in which anything is shown (`report`), and file formats (`output`).
 
 mod build;
+mod events;
 mod filter;
 mod roots;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use events::NoEvent;
 pub use filter::{Filter, FilterError};
 pub use roots::is_root;
 
 use crate::recording::{self, KernelHalf, OpenError, ProcessId, Recording, ThreadId, index};
 use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason};
 use std::path::Path;
 use std::sync::Arc;
@@ -48,8 +51,12 @@ pub struct Profile {
     pub frames: Vec<Frame>,
     /// Distinct stacks; a parent comes before its children.
     pub stacks: Vec<Call>,
-    /// Samples, by thread, in the order in which they were taken.
+    /// Samples of the event that is shown, by thread, in the order in which they were taken.
     pub samples: Vec<Sample>,
+    /// Samples of other events.
+    pub aside: Vec<Sample>,
+    /// Which event is shown; 0 for CPU time.
+    pub shown_event: u32,
 }
 
 /// Whose code a frame is.
@@ -111,8 +118,10 @@ pub struct Sample {
     pub thread: ThreadId,
     /// When (`CLOCK_MONOTONIC`, ns).
     pub time_ns: u64,
-    /// How many sampling periods it stands for.
+    /// How many sampling periods it stands for; for other events than CPU time what the event counted.
     pub weight: u64,
+    /// Which event it is of; 0 for CPU time.
+    pub event: u32,
     /// Its stack; never without a frame.
     pub stack: CallId,
     /// Why the walk ended.
@@ -174,9 +183,12 @@ impl Profile {
         known.into_iter().find(|ns| *ns > 0).unwrap_or(1_000_000)
     }
 
-    /// CPU time that a sample stands for, ns.
+    /// CPU time that a sample stands for, ns; for other events what the event counted.
     #[must_use]
     pub fn time_ns(&self, sample: &Sample) -> u64 {
+        if sample.event != CPU_EVENT {
+            return sample.weight;
+        }
         sample.weight.saturating_mul(self.period_ns(sample.thread))
     }
 
@@ -202,7 +214,7 @@ impl Profile {
     pub fn start_ns(&self) -> u64 {
         let session = self.recording.session.as_ref().map(|s| s.start_ns);
         let processes = self.recording.processes.iter().map(|p| p.time_ns);
-        let samples = self.samples.iter().map(|s| s.time_ns);
+        let samples = self.all_samples().map(|s| s.time_ns);
         let first = processes.chain(samples).filter(|ns| *ns > 0).min();
         match (session.filter(|ns| *ns > 0), first) {
             (Some(a), Some(b)) => a.min(b),

@@ -28,8 +28,14 @@ pub(crate) fn share(part: u64, whole: u64) -> String {
     format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
 }
 
-/// Prints the rows below their headings.
-pub(super) fn print(out: &mut String, rows: &[Row], by: By, whole: u64) {
+/// Prints the rows below their headings; `amount` says in words how much of the whole a row has.
+pub(super) fn print(
+    out: &mut String,
+    rows: &[Row],
+    by: By,
+    whole: u64,
+    amount: impl Fn(u64) -> String,
+) {
     let threads = matches!(by, By::Thread | By::Process);
     let (name, origin) = match by {
         By::Function => ("FUNCTION", "MODULE"),
@@ -48,7 +54,7 @@ pub(super) fn print(out: &mut String, rows: &[Row], by: By, whole: u64) {
     let origin_width = widest(|row| &row.origin).clamp(origin.len(), 40);
     let numbers = |row: &Row, ns: fn(&Row) -> u64| {
         let ns = ns(row);
-        format!("{:>9}  {:>7}", duration(ns), share(ns, whole))
+        format!("{:>9}  {:>7}", amount(ns), share(ns, whole))
     };
     let mut line = |own: &str, total: &str, name: &str, origin: &str| {
         let mut line = if threads {

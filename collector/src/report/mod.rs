@@ -11,7 +11,7 @@ mod tests;
 
 pub(crate) use columns::{duration, share};
 
-use crate::profile::{Filter, FilterError, Profile};
+use crate::profile::{Filter, FilterError, NoEvent, Profile};
 use crate::recording::OpenError;
 use crate::summary;
 use crate::symbolize::Places;
@@ -66,6 +66,10 @@ pub struct Selection {
     #[arg(short, long, value_name = "TID")]
     pub thread: Vec<String>,
 
+    /// Samples of this event instead of CPU time
+    #[arg(short, long, value_name = "EVENT")]
+    pub event: Option<String>,
+
     /// Also look for separate debug files in DIR/.build-id (may be given several times)
     #[arg(long, value_name = "DIR")]
     pub debug_dir: Vec<PathBuf>,
@@ -84,7 +88,7 @@ impl Selection {
     /// Opens recordings and leaves in them what is selected. Says on standard error what could not be read or named.
     ///
     /// # Errors
-    /// [`Error::Open`], [`Error::Filter`].
+    /// [`Error::Open`], [`Error::Filter`], [`Error::Event`].
     pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
         let mut profile = Profile::open(files, &self.places())?;
         let filter = Filter {
@@ -92,6 +96,9 @@ impl Selection {
             threads: self.thread.clone(),
         };
         filter.apply(&mut profile)?;
+        if let Some(event) = &self.event {
+            profile.show_event(event)?;
+        }
         Ok(profile)
     }
 }
@@ -135,6 +142,9 @@ pub enum Error {
     /// Nothing is left of it.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// No such event was recorded.
+    #[error(transparent)]
+    Event(#[from] NoEvent),
     /// Standard output cannot be written.
     #[error("the report cannot be written: {0}")]
     Write(#[from] io::Error),
@@ -145,7 +155,7 @@ impl Error {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Filter(_) => 2,
+            Self::Filter(_) | Self::Event(_) => 2,
             _ => 1,
         }
     }
@@ -156,7 +166,11 @@ impl Error {
 /// # Errors
 /// Any [`Error`]. A reader that goes away is none.
 pub fn run(args: &Args) -> Result<(), Error> {
-    let profile = args.selection.open(&args.files)?;
+    let mut selection = args.selection.clone();
+    if args.summary {
+        selection.event = None; // the account is of CPU time, and has a line for each other event
+    }
+    let profile = selection.open(&args.files)?;
     let text = if args.summary {
         summary::text(&profile)
     } else {
@@ -177,7 +191,11 @@ pub(crate) fn complain(profile: &Profile) {
 fn text(profile: &Profile, args: &Args) -> String {
     let mut out = heading(profile);
     if profile.samples.is_empty() {
-        let _ = writeln!(out, "\n{}", summary::why_empty(profile));
+        let why = match profile.shown_event {
+            0 => summary::why_empty(profile),
+            _ => format!("no sample of {} was taken", profile.subject()),
+        };
+        let _ = writeln!(out, "\n{why}");
         return out;
     }
     let mut rows = table::rows(profile, args.by);
@@ -185,7 +203,8 @@ fn text(profile: &Profile, args: &Args) -> String {
     let all = rows.len();
     rows.truncate(args.limit.unwrap_or(usize::MAX));
     out.push('\n');
-    columns::print(&mut out, &rows, args.by, table::whole(profile));
+    let amount = |amount| profile.amount(amount);
+    columns::print(&mut out, &rows, args.by, table::whole(profile), amount);
     if rows.len() < all {
         let _ = writeln!(out, "… and {} more rows", all - rows.len());
     }
@@ -206,8 +225,9 @@ fn heading(profile: &Profile) -> String {
     };
     let _ = writeln!(
         out,
-        "{} of CPU time in {}, {} and {}",
-        duration(table::whole(profile)),
+        "{} of {} in {}, {} and {}",
+        profile.amount(table::whole(profile)),
+        profile.subject(),
         count(profile.samples.len(), "sample", "samples"),
         count(recording.processes.len(), "process", "processes"),
         count(recording.threads.len(), "thread", "threads"),

@@ -37,6 +37,7 @@ pub fn text(profile: &Profile) -> String {
         stacks::methods(&mut out, profile);
         stacks::kernel(&mut out, profile);
     }
+    events(&mut out, profile);
     threads::triggers(&mut out, profile);
     threads::coverage(&mut out, profile, &accounts);
     threads::cost(&mut out, profile, &accounts);
@@ -87,6 +88,25 @@ fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account]) {
         text.push_str(": lower the rate (-F) or raise --size");
     }
     line(out, "lost", &text);
+}
+
+/// A line for each event beside CPU time.
+fn events(out: &mut String, profile: &Profile) {
+    for event in profile.other_events() {
+        let samples = || profile.all_samples().filter(|sample| sample.event == event);
+        let counted = samples().fold(0, |sum: u64, sample| sum.saturating_add(sample.weight));
+        let count = samples().count() as u64;
+        let alone = samples().filter(|sample| sample.kernel.is_alone()).count();
+        let mut text = format!(
+            "{}: {counted} in {}",
+            profile.event_name(event),
+            plural(count, "sample", "samples")
+        );
+        if alone > 0 {
+            let _ = write!(text, ", {alone} of them without a user stack");
+        }
+        line(out, "event", &text);
+    }
 }
 
 pub(crate) fn plural(count: u64, one: &str, many: &str) -> String {

@@ -16,7 +16,7 @@ const MOST: usize = MAX_EVENTS - 1;
 /// An event to sample.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// As the user named it.
+    /// As the user named it, without the period.
     pub name: String,
     /// What it is to the kernel.
     pub named: Named,

@@ -121,7 +121,7 @@ pub fn parse(text: &str) -> Result<Event, String> {
     };
     let named = lookup(name).map_err(|what| wrong(&what))?;
     Ok(Event {
-        name: text.to_owned(),
+        name: format!("{name}{}", if user_only { ":u" } else { "" }),
         named,
         user_only,
         period: period.or(named.each.then_some(1)),
@@ -237,11 +237,11 @@ fn unknown(name: &str) -> String {
             .bytes()
             .zip(name.bytes())
             .take_while(|(a, b)| a.eq_ignore_ascii_case(b));
-        same.count() * 2 > known.len()
+        same.count() * 2 >= known.len()
     };
     let all = FIXED.iter().flat_map(|(first, second, ..)| [first, second]);
     let all: Vec<&&str> = all.filter(|name| !name.is_empty()).collect();
-    match all.iter().copied().find(|known| near(&known)) {
+    match all.iter().copied().find(|known| near(known)) {
         Some(near) => format!("unknown event; did you mean {near}?"),
         None => format!(
             "unknown event; known are {}, caches such as LLC-load-misses, rHEX, and tracepoints such as sched:sched_switch",

@@ -1,0 +1,206 @@
+//! Events beside CPU time: `record -e`, and what the other commands make of it.
+
+use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::victim;
+use std::path::Path;
+use std::process::Command;
+
+const PAGES: u64 = 20_000;
+
+/// The number of functions in a report of an event, and its heading's amount.
+fn report(recording: &Path, event: &str) -> (u64, Vec<(u64, String)>) {
+    let mut command = Command::new(rsunwind());
+    command
+        .arg("report")
+        .arg(recording)
+        .args(["--no-pager", "--event", event]);
+    let output = output(&mut command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let text = text(&output.stdout);
+    let heading = text
+        .lines()
+        .find(|line| line.contains(&format!(" of {event} in ")))
+        .expect(&text);
+    let amount = heading.split(' ').next().unwrap().parse().unwrap();
+    let rows = text
+        .lines()
+        .skip_while(|line| !line.contains("SELF"))
+        .skip(1);
+    let rows = rows.filter_map(|row| {
+        let words: Vec<&str> = row.split_whitespace().collect();
+        Some((words.first()?.parse().ok()?, (*words.last()?).to_owned()))
+    });
+    (amount, rows.collect())
+}
+
+fn own(rows: &[(u64, String)], function: &str) -> u64 {
+    rows.iter()
+        .filter(|(_, name)| name == function)
+        .map(|(own, _)| own)
+        .sum()
+}
+
+#[test]
+fn page_faults_are_counted_where_they_happen() {
+    let (bench, program) = (Bench::new(), victim::c("faults.c"));
+    for events in ["page-faults", "page-faults/period=20/,minor-faults:u"] {
+        let mut record = bench.record(&["-q", "-e", events]);
+        let ran = output(record.arg(&program).arg(PAGES.to_string()));
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let (all, rows) = report(&bench.path("profile.rsu"), "page-faults");
+        let touched = own(&rows, "toucher");
+        let bounds = PAGES * 95 / 100..PAGES * 103 / 100;
+        assert!(
+            bounds.contains(&touched),
+            "{events}: {touched} of {all} in {rows:?}"
+        );
+        assert!(all - touched < 400, "{events}: {rows:?}");
+        // CPU time is what it would be without: none of it is the faults'.
+        let recording = bench.recording();
+        let cpu_ns: u64 = recording
+            .threads
+            .iter()
+            .map(collector::recording::Thread::cpu_ns)
+            .sum();
+        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+        let sampled = weight as f64 * 1e9 / 999.0;
+        assert!(
+            (0.9..1.1).contains(&(sampled / cpu_ns as f64)),
+            "{sampled} of {cpu_ns}"
+        );
+    }
+}
+
+#[test]
+fn each_event_has_a_column_in_pprof_and_a_line_in_the_summary() {
+    let (bench, program) = (Bench::new(), victim::c("faults.c"));
+    let mut record = bench.record(&["-e", "page-faults,context-switches"]);
+    let ran = output(record.arg(&program).arg(PAGES.to_string()));
+    let summary = text(&ran.stderr);
+    for event in ["page-faults: ", "context-switches: "] {
+        assert!(summary.contains(&format!("event  {event}")), "{summary}");
+    }
+    let export = |arguments: &[&str]| {
+        let mut command = Command::new(rsunwind());
+        command
+            .current_dir(bench.path(""))
+            .args(["export", "profile.rsu", "-o"])
+            .args(arguments);
+        let output = output(&mut command);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+    };
+    export(&["out.pb"]);
+    let mut bytes = Vec::new();
+    let file = std::fs::File::open(bench.path("out.pb")).unwrap();
+    std::io::Read::read_to_end(&mut flate2::read::GzDecoder::new(file), &mut bytes).unwrap();
+    for name in ["cpu", "page-faults", "context-switches"] {
+        let found = bytes
+            .windows(name.len())
+            .any(|part| part == name.as_bytes());
+        assert!(found, "{name} is no column");
+    }
+    export(&["out.folded", "--event", "page-faults"]);
+    let folded = std::fs::read_to_string(bench.path("out.folded")).unwrap();
+    let touched: u64 = folded
+        .lines()
+        .filter(|line| line.contains(";toucher "))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert!(touched > PAGES * 95 / 100, "{folded}");
+}
+
+#[test]
+fn tracepoints_show_who_made_the_call() {
+    // Where no file system shows the tracepoints, it is mounted for this test alone.
+    let bench = Bench::new();
+    let program = victim::c("faults.c");
+    let mut command = Command::new("unshare");
+    let script =
+        "[ -d /sys/kernel/tracing/events ] || mount -t tracefs nodev /sys/kernel/tracing || exit 77
+                  exec \"$@\"";
+    command
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .arg(rsunwind());
+    command.args(["record", "-q", "-e", "syscalls:sys_enter_getppid", "-o"]);
+    command
+        .arg(bench.path("profile.rsu"))
+        .arg("--")
+        .arg(&program)
+        .args(["10", "3000"]);
+    let ran = output(&mut command);
+    if ran.status.code() == Some(77) {
+        eprintln!("tracefs cannot be mounted here: {}", text(&ran.stderr));
+        return;
+    }
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let (all, rows) = report(&bench.path("profile.rsu"), "syscalls:sys_enter_getppid");
+    // Ours asks once or twice for its parent, too.
+    assert!((2990..=3010).contains(&all), "{rows:?}");
+    let shown = Command::new(rsunwind())
+        .arg("export")
+        .arg(bench.path("profile.rsu"))
+        .args([
+            "-o",
+            "-",
+            "-f",
+            "folded",
+            "--event",
+            "syscalls:sys_enter_getppid",
+        ])
+        .output()
+        .unwrap();
+    let shown = text(&shown.stdout);
+    let by_caller: u64 = shown
+        .lines()
+        .filter(|line| line.contains(";caller;"))
+        .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+        .sum();
+    assert!(by_caller >= 2950, "{shown}");
+}
+
+#[test]
+fn bad_events_are_refused_with_the_remedy_before_the_program_starts() {
+    let bench = Bench::new();
+    for (events, part) in [
+        ("cycels", "did you mean cycles?"),
+        ("page-faults,", "an event is missing"),
+        ("cycles/umask=3/", "period=N"),
+        ("nosuch:event", "event syntax error"),
+        ("rffffffffff", "rffffffffff"),
+    ] {
+        let ran = output(bench.record(&["-e", events]).args(["touch", "started"]));
+        assert_eq!(ran.status.code(), Some(2), "{events}");
+        assert!(
+            text(&ran.stderr).contains(part),
+            "{events}: {}",
+            text(&ran.stderr)
+        );
+        assert!(!bench.path("started").exists(), "{events}");
+    }
+    let timers = output(
+        bench
+            .record(&["-e", "page-faults", "--trigger=timer"])
+            .arg("true"),
+    );
+    assert_eq!(timers.status.code(), Some(2));
+    assert!(text(&timers.stderr).contains("--trigger"));
+}
+
+#[test]
+fn an_event_that_was_not_recorded_is_said_with_those_that_were() {
+    let bench = Bench::new();
+    let mut record = bench.record(&["-q", "-e", "page-faults"]);
+    assert!(output(record.arg("true")).status.success());
+    let mut report = Command::new(rsunwind());
+    report
+        .arg("report")
+        .arg(bench.path("profile.rsu"))
+        .args(["--event", "cycles"]);
+    let said = output(&mut report);
+    assert_eq!(said.status.code(), Some(2));
+    let words = text(&said.stderr);
+    assert!(
+        words.contains("\"cycles\"") && words.contains("cpu, page-faults"),
+        "{words}"
+    );
+}
