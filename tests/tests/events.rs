@@ -204,3 +204,22 @@ fn an_event_that_was_not_recorded_is_said_with_those_that_were() {
         "{words}"
     );
 }
+
+#[test]
+fn formats_that_hold_cpu_time_only_say_so() {
+    let bench = Bench::new();
+    let mut record = bench.record(&["-q", "-e", "page-faults"]);
+    assert!(output(record.arg("true")).status.success());
+    let mut export = Command::new(rsunwind());
+    export.arg("export").arg(bench.path("profile.rsu"));
+    export
+        .args(["--event", "page-faults", "-o"])
+        .arg(bench.path("out.data"));
+    let said = output(&mut export);
+    assert_eq!(said.status.code(), Some(1));
+    assert!(
+        text(&said.stderr).contains("leave --event out"),
+        "{}",
+        text(&said.stderr)
+    );
+}

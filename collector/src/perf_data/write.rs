@@ -8,6 +8,7 @@ use super::format::{
 use super::timeline::Timeline;
 use crate::output::{Companion, Format, Options, started_at};
 use crate::profile::Profile;
+use engine::wire::offer::CPU_EVENT;
 use std::io::{self, Write};
 use std::path::PathBuf;
 
@@ -44,6 +45,10 @@ impl Format for PerfData {
     }
 
     fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
+        if profile.shown_event != CPU_EVENT {
+            let why = "perf.data is written of CPU time only: leave --event out";
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
         let timeline = Timeline::new(profile, self.deferred, symbol_file(options).as_deref());
         let attributes = attributes(profile, self.deferred, timeline.kernel);
         let entry = attributes.len() as u64 + 16;

@@ -9,6 +9,7 @@ mod tables;
 use super::{Format, Options, command, started_at, thread_name};
 use crate::profile::{CallId, Frame, Mode, Profile, SourceFrameId};
 use crate::recording::{ProcessId, ThreadId};
+use engine::wire::offer::CPU_EVENT;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use fxprof_processed_profile as fx;
@@ -98,7 +99,10 @@ impl<'a> Maker<'a> {
             let thread = self.thread(sample.thread);
             let stack = self.stack(sample.thread, thread, sample.stack);
             let weight = i32::try_from(sample.weight).unwrap_or(i32::MAX);
-            let cpu = fx::CpuDelta::from_nanos(self.profile.time_ns(sample));
+            let cpu = match sample.event {
+                CPU_EVENT => fx::CpuDelta::from_nanos(self.profile.time_ns(sample)),
+                _ => fx::CpuDelta::ZERO,
+            };
             let time = self.time(sample.time_ns);
             self.out.add_sample(thread, time, Some(stack), cpu, weight);
         }

@@ -120,6 +120,9 @@ pub fn parse(text: &str) -> Result<Event, String> {
         }
     };
     let named = lookup(name).map_err(|what| wrong(&what))?;
+    if user_only && !named.signals {
+        return Err(wrong("it happens in the kernel only: leave :u out"));
+    }
     Ok(Event {
         name: format!("{name}{}", if user_only { ":u" } else { "" }),
         named,
@@ -289,6 +292,7 @@ mod tests {
             ("zzz", "known are"),
             ("cycles/umask=1/", "period=N"),
             ("cycles/period=0/", "period=N"),
+            ("cs:u", "leave :u out"),
             ("a:b:k", "SYSTEM:EVENT"),
             ("..:x", "SYSTEM:EVENT"),
         ] {

@@ -28,10 +28,11 @@ pub fn probe(event: &Event, hertz: u64) -> Result<(), String> {
         Ok(()) => return Ok(()),
         Err(errno) => errno,
     };
-    // Without the kernel it may be allowed: targets step down by themselves, and say so.
+    // Without the kernel it may be allowed, and still happen: targets step down by themselves, and say so.
     if !event.user_only
         && matches!(refused, Errno::EACCES | Errno::EPERM)
         && event.named.kind != TRACEPOINT
+        && event.named.signals
         && open(event, hertz, true).is_ok()
     {
         return Ok(());
