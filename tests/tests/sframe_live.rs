@@ -2,7 +2,7 @@
 //! across frames with and without SFrame, PLT stubs and signal frames, and equal to those by `.eh_frame`.
 
 use collector::profile::{Profile, Sample};
-use collector::recording::{KernelHalf, RawFrame};
+use collector::recording::RawFrame;
 use engine::wire::sample::Method;
 use rsunwind_tests::command::{Bench, status};
 use rsunwind_tests::{lock, repository, target_directory};
@@ -66,11 +66,10 @@ fn own_functions<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
 /// Checks every stack; gives the distinct ones.
 fn checked(profile: &Profile) -> BTreeSet<Vec<&str>> {
     // The kernel's stack in the middle of a signal handler's return stands alone: it has no walk to check.
-    let alone = [KernelHalf::Late, KernelHalf::Orphan, KernelHalf::Profiler];
     let taken = profile
         .samples
         .iter()
-        .filter(|sample| !alone.contains(&sample.kernel));
+        .filter(|sample| !sample.kernel.is_alone());
     let mut distinct = BTreeSet::new();
     let (mut all, mut whole) = (0u64, 0u64);
     for sample in taken {

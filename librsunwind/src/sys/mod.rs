@@ -57,6 +57,12 @@ pub fn getpid() -> u32 {
     unsafe { raw(libc::SYS_getpid, &[]) as u32 }
 }
 
+/// Whether the process has root's rights, as far as its user id says.
+pub fn is_root() -> bool {
+    // SAFETY: no memory involved.
+    unsafe { raw(libc::SYS_geteuid, &[]) == 0 }
+}
+
 /// The parent's process id.
 pub fn getppid() -> u32 {
     // SAFETY: no memory involved.

@@ -1,6 +1,6 @@
 //! Arming a thread and disarming it: which trigger it gets, what the trigger must know of it, and what is recorded of that.
 
-use super::{Arming, NAME_SIZE, ThreadState};
+use super::{Arming, NAME_SIZE, ThreadState, registry};
 use crate::config::{Config, Destination};
 use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
@@ -11,6 +11,9 @@ use crate::trigger::timer::CpuTimer;
 use crate::trigger::{self, Armed, SIGNAL};
 use core::sync::atomic::Ordering::Relaxed;
 use engine::wire::offer::Offer;
+
+/// So many threads of an ordinary user have rings of ample size.
+const FEW_THREADS: usize = 16;
 
 impl ThreadState {
     /// Arms the thread for the first time and records that, or records why not. CPU time that it has used already is counted as unarmed.
@@ -74,7 +77,11 @@ impl ThreadState {
             ..Offer::default()
         };
         let recipient = match config.destination {
-            Destination::Session(directory) => Some(Recipient { directory, offer }),
+            Destination::Session(directory) => Some(Recipient {
+                directory,
+                offer,
+                sparing: registry::threads() > FEW_THREADS && !sys::is_root(),
+            }),
             Destination::File(_) => None,
         };
         trigger::Thread {

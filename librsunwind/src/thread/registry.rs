@@ -50,6 +50,11 @@ fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
     REGISTRY.iter().take(REGISTRY_TOP.load(Acquire))
 }
 
+/// Most threads that have had a state at the same time.
+pub(super) fn threads() -> usize {
+    REGISTRY_TOP.load(Relaxed)
+}
+
 /// In a fork child: none of the parent's threads is here.
 pub fn forget_all() {
     for slot in registered() {

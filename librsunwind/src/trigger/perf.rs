@@ -79,6 +79,8 @@ pub struct Recipient {
     pub directory: Text<PATH_SIZE>,
     /// Whose ring it is; the ring's own facts are filled in.
     pub offer: Offer,
+    /// Whether locked memory is to be spared: there are many threads, and a limit.
+    pub sparing: bool,
 }
 
 /// Armed perf events of this thread, with their ring.
@@ -109,7 +111,8 @@ impl PerfEvent {
         let (first, others) = sources.split_first().ok_or(Errno(libc::EINVAL))?;
         let mut files = [const { None }; MAX_EVENTS];
         let file = open_source(first)?;
-        let ring = map_largest(&file, first, recipient.is_some())?;
+        let sparing = recipient.is_none_or(|recipient| recipient.sparing);
+        let ring = map_largest(&file, first, sparing)?;
         let mut made = Self {
             ring,
             events: [EventId::default(); MAX_EVENTS],
@@ -232,11 +235,11 @@ fn open_source(source: &Source) -> Result<File, Errno> {
     }
 }
 
-fn map_largest(file: &File, source: &Source, collected: bool) -> Result<Ring, Errno> {
-    let mut pages = match (source.kernel, collected) {
+fn map_largest(file: &File, source: &Source, sparing: bool) -> Result<Ring, Errno> {
+    let mut pages = match (source.kernel, sparing) {
         (false, _) => DATA_PAGES_SCARCE,
-        (true, false) => DATA_PAGES,
-        (true, true) => pages_for(source.period),
+        (true, true) => DATA_PAGES,
+        (true, false) => pages_for(source.period),
     };
     loop {
         match Ring::map(file, pages) {
@@ -293,6 +296,7 @@ mod tests {
         let recipient = Recipient {
             directory,
             offer: Offer::default(),
+            sparing: false,
         };
         let quiet = Source {
             event: 0,
