@@ -2,7 +2,8 @@
 //! its caller.
 //!
 //! A pc that the map does not know is looked up with `_dl_find_object` (glibc; lock-free), else in `/proc/self/maps` (musl, code that the
-//! loader did not map, JIT code), read a piece at a time with raw system calls and not more often than [`SCAN_PAUSE_NS`]. What is found is
+//! loader did not map, JIT code), read a piece at a time with raw system calls and, where that was in
+//! vain, not again before [`SCAN_PAUSE_NS`]. What is found is
 //! recorded, so that the recording can be symbolized later.
 //!
 //! # Safety
@@ -258,6 +259,10 @@ impl Finder<'_> {
             return None;
         }
         let found = maps::find(pc, &mut buffer)?;
+        if found.module.kind == ModuleKind::Elf {
+            // No pause after a find: a process maps only so many files, and a first walk meets several of them.
+            LAST_SCAN_NS.store(last, Relaxed);
+        }
         self.with_thread(|this| add(this, &found.module, found.build_id.as_bytes(), found.path));
         Some(found.module)
     }

@@ -67,6 +67,18 @@ fn a_program_may_do_without_the_library() {
 }
 
 #[test]
+fn programs_of_musl_have_clients_too() {
+    // musl's libc has no unwind tables, and its compiler wrapper makes no index of the program's: stacks end in libc, and only there.
+    let options = [&*include_option(), "-DFRAMES=3", "-Wl,--eh-frame-hdr"];
+    let program = victim::compile(Compiler::MuslC, "clients_optional.c", &options);
+    assert_eq!(Run::plain(&program).outcome().quiet().text(), "absent\n");
+    let preloaded = Run::plain(&program).env("LD_PRELOAD", library::path());
+    assert_eq!(preloaded.outcome().quiet().text(), "answered\n");
+    let recorded = Run::profiled("", &program).outcome().quiet();
+    assert_eq!(recorded.text(), "answered\n");
+}
+
+#[test]
 fn the_rules_are_kept() {
     let program = linked("clients_rules.c", &[]);
     for way in WAYS {
