@@ -11,7 +11,7 @@ use crate::sys::{self, Errno, HeldBack, KernelAction};
 use crate::text::{Text, parse_decimal};
 use crate::thread::{self, ThreadState};
 use crate::trigger::{SIGNAL, cost};
-use crate::{arch, clients, clock, handler, modules, weak_address};
+use crate::{arch, clients, clock, handler, modules, sample, weak_address};
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -256,6 +256,20 @@ impl Process {
         self.record(this, Origin::Fork);
         modules::record_known(this);
         this.arm_again();
+    }
+
+    /// Before a thread is created: a fork child that makes threads is not brief, whether it saw a tick of the kernel's clock or not, and
+    /// they need what its first signal would set up.
+    pub fn expect_thread(&self) {
+        let Some(this) = ThreadState::current().filter(|this| this.unfinished) else {
+            return;
+        };
+        let _held = HeldBack::new(SIGNAL);
+        if this.unfinished {
+            self.finish_fork_child(this);
+            this.weigh_from_birth();
+            sample::take_last(this);
+        }
     }
 
     /// The rest of a fork child's set-up at its end, if it never saw a tick of the kernel's clock and yet used a period or more.

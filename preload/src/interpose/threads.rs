@@ -57,6 +57,7 @@ fn prepared(
     if !PROCESS.is_active() {
         return (function, argument, None);
     }
+    PROCESS.expect_thread();
     let Ok(state) = ThreadState::allocate(PROCESS.config().max_depth) else {
         return (function, argument, None);
     };
