@@ -48,11 +48,10 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
         else {
             return indexed;
         };
-        let span = last_entry
-            .start
-            .wrapping_sub(first_entry.start)
-            .max(0)
-            .cast_unsigned();
+        indexed.origin = first_entry.start;
+        let Some(span) = indexed.distance(last_entry.start) else {
+            return indexed;
+        };
         // The last piece's hint is also the end of the piece before it.
         let Some(pieces) = memory.len().checked_sub(1).filter(|pieces| *pieces > 0) else {
             return indexed;
@@ -62,7 +61,6 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
         let scale = scale
             .checked_div(u128::from(span).saturating_add(1))
             .unwrap_or(0);
-        indexed.origin = first_entry.start;
         indexed.scale = u64::try_from(scale).unwrap_or(u64::MAX);
         indexed.fill(memory);
         indexed.hints = memory;
@@ -75,9 +73,9 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
         for (hint, piece) in hints.iter_mut().zip(0_usize..) {
             let begins_before = |position: u32| {
                 let entry = index.entry(position as usize);
+                // In an index that is sorted no function begins before the first.
                 entry.is_some_and(|entry| {
-                    let distance = entry.start.wrapping_sub(self.origin);
-                    self.piece(distance.max(0).cast_unsigned()) < piece
+                    self.piece(self.distance(entry.start).unwrap_or(0)) < piece
                 })
             };
             while begins_before(next) {
@@ -85,6 +83,13 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
             }
             *hint = next.saturating_sub(1);
         }
+    }
+
+    /// Bytes from the beginning of the first piece; none before it.
+    #[inline]
+    fn distance(&self, target: i64) -> Option<u64> {
+        let distance = target.wrapping_sub(self.origin).cast_unsigned();
+        (self.origin <= target).then_some(distance)
     }
 
     /// The piece that is this many bytes behind the beginning of the first. Never less for more bytes.
@@ -136,7 +141,7 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
         if self.hints.is_empty() {
             return self.section.index.find(target);
         }
-        let distance = u64::try_from(target.wrapping_sub(self.origin)).ok()?;
+        let distance = self.distance(target)?;
         let (first, last) = match self.hints.get(self.piece(distance)..) {
             Some([first, last, ..]) => (*first, *last),
             // Behind the beginning of the last function.

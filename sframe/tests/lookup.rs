@@ -90,6 +90,26 @@ fn no_function_reaches_around_the_address_space() {
 }
 
 #[test]
+fn hints_reach_as_far_as_the_address_space() {
+    let far = ADDRESS.0 + (i64::MAX as u64) - 64;
+    let functions = [(0x100, 8, 8), (0x200, 8, 24), (far, 8, 40)];
+    let bytes = encode(encoder(Version::V3).starts_from_section(), &functions);
+    let section = section(&bytes);
+    for len in 0..9 {
+        let mut memory = vec![0; len];
+        let indexed = IndexedSection::new(section, &mut memory);
+        for (start, _, offset) in functions {
+            assert_eq!(
+                indexed.lookup(Address(start)),
+                Ok(Some(row(offset))),
+                "{len} hints"
+            );
+            assert_eq!(indexed.lookup(Address(start + 8)), Ok(None));
+        }
+    }
+}
+
+#[test]
 fn empty_functions_hide_nothing() {
     for empty_first in [true, false] {
         let mut functions = vec![(0x1000, 0, 80), (0x1000, 0, 88), (0x1000, 16, 8)];
