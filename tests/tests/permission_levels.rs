@@ -232,3 +232,111 @@ fn too_little_locked_memory_is_said_to_be_the_reason() {
         "{said}"
     );
 }
+
+/// `rsunwind record` by root of a program that an ordinary user runs.
+fn on_behalf(place: &Place, options: &[&str], program: &[&str]) -> Command {
+    let mut command = Command::new(&place.rsunwind);
+    command.args(["record", "-o", "profile.rsu"]).args(options);
+    let user = NOBODY.to_string();
+    command.args([
+        "--",
+        "setpriv",
+        "--reuid",
+        &user,
+        "--regid",
+        &user,
+        "--clear-groups",
+    ]);
+    command.args(program);
+    place.placed(command, false)
+}
+
+#[test]
+fn root_opens_the_events_of_an_ordinary_users_program() {
+    let place = Place::new();
+    let Ok(_setting) = Setting::paranoid("2") else {
+        eprintln!("kernel settings cannot be changed here: this cannot be tried");
+        return;
+    };
+    let program = place.dynamic.to_str().expect("a plain path");
+    let mut command = on_behalf(&place, &["-F", "1k"], &[program, "20", "2"]);
+    let (said, mut recording) = place.run(&mut command);
+    // setpriv became the program: its own thread is the first.
+    let users = |thread: &recording::Thread| {
+        let process = &recording.processes[thread.process.index()];
+        process.executable == program
+    };
+    let threads: Vec<_> = recording
+        .threads
+        .iter()
+        .filter(|thread| users(thread))
+        .collect();
+    assert_eq!(threads.len(), 2, "{said}");
+    for thread in threads {
+        let arming = thread.armings.last().expect("it was armed");
+        assert_eq!(
+            (arming.trigger, arming.refused),
+            (Trigger::PerfKernel, 0),
+            "{said}"
+        );
+        let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
+        let periods = armed as f64 / arming.period_ns as f64;
+        let weight = thread.totals.weight as f64;
+        assert!(
+            (weight - periods).abs() <= periods * 0.02 + 2.0,
+            "{weight} of {periods}"
+        );
+    }
+    assert!(!said.contains(USER_MODE), "{said}");
+
+    // Kernel stacks, of a user who may not see any by themselves.
+    let copy = &["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=20"];
+    let result = output(&mut on_behalf(&place, &["-F", "1k", "-q"], copy));
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    recording =
+        recording::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
+    let joined = |sample: &&recording::RawSample| {
+        use recording::KernelHalf::{Merged, Shielded};
+        matches!(sample.kernel, Merged | Shielded)
+    };
+    let all = recording.samples.len();
+    let joined = recording.samples.iter().filter(joined).count();
+    assert!(
+        joined * 10 > all * 7 && all > 50,
+        "{joined} of {all} have the kernel's stack"
+    );
+}
+
+#[test]
+fn events_opened_by_root_leave_no_trace_and_end_with_the_program() {
+    let place = Place::new();
+    let Ok(_setting) = Setting::paranoid("2") else {
+        eprintln!("kernel settings cannot be changed here: this cannot be tried");
+        return;
+    };
+    // 100 programs, each replacing the one before while its events fire: a late signal would end the next one.
+    let script = "i=$1; ls /proc/self/fd | wc -l; [ $i -gt 0 ] && exec sh -c \"$2\" sh $((i - 1)) \"$2\"; exit 7";
+    let run = |mut command: Command| {
+        let result = output(&mut command);
+        (
+            result.status.code(),
+            text(&result.stdout),
+            text(&result.stderr),
+        )
+    };
+    let program = ["sh", "-c", script, "sh", "100", script];
+    let profiled = run(on_behalf(&place, &["-F", "10k", "-q"], &program));
+    let mut plain = Command::new(program[0]);
+    plain
+        .args(&program[1..])
+        .current_dir(place.directory.path());
+    assert_eq!(profiled, run(plain));
+    assert_eq!(profiled.0, Some(7));
+    let recording =
+        recording::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
+    let kernel = recording
+        .threads
+        .iter()
+        .filter(|thread| thread.trigger() == Trigger::PerfKernel);
+    assert!(kernel.count() > 50, "{} threads", recording.threads.len());
+}

@@ -1,5 +1,5 @@
 //! The perf events that copy stacks: on one process and everything it starts, one event for each processor, because the kernel gives an
-//! inherited event no ring otherwise.
+//! inherited event no ring otherwise. And one that a thread cannot open itself, on its CPU time with kernel mode.
 //!
 //! Not here: the rings ([`super::ring`]) and what is in them ([`super::record`]).
 //!
@@ -8,6 +8,7 @@
 #![allow(unsafe_code)]
 
 use super::arch::USER_REGISTERS;
+use engine::wire::ring::SAMPLE_TYPE;
 use linux_perf_event_reader::{
     BranchSampleFormat, Endianness, ReadFormat, RecordIdParseInfo, RecordParseInfo, SampleFormat,
 };
@@ -75,6 +76,7 @@ const FLAG_EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const FLAG_MMAP2: u64 = 1 << 23;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const OPEN_CLOEXEC: usize = 8;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
@@ -118,12 +120,55 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
     };
+    let processor = i32::try_from(processor).map_err(|_| Errno::ENODEV)?;
+    system_call(&attributes, pid, processor)
+}
+
+/// Opens the event with which a thread unwinds itself, as its runtime would (`librsunwind/src/trigger/attributes.rs`), with kernel mode. It
+/// is not running.
+///
+/// # Errors
+/// As `perf_event_open(2)`.
+pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
+    let attributes = Attributes {
+        kind: TYPE_SOFTWARE,
+        size: size_of::<Attributes>() as u32,
+        config: CONFIG_TASK_CLOCK,
+        sample_period: period_ns,
+        sample_type: SAMPLE_TYPE,
+        flags: FLAG_DISABLED
+            | FLAG_EXCLUDE_HV
+            | FLAG_SAMPLE_ID_ALL
+            | FLAG_EXCLUDE_CALLCHAIN_USER
+            | FLAG_USE_CLOCKID
+            | FLAG_REMOVE_ON_EXEC,
+        wakeup_watermark: 1,
+        sample_regs_user: USER_REGISTERS,
+        clockid: libc::CLOCK_MONOTONIC,
+        ..Attributes::default()
+    };
+    let any_processor = -1;
+    match system_call(&attributes, tid, any_processor) {
+        // Unknown before Linux 5.13.
+        Err(Errno::EINVAL) => {
+            let flags = attributes.flags & !FLAG_REMOVE_ON_EXEC;
+            let attributes = Attributes {
+                flags,
+                ..attributes
+            };
+            system_call(&attributes, tid, any_processor)
+        }
+        other => other,
+    }
+}
+
+fn system_call(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd, Errno> {
     let no_group: libc::c_int = -1;
     // SAFETY: the kernel reads the attributes, whose size is in them.
     let fd = unsafe {
         libc::syscall(
             libc::SYS_perf_event_open,
-            &raw const attributes,
+            std::ptr::from_ref(attributes),
             pid.as_raw(),
             processor,
             no_group,

@@ -21,6 +21,7 @@ mod thread;
 mod walk;
 mod world;
 
+pub use event::open_for_thread;
 pub use frozen::{Entry, Frozen, Onlooker};
 pub use refusal::{Refusal, Step};
 pub use thread::Chunk;

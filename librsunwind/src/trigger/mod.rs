@@ -8,6 +8,7 @@ mod attributes;
 pub mod cost;
 mod handover;
 pub mod perf;
+mod petition;
 pub mod ring;
 pub mod timer;
 
@@ -49,6 +50,8 @@ impl Armed {
 /// What the process has learnt about permissions: errno of the refusal of perf with and without kernel mode; 0 while not refused.
 static KERNEL_REFUSED: AtomicI32 = AtomicI32::new(0);
 static PERF_REFUSED: AtomicI32 = AtomicI32::new(0);
+/// Likewise, of a collector with more rights.
+static PETITION_REFUSED: AtomicI32 = AtomicI32::new(0);
 
 /// What arming needs to know of the thread.
 #[derive(Clone, Copy, Debug)]
@@ -95,6 +98,16 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
                 match attempt(&KERNEL_REFUSED, || open(true)) {
                     Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
                     Err(error) => refused = error,
+                }
+                // Only the event on CPU time can be asked for: others are sampled as far as the program's own rights go.
+                let alone = config.events.iter().all(Option::is_none);
+                if let (Some(recipient), libc::EACCES | libc::EPERM, true) =
+                    (thread.recipient, refused.0, alone)
+                {
+                    let asked = || PerfEvent::ask(period_ns, thread.nonce, &recipient);
+                    if let Ok(event) = attempt(&PETITION_REFUSED, asked) {
+                        return Ok((Armed::Perf(event), Errno(0)));
+                    }
                 }
             }
             match attempt(&PERF_REFUSED, || open(false)) {

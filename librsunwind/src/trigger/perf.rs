@@ -20,6 +20,7 @@
 use super::SIGNAL;
 use super::attributes::{self, Attributes, SOFTWARE, TASK_CLOCK};
 use super::handover;
+use super::petition;
 use super::ring::{Drained, Ring};
 use crate::config::PATH_SIZE;
 use crate::sys::{self, Errno, File, call};
@@ -112,16 +113,7 @@ impl PerfEvent {
         let mut files = [const { None }; MAX_EVENTS];
         let file = open_source(first)?;
         let sparing = recipient.is_none_or(|recipient| recipient.sparing);
-        let ring = map_largest(&file, first, sparing)?;
-        let mut made = Self {
-            ring,
-            events: [EventId::default(); MAX_EVENTS],
-            descriptors: [-1; MAX_EVENTS],
-            kernel: first.kernel,
-            base,
-            lent: false,
-        };
-        made.remember(0, first, &file)?;
+        let mut made = Self::around(&file, first, base, sparing)?;
         if let Some(recipient) = recipient.filter(|_| first.kernel || !others.is_empty()) {
             let mut slots = files.iter_mut();
             for source in others {
@@ -135,6 +127,32 @@ impl PerfEvent {
         for file in core::iter::once(&file).chain(files.iter().flatten()) {
             attributes::enable(file)?;
         }
+        Ok(made)
+    }
+
+    /// Has a collector with more rights open the event on the thread's CPU time with kernel mode, and enables it.
+    ///
+    /// # Errors
+    /// `EACCES` if there is none, and as [`PerfEvent::open`].
+    pub fn ask(period_ns: u64, base: u64, recipient: &Recipient) -> Result<Self, Errno> {
+        let source = Source::cpu_time(period_ns, true);
+        let file = petition::ask(period_ns, recipient)?;
+        let made = Self::around(&file, &source, base, true)?;
+        attributes::enable(&file)?;
+        Ok(made)
+    }
+
+    /// Maps the ring of an event that is open.
+    fn around(file: &File, source: &Source, base: u64, sparing: bool) -> Result<Self, Errno> {
+        let mut made = Self {
+            ring: map_largest(file, source, sparing)?,
+            events: [EventId::default(); MAX_EVENTS],
+            descriptors: [-1; MAX_EVENTS],
+            kernel: source.kernel,
+            base,
+            lent: false,
+        };
+        made.remember(0, source, file)?;
         Ok(made)
     }
 

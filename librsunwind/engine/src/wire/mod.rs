@@ -39,6 +39,7 @@ pub mod file;
 pub mod kernel;
 pub mod module;
 pub mod offer;
+pub mod petition;
 pub mod process;
 pub mod record;
 pub mod ring;
