@@ -98,3 +98,23 @@ fn it_wakes_up_twenty_times_a_second_at_most() {
     assert!(record.wait().expect("it ends").success());
     assert_eq!(bench.recording().kernel_account().lost, 0);
 }
+
+#[test]
+fn every_way_to_start_a_program_is_safe_while_the_collector_holds_events() {
+    for how in [
+        "execve",
+        "threads-execve",
+        "worker-execve",
+        "posix_spawn",
+        "vfork",
+        "fork",
+    ] {
+        let bench = Bench::new();
+        let mut command = bench.record(&["-q", "-F", "10k"]);
+        let result = output(command.arg(victim::c("exec.c")).args([how, "30"]));
+        let (out, errors) = (text(&result.stdout), text(&result.stderr));
+        assert_eq!(result.status.code(), Some(7), "{how}: {errors}");
+        assert!(out.ends_with("end\n"), "{how}: {out}");
+        assert!(bench.recording().processes.len() > 30, "{how}");
+    }
+}
