@@ -43,7 +43,7 @@ fn own(rows: &[(u64, String)], function: &str) -> u64 {
 #[test]
 fn page_faults_are_counted_where_they_happen() {
     let (bench, program) = (Bench::new(), victim::c("faults.c"));
-    for events in ["page-faults", "page-faults/period=20/,minor-faults:u"] {
+    for events in ["page-faults", "page-faults/period=100/,minor-faults:u"] {
         let mut record = bench.record(&["-q", "-e", events]);
         let ran = output(record.arg(&program).arg(PAGES.to_string()));
         assert!(ran.status.success(), "{}", text(&ran.stderr));
@@ -134,8 +134,16 @@ fn tracepoints_show_who_made_the_call() {
     }
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let (all, rows) = report(&bench.path("profile.rsu"), "syscalls:sys_enter_getppid");
-    // Ours asks once or twice for its parent, too.
-    assert!((2990..=3010).contains(&all), "{rows:?}");
+    // Ours asks once or twice for its parent, too. A burst may fill the ring before the collector comes: what is lost is counted.
+    let threads = bench.recording().threads;
+    let lost: u64 = threads
+        .iter()
+        .map(|thread| thread.totals.lost_in_ring)
+        .sum();
+    assert!(
+        all > 100 && all <= 3010 && all + lost >= 2990,
+        "{all}, {lost} lost: {rows:?}"
+    );
     let shown = Command::new(rsunwind())
         .arg("export")
         .arg(bench.path("profile.rsu"))
@@ -155,7 +163,35 @@ fn tracepoints_show_who_made_the_call() {
         .filter(|line| line.contains(";caller;"))
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
-    assert!(by_caller >= 2950, "{shown}");
+    assert!(by_caller + 50 >= all, "{shown}");
+}
+
+#[test]
+fn probes_of_functions_have_stacks() {
+    let (bench, program) = (Bench::new(), victim::c("faults.c"));
+    let group = format!("rsunwind_test_{}", std::process::id());
+    let script =
+        "[ -d /sys/kernel/tracing/events ] || mount -t tracefs nodev /sys/kernel/tracing || exit 77
+                  address=$(nm \"$2\" | sed -n 's/ t caller$//p')
+                  echo \"p:$1/caller $2:0x$address\" >> /sys/kernel/tracing/uprobe_events || exit 77
+                  \"$3\" record -q -e \"$1:caller\" -o \"$4\" -- \"$2\" 10 10; status=$?
+                  echo \"-:$1/caller\" >> /sys/kernel/tracing/uprobe_events
+                  exit $status";
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh", &group]);
+    command
+        .arg(&program)
+        .arg(rsunwind())
+        .arg(bench.path("profile.rsu"));
+    let ran = output(&mut command);
+    if ran.status.code() == Some(77) {
+        eprintln!("no probes here: {}", text(&ran.stderr));
+        return;
+    }
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let (all, rows) = report(&bench.path("profile.rsu"), &format!("{group}:caller"));
+    assert_eq!((all, own(&rows, "caller")), (1, 1), "{rows:?}");
+    assert!(rows.iter().any(|(_, name)| name == "main"), "{rows:?}");
 }
 
 #[test]

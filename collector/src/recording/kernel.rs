@@ -7,6 +7,7 @@ use super::model::ThreadId;
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::kernel::{KernelHead, KernelSample};
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::SampleHead;
 use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
@@ -119,7 +120,21 @@ pub(super) fn is_entry(user_ip: u64, taken_at: u64) -> bool {
 /// Whether ip and sp of a kernel sample are those at which the user stack was taken: one entry into the kernel.
 pub(super) fn agrees(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool {
     kernel.user_sp == user.sp && is_entry(kernel.user_ip, user_ip)
+        || is_behind_probe(kernel, user, user_ip)
 }
+
+/// Whether the user stack was taken right behind the instruction that a probe of the program's code (uprobe) replaced: the kernel executes that
+/// before it comes back, and it may be the push that functions begin with.
+fn is_behind_probe(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool {
+    let step = user_ip.wrapping_sub(kernel.user_ip);
+    let pushed = kernel.user_sp.wrapping_sub(user.sp);
+    kernel.event != CPU_EVENT
+        && (1..=LONGEST_INSTRUCTION).contains(&step)
+        && matches!(pushed, 0 | 8)
+}
+
+/// Bytes.
+const LONGEST_INSTRUCTION: u64 = 15;
 
 /// Whether a kernel sample was taken near the place in the stack where the user stack was taken, our signal having been held back meanwhile.
 pub(super) fn is_near(kernel: &KernelHead, user: &SampleHead) -> bool {
@@ -146,6 +161,13 @@ mod tests {
         assert!(agrees(0x1002, 0x7ffe_0000), "a restarted call");
         assert!(!agrees(0x1003, 0x7ffe_0000));
         assert!(!agrees(0x1000, 0x7ffd_ff00));
+        let probe = |sp| KernelHead {
+            event: 1,
+            ..kernel(0xffc, sp)
+        };
+        let behind = |head: &KernelHead| super::agrees(head, &user, 0x1000);
+        assert!(behind(&probe(0x7ffe_0000)) && behind(&probe(0x7ffe_0008)));
+        assert!(!behind(&probe(0x7ffe_0010)) && !behind(&kernel(0xffc, 0x7ffe_0000)));
         assert!(is_near(&kernel(0x9000, 0x7ffd_ff00), &user));
         assert!(!is_near(&kernel(0x1000, 0x7ff0_0000), &user));
     }
