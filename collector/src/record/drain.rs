@@ -42,11 +42,11 @@ pub struct Drain {
 impl Drain {
     /// From a session's directory into a recording.
     #[must_use]
-    pub fn new(directory: &Path, writer: Writer) -> Self {
+    pub fn new(directory: &Path, rings: Rings, writer: Writer) -> Self {
         Self {
             directory: directory.to_owned(),
             segments: BTreeMap::new(),
-            rings: Rings::listen(directory),
+            rings,
             writer,
             most_open: getrlimit(Resource::RLIMIT_NOFILE)
                 .map_or(0, |(limit, _)| MOST_OPEN.min(limit / 4)),

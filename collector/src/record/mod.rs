@@ -49,6 +49,7 @@ use output::Output;
 use petitions::Petitions;
 use program::{Program, Status};
 use publish::Recorded;
+use rings::Rings;
 use session::Session;
 use signals::Signals;
 use std::ffi::OsString;
@@ -81,6 +82,8 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let environment = environment(args, &events, &target, &session, &library);
     let account = Account::open(args, events);
     let petitions = Petitions::receive(session.path());
+    // Before the program starts: an offer that finds nobody is not made again, and only a collector keeps events beside CPU time alive.
+    let rings = Rings::listen(session.path());
     let mut fallback = Fallback::new(args, target.obstacle.as_ref());
     let before_exec = |pid| fallback.before_exec(pid);
     let pid = launch::launch(&target, environment, signals.inherited(), before_exec)?;
@@ -90,7 +93,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let (destination, writer) = output.begin();
     session.link(destination.recording());
 
-    let drain = Drain::new(session.path(), writer);
+    let drain = Drain::new(session.path(), rings, writer);
     let mut watch = Watch::new(&session, drain, fallback, &signals, forwarder, program);
     let end = watch_to_the_end(&mut watch, args.duration);
     let conclusion = watch.conclude();
