@@ -1,6 +1,6 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
 
-use crate::{export, record, report, sframe_cmd};
+use crate::{export, merge, record, report, sframe_cmd};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -20,6 +20,8 @@ enum Command {
     Report(report::Args),
     /// Write a recording in another format: flame graph, pprof, Firefox Profiler, text
     Export(export::Args),
+    /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
+    Merge(merge::Args),
     Sframe(sframe_cmd::Arguments),
 }
 
@@ -36,6 +38,9 @@ pub enum Error {
     /// `rsunwind export`.
     #[error(transparent)]
     Export(#[from] export::Error),
+    /// `rsunwind merge`.
+    #[error(transparent)]
+    Merge(#[from] merge::Error),
     /// `rsunwind sframe`.
     #[error(transparent)]
     Sframe(#[from] sframe_cmd::Error),
@@ -49,6 +54,7 @@ impl Error {
             Self::Record(error) => error.exit_status(),
             Self::Report(error) => error.exit_status(),
             Self::Export(error) => error.exit_status(),
+            Self::Merge(error) => error.exit_status(),
             Self::Sframe(_) => 2,
         }
     }
@@ -68,6 +74,10 @@ impl Cli {
             }
             Command::Export(args) => {
                 export::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Merge(args) => {
+                merge::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),

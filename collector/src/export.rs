@@ -107,7 +107,7 @@ pub fn write(profile: &Profile, path: &Path, format: Option<&str>) -> Result<(),
     write_with(profile, path, format, Options::default())
 }
 
-fn write_with(
+pub(crate) fn write_with(
     profile: &Profile,
     path: &Path,
     format: Option<&str>,

@@ -3,6 +3,7 @@
 pub mod cli;
 pub mod export;
 pub mod fallback;
+pub mod merge;
 pub mod output;
 mod perf_data;
 pub mod profile;

@@ -211,6 +211,7 @@ impl Process {
             period_ns: self.period_ns(),
             max_depth: config.max_depth as u64,
             ns_pids,
+            pid_namespace: own_pid_namespace(),
             executable,
             command,
         };
@@ -321,6 +322,16 @@ impl Process {
         };
         this.write(RecordKind::Event, |out| event.encode(out));
     }
+}
+
+/// The inode of the PID namespace; 0 where `/proc` is hidden.
+fn own_pid_namespace() -> u64 {
+    let mut buffer = [0u8; 64];
+    let link = sys::read_link(b"/proc/self/ns/pid\0", &mut buffer);
+    link.strip_prefix(b"pid:[")
+        .and_then(|rest| rest.strip_suffix(b"]"))
+        .and_then(parse_decimal)
+        .unwrap_or(0)
 }
 
 /// Field 22 of `/proc/self/stat`; 0 where `/proc` is hidden.

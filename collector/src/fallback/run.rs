@@ -337,6 +337,7 @@ impl Run {
             period_ns: settings.period_ns,
             max_depth: settings.max_depth as u64,
             ns_pids: &found.ns_pids,
+            pid_namespace: 0,
             executable: &found.executable,
             command: &found.command,
         };

@@ -7,12 +7,14 @@ pub(crate) const MAGIC: [u8; 8] = *b"PERFILE2";
 /// Length of the file header.
 pub(crate) const HEADER_SIZE: u64 = 104;
 /// Length of the attributes that are written: `PERF_ATTR_SIZE_VER7`.
-pub(super) const ATTRIBUTES_SIZE: u32 = 128;
+pub(crate) const ATTRIBUTES_SIZE: u32 = 128;
 
 /// `PERF_TYPE_SOFTWARE`.
-pub(super) const SOFTWARE: u32 = 1;
+pub(crate) const SOFTWARE: u32 = 1;
 /// `PERF_COUNT_SW_TASK_CLOCK`.
-pub(super) const TASK_CLOCK: u64 = 1;
+pub(crate) const TASK_CLOCK: u64 = 1;
+/// `PERF_COUNT_SW_CPU_CLOCK`.
+pub(crate) const CPU_CLOCK: u64 = 0;
 
 /// Kinds of records.
 pub(crate) mod record {
@@ -22,7 +24,10 @@ pub(crate) mod record {
     pub(crate) const FORK: u32 = 7;
     pub(crate) const SAMPLE: u32 = 9;
     pub(crate) const MMAP2: u32 = 10;
+    pub(crate) const LOST: u32 = 2;
     pub(crate) const CALLCHAIN_DEFERRED: u32 = 22;
+    pub(crate) const COMPRESSED: u32 = 81;
+    pub(crate) const COMPRESSED2: u32 = 83;
 }
 
 /// Bits of a record's `misc`.
@@ -34,28 +39,38 @@ pub(crate) mod misc {
 }
 
 /// Bits of `sample_type`.
-pub(super) mod sample {
-    pub(in crate::perf_data) const IP: u64 = 1;
-    pub(in crate::perf_data) const TID: u64 = 1 << 1;
-    pub(in crate::perf_data) const TIME: u64 = 1 << 2;
-    pub(in crate::perf_data) const CALLCHAIN: u64 = 1 << 5;
-    pub(in crate::perf_data) const PERIOD: u64 = 1 << 8;
+pub(crate) mod sample {
+    pub(crate) const IP: u64 = 1;
+    pub(crate) const TID: u64 = 1 << 1;
+    pub(crate) const TIME: u64 = 1 << 2;
+    pub(crate) const ADDR: u64 = 1 << 3;
+    pub(crate) const READ: u64 = 1 << 4;
+    pub(crate) const CALLCHAIN: u64 = 1 << 5;
+    pub(crate) const ID: u64 = 1 << 6;
+    pub(crate) const CPU: u64 = 1 << 7;
+    pub(crate) const PERIOD: u64 = 1 << 8;
+    pub(crate) const STREAM_ID: u64 = 1 << 9;
+    pub(crate) const RAW: u64 = 1 << 10;
+    pub(crate) const BRANCH_STACK: u64 = 1 << 11;
+    pub(crate) const REGS_USER: u64 = 1 << 12;
+    pub(crate) const IDENTIFIER: u64 = 1 << 16;
 }
 
 /// Bits of the attributes' flags.
-pub(super) mod flag {
-    pub(in crate::perf_data) const INHERIT: u64 = 1 << 1;
-    pub(in crate::perf_data) const EXCLUDE_KERNEL: u64 = 1 << 5;
-    pub(in crate::perf_data) const EXCLUDE_HV: u64 = 1 << 6;
-    pub(in crate::perf_data) const MMAP: u64 = 1 << 8;
-    pub(in crate::perf_data) const COMM: u64 = 1 << 9;
-    pub(in crate::perf_data) const TASK: u64 = 1 << 13;
-    pub(in crate::perf_data) const SAMPLE_ID_ALL: u64 = 1 << 18;
-    pub(in crate::perf_data) const MMAP2: u64 = 1 << 23;
-    pub(in crate::perf_data) const COMM_EXEC: u64 = 1 << 24;
-    pub(in crate::perf_data) const USE_CLOCKID: u64 = 1 << 25;
-    pub(in crate::perf_data) const DEFER_CALLCHAIN: u64 = 1 << 38;
-    pub(in crate::perf_data) const DEFER_OUTPUT: u64 = 1 << 39;
+pub(crate) mod flag {
+    pub(crate) const INHERIT: u64 = 1 << 1;
+    pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
+    pub(crate) const EXCLUDE_HV: u64 = 1 << 6;
+    pub(crate) const MMAP: u64 = 1 << 8;
+    pub(crate) const COMM: u64 = 1 << 9;
+    pub(crate) const TASK: u64 = 1 << 13;
+    pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
+    pub(crate) const MMAP2: u64 = 1 << 23;
+    pub(crate) const FREQUENCY: u64 = 1 << 10;
+    pub(crate) const COMM_EXEC: u64 = 1 << 24;
+    pub(crate) const USE_CLOCKID: u64 = 1 << 25;
+    pub(crate) const DEFER_CALLCHAIN: u64 = 1 << 38;
+    pub(crate) const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
 /// Marks in a call chain that say whose addresses follow.

@@ -7,9 +7,13 @@
 //!
 //! Code of no file (a JIT's, another language's, and the notes that stand for missing frames) has its names in a perf map beside it.
 
+mod attributes;
+mod bytes;
 mod format;
+mod images;
 mod mappings;
 mod names;
+pub mod read;
 mod records;
 mod symbol_file;
 #[cfg(test)]
@@ -17,4 +21,8 @@ mod tests;
 mod timeline;
 mod write;
 
+pub(crate) use attributes::Clock;
+pub(crate) use bytes::Malformed;
+pub(crate) use format::context;
+pub(crate) use images::Images;
 pub use write::PerfData;

@@ -5,6 +5,8 @@ use super::args::Args;
 use super::clock;
 use super::drain::Drain;
 use super::events::Event;
+use super::perf_clock;
+use engine::wire::clocks::Clocks;
 use engine::wire::record::RecordKind;
 use engine::wire::session::Session as SessionRecord;
 use engine::wire::source::Source;
@@ -27,6 +29,7 @@ pub struct Account {
     period_ns: u64,
     command: Vec<u8>,
     events: Vec<Event>,
+    clocks: Clocks,
 }
 
 impl Account {
@@ -41,6 +44,7 @@ impl Account {
             .copied();
         Self {
             start_ns: clock::monotonic_ns(),
+            clocks: perf_clock::read(),
             asked_millihertz: args.rate.millihertz,
             period_ns: args.rate.period_ns(),
             command: command.take(LONGEST_COMMAND).collect(),
@@ -64,6 +68,11 @@ impl Account {
             drain
                 .writer()
                 .own((0, 0), RecordKind::Source, |out| source.encode(out))?;
+        }
+        for clocks in [self.clocks, perf_clock::read()] {
+            drain
+                .writer()
+                .own((0, 0), RecordKind::Clocks, |out| clocks.encode(out))?;
         }
         let system = uname().ok();
         let text =

@@ -22,6 +22,7 @@ mod launch;
 mod library;
 mod obstacle;
 mod output;
+pub(crate) mod perf_clock;
 mod perf_map;
 mod petitions;
 mod program;

@@ -81,7 +81,7 @@ fn remedy(error: &io::Error) -> &'static str {
 pub(super) fn guess(start: &[u8]) -> &'static str {
     match start {
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
-            "it is a perf.data file, which `perf report` reads"
+            "it is a perf.data file, which `perf report` reads, and `rsunwind merge` joins with a recording"
         }
         [0x1f, 0x8b, ..] => {
             "it is compressed with gzip, as exported profiles are; reports are made from the .rsu file"

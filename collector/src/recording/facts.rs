@@ -12,6 +12,7 @@ use super::scan::Place;
 use engine::address::RuntimeAddress;
 use engine::wire::WireError;
 use engine::wire::chunk::ChunkInfo;
+use engine::wire::clocks::Clocks;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::{event, module, process, session, source, thread};
 use std::collections::{HashMap, VecDeque};
@@ -166,6 +167,10 @@ impl Facts {
                     sources.sort();
                 }
             }
+            Some(RecordKind::Clocks) => {
+                let found = Clocks::decode(record.payload)?;
+                self.recording.clocks.push(found);
+            }
             Some(RecordKind::PerfMap) => {
                 let process = self.process(info);
                 let found = session::PerfMap::decode(record.payload)?;
@@ -231,6 +236,7 @@ impl Facts {
     /// Puts everything where it belongs, once all files have been read.
     pub(super) fn finish(mut self) -> Recording {
         self.add_segment_totals();
+        self.recording.clocks.sort_by_key(|c| c.monotonic_ns);
         for (thread, (_, name)) in std::mem::take(&mut self.names) {
             self.recording.threads[thread.index()].name = name;
         }
@@ -282,6 +288,7 @@ fn identify(process: &mut Process, found: &process::Process<'_>) {
         .split_ascii_whitespace()
         .filter_map(|pid| pid.parse().ok())
         .collect();
+    process.pid_namespace = found.pid_namespace;
     process.executable = text(found.executable);
     process.command = arguments(found.command);
 }

@@ -25,6 +25,7 @@ impl ChunkSamples<'_> {
             stop: head.stop,
             flags: head.flags,
             kernel: KernelHalf::None,
+            entry_ip: 0,
             event: CPU_EVENT,
             value: 0,
         };
@@ -55,6 +56,7 @@ impl ChunkSamples<'_> {
                 weight,
                 stack: whole,
                 kernel: half,
+                entry_ip: kernel.head.user_ip,
                 event: kernel.head.event,
                 value: kernel.head.value,
                 ..made
@@ -174,6 +176,7 @@ impl Stacks {
                 stop: StopReason::Abandoned,
                 flags: 0,
                 kernel: half,
+                entry_ip: sample.head.user_ip,
                 event: sample.head.event,
                 value: sample.head.value,
             });

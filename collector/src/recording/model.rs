@@ -6,6 +6,7 @@ use super::account::KernelHalf;
 use super::error::Damages;
 use super::modules::ModuleMap;
 use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::clocks::Clocks;
 use engine::wire::event::EventKind;
 use engine::wire::file::FileKind;
 use engine::wire::process::Origin;
@@ -65,6 +66,8 @@ pub struct Recording {
     pub files: Vec<FileReport>,
     /// The collector's account, if it lived to write it.
     pub session: Option<SessionInfo>,
+    /// Readings of the collector's clocks, by time.
+    pub clocks: Vec<Clocks>,
     /// Program runs, in the order in which they were met.
     pub processes: Vec<Process>,
     /// Threads, likewise.
@@ -166,6 +169,8 @@ pub struct Process {
     pub max_depth: u64,
     /// Its pids from the outermost visible PID namespace to its own.
     pub ns_pids: Vec<u32>,
+    /// The inode of its PID namespace; 0 if unknown.
+    pub pid_namespace: u64,
     /// The executable's path.
     pub executable: String,
     /// Its arguments.
@@ -379,6 +384,8 @@ pub struct RawSample {
     pub flags: u64,
     /// What it has of the kernel.
     pub kernel: KernelHalf,
+    /// Where the user's code was, as the kernel saw it; 0 for samples of user mode.
+    pub entry_ip: u64,
     /// Which event it is of ([`engine::wire::kernel::KernelHead::event`]); 0 for CPU time.
     pub event: u32,
     /// What that event counted ([`engine::wire::kernel::KernelHead::value`]); 0 for CPU time.

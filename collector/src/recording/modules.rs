@@ -28,7 +28,7 @@ impl Module {
 
 impl Recording {
     /// The module in which an address of a process lay at that time.
-    pub(super) fn module_at(
+    pub(crate) fn module_at(
         &self,
         process: ProcessId,
         address: RuntimeAddress,
@@ -50,7 +50,7 @@ impl Recording {
     }
 
     /// Whether code of a process at that address was our own library's.
-    pub(super) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
+    pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
         let module = self.module_at(process, RuntimeAddress(address), time_ns);
         module.is_some_and(|module| self.modules[module.index()].is_ours())
     }
@@ -73,7 +73,7 @@ const MOST_OVERLAPPING: usize = 256;
 
 impl ModuleMap {
     /// Of these modules, which are indices into `modules`.
-    pub(super) fn new(ids: impl Iterator<Item = ModuleId>, modules: &[Module]) -> Self {
+    pub(crate) fn new(ids: impl Iterator<Item = ModuleId>, modules: &[Module]) -> Self {
         let of = |id: ModuleId| modules.get(id.index());
         let mut entries: Vec<_> = ids
             .filter_map(|id| of(id).map(|module| (module.start.0, module.end.0, id)))

@@ -91,15 +91,24 @@ impl Selection {
     /// [`Error::Open`], [`Error::Filter`], [`Error::Event`].
     pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
         let mut profile = Profile::open(files, &self.places())?;
+        self.filter(&mut profile)?;
+        Ok(profile)
+    }
+
+    /// Leaves in a profile what is selected.
+    ///
+    /// # Errors
+    /// [`Error::Filter`], [`Error::Event`].
+    pub fn filter(&self, profile: &mut Profile) -> Result<(), Error> {
         let filter = Filter {
             processes: self.pid.clone(),
             threads: self.thread.clone(),
         };
-        filter.apply(&mut profile)?;
+        filter.apply(profile)?;
         if let Some(event) = &self.event {
             profile.show_event(event)?;
         }
-        Ok(profile)
+        Ok(())
     }
 }
 

@@ -50,7 +50,8 @@ pub(crate) fn text_start(recording: &Recording) -> Option<u64> {
     (address != 0).then_some(address)
 }
 
-fn is_this_boot(recording: &Recording) -> bool {
+/// Whether a recording was made since this machine started.
+pub(crate) fn is_this_boot(recording: &Recording) -> bool {
     let clock = |id| {
         nix::time::clock_gettime(id)
             .map(|time| time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64)

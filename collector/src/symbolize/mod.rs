@@ -16,7 +16,7 @@ mod tests;
 mod vdso;
 
 pub use images::{Image, ImageId, Places};
-pub(crate) use kernel::text_start as kernel_text_start;
+pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub(crate) use vdso::own_bytes as own_vdso;
 
 use crate::recording::{Process, ProcessId, RawFrame, Recording};

@@ -33,6 +33,7 @@
 //! * A reader refuses a file whose major version it does not know, and skips record kinds it does not know.
 
 pub mod chunk;
+pub mod clocks;
 pub mod codec;
 pub mod event;
 pub mod file;

@@ -39,6 +39,8 @@ pub struct Process<'a> {
     pub max_depth: u64,
     /// What the process calls itself elsewhere: its pids from the outermost visible PID namespace to its own (`NSpid`), text.
     pub ns_pids: &'a [u8],
+    /// The inode of its PID namespace (`/proc/self/ns/pid`); 0 if unknown.
+    pub pid_namespace: u64,
     /// The executable, as `/proc/self/exe` names it.
     pub executable: &'a [u8],
     /// `/proc/self/cmdline`: arguments, each ended by a zero byte.
@@ -61,6 +63,7 @@ impl<'a> Process<'a> {
         out.number(self.period_ns);
         out.number(self.max_depth);
         out.bytes(self.ns_pids);
+        out.number(self.pid_namespace);
         out.bytes(self.executable);
         out.bytes(self.command);
     }
@@ -88,6 +91,7 @@ impl<'a> Process<'a> {
             period_ns: from.number()?,
             max_depth: from.number()?,
             ns_pids: from.bytes()?,
+            pid_namespace: from.number()?,
             executable: from.bytes()?,
             command: from.bytes()?,
         })
@@ -111,6 +115,7 @@ mod tests {
             period_ns: 2_000_000,
             max_depth: 1024,
             ns_pids: b"4711\t1",
+            pid_namespace: 4_026_531_836,
             executable: b"/bin/sh",
             command: b"sh\0-c\0:\0",
         };

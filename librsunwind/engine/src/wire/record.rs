@@ -33,6 +33,8 @@ pub enum RecordKind {
     Kernel = 11,
     /// [`super::source::Source`]: an event that was asked for beside CPU time.
     Source = 12,
+    /// [`super::clocks::Clocks`]: the collector's clocks at one moment.
+    Clocks = 20,
 }
 
 impl RecordKind {
@@ -52,6 +54,7 @@ impl RecordKind {
             10 => Self::SegmentTotals,
             11 => Self::Kernel,
             12 => Self::Source,
+            20 => Self::Clocks,
             _ => return None,
         })
     }

@@ -1,0 +1,67 @@
+//! Why two recordings were not joined, in sentences for people.
+
+use crate::perf_data::Malformed;
+use crate::{export, recording};
+use std::io;
+use std::path::PathBuf;
+
+/// Nothing was written.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The file system refused.
+    #[error("cannot read {}: {error}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the kernel said.
+        error: io::Error,
+    },
+    /// It is not a perf.data file, or a damaged one.
+    #[error("{}: {error}", path.display())]
+    Malformed {
+        /// The file.
+        path: PathBuf,
+        /// What, and where.
+        error: Malformed,
+    },
+    /// Samples without time or thread.
+    #[error("{}: its samples have no time or no thread, by which they would be joined: record with `perf record -T` (or -a, which has both)", path.display())]
+    Undated {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Its times mean nothing here.
+    #[error("{}: {why}", path.display())]
+    Clock {
+        /// The file.
+        path: PathBuf,
+        /// Why, and the remedy.
+        why: String,
+    },
+    /// Recorded elsewhere, or at another time.
+    #[error("{}: {why}", path.display())]
+    Apart {
+        /// The file.
+        path: PathBuf,
+        /// How it is known.
+        why: String,
+    },
+    /// The recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] recording::OpenError),
+    /// The result cannot be written.
+    #[error(transparent)]
+    Export(#[from] export::Error),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Export(error) => error.exit_status(),
+            _ => 1,
+        }
+    }
+}

@@ -1,0 +1,195 @@
+//! `rsunwind merge`: a `perf record` of a whole system, made by an administrator, with the user stacks that profiled programs took of
+//! themselves in the place of perf's own.
+//!
+//! Start at [`run`]. perf's samples are what is counted; each gets the stack of its thread that was taken where, and about when, it was
+//! (`join`), found by who the thread is in the recording (`world`) and by one clock (`clock`). Samples of other programs keep perf's call
+//! chains. What comes out is a recording like any other, for every output format.
+
+mod build;
+mod chain;
+mod clock;
+mod error;
+mod join;
+mod world;
+
+pub use error::Error;
+
+use crate::export;
+use crate::output::{self, Options, Roots};
+use crate::perf_data::read::{PerfFile, What};
+use crate::profile::Profile;
+use crate::record::perf_clock;
+use crate::recording::{self, Recording};
+use crate::report::Selection;
+use crate::symbolize::is_this_boot;
+use build::Count;
+use clap::Args as ClapArgs;
+use clock::Converter;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `rsunwind merge`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+The output formats are those of `rsunwind export`. As the administrator:
+  perf record -a -g -k mono -o perf.data -- sleep 30
+-k mono may be left out if the programs were profiled with `rsunwind record`. A higher rate of rsunwind's (-F) finds more stacks.")]
+pub struct Args {
+    /// What `perf record` wrote
+    #[arg(value_name = "PERF_DATA")]
+    pub perf_data: PathBuf,
+
+    /// Recordings (.rsu), segments (.seg), or session directories of the same time
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
+
+    /// The file to write; - is standard output
+    #[arg(short, long, value_name = "OUT")]
+    pub output: PathBuf,
+
+    /// Its format [default: by the extension of OUT]
+    #[arg(short, long)]
+    pub format: Option<String>,
+
+    /// Leave out samples of threads that were not profiled
+    #[arg(long)]
+    pub only: bool,
+
+    /// What folded stacks and flame graphs begin with
+    #[arg(long, value_enum, default_value_t)]
+    pub roots: Roots,
+
+    /// Which samples, and where names are looked for
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+/// Does what `args` ask for.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(args: &Args) -> Result<(), Error> {
+    output::choose(args.format.as_deref(), &args.output).map_err(export::Error::from)?;
+    let path = &args.perf_data;
+    let bytes = fs::read(path).map_err(|error| Error::Read {
+        path: path.clone(),
+        error,
+    })?;
+    let file = PerfFile::parse(&bytes).map_err(|error| Error::Malformed {
+        path: path.clone(),
+        error,
+    })?;
+    let recording = recording::read(&args.files)?;
+    let (joined, count) = join(path, &file, recording, args)?;
+    let mut profile = Profile::new(joined, &args.selection.places());
+    let selected = args.selection.filter(&mut profile);
+    selected.map_err(export::Error::Read)?;
+    let options = Options {
+        roots: args.roots,
+        output: None,
+    };
+    export::write_with(&profile, &args.output, args.format.as_deref(), options)?;
+    tell(&file, &count, args.only);
+    Ok(())
+}
+
+fn join(
+    path: &Path,
+    file: &PerfFile,
+    recording: Recording,
+    args: &Args,
+) -> Result<(Recording, Count), Error> {
+    let path = || path.to_owned();
+    if !file.events.iter().all(|event| event.is_dated()) {
+        return Err(Error::Undated { path: path() });
+    }
+    let apart = |why| Error::Apart { path: path(), why };
+    let here = recording.session.as_ref().map(|session| &session.kernel);
+    if let (Some(there), Some(here)) = (&file.kernel, here)
+        && there != here
+    {
+        return Err(apart(format!(
+            "it is from another machine or boot: its kernel is {there}, that of the recording {here}"
+        )));
+    }
+    let mut readings = recording.clocks.clone();
+    if readings.is_empty() && is_this_boot(&recording) {
+        // Clocks that were not read then run evenly enough to be read now.
+        readings.push(perf_clock::read());
+    }
+    let converter = Converter::new(file.clock(), &readings)
+        .map_err(|why| Error::Clock { path: path(), why })?;
+    check_overlap(file, &converter, &recording).map_err(apart)?;
+    Ok(build::build(
+        file,
+        &converter,
+        recording,
+        &args.selection.places(),
+        args.only,
+    ))
+}
+
+/// Two recordings of different times have nothing in common.
+fn check_overlap(
+    file: &PerfFile,
+    converter: &Converter,
+    recording: &Recording,
+) -> Result<(), String> {
+    let samples = file.records.iter().filter_map(|record| match record.what {
+        What::Sample { .. } => Some(converter.monotonic(record.time)),
+        _ => None,
+    });
+    let (first, last) = samples.fold((u64::MAX, 0), |(first, last), time| {
+        (first.min(time), last.max(time))
+    });
+    let ours = || recording.samples.iter().map(|sample| sample.time_ns);
+    let (Some(begin), Some(end)) = (ours().min(), ours().max()) else {
+        return Err("there are no samples in the recording to join it with".to_owned());
+    };
+    if first > last {
+        return Err("there are no samples in it".to_owned());
+    }
+    if last < begin || end < first {
+        let seconds = |ns: u64| ns / 1_000_000_000;
+        return Err(format!(
+            "it is of another time than the recording: seconds {} to {} since the machine started, against {} to {}",
+            seconds(first),
+            seconds(last),
+            seconds(begin),
+            seconds(end)
+        ));
+    }
+    Ok(())
+}
+
+fn tell(file: &PerfFile, count: &Count, only: bool) {
+    let joined = count.exact + count.same_function + count.by_time;
+    let program = count.ours.saturating_sub(count.profiler);
+    let share = |part: u64| 100.0 * part as f64 / program.max(1) as f64;
+    eprintln!(
+        "rsunwind: {} of {} samples of profiled threads ({:.1} %) have a stack of the thread's own: {} by the same instruction pointer, {} in \
+         the same function, {} by time alone; {} more were taken in the profiler; {} samples of other threads {}",
+        joined,
+        program,
+        share(joined),
+        count.exact,
+        count.same_function,
+        count.by_time,
+        count.profiler,
+        count.others,
+        if only {
+            "are left out"
+        } else {
+            "keep perf's call chains"
+        }
+    );
+    if count.other_events > 0 {
+        eprintln!(
+            "rsunwind: {} samples of other events than the first are left out",
+            count.other_events
+        );
+    }
+    if file.lost > 0 {
+        eprintln!("rsunwind: perf lost {} records", file.lost);
+    }
+}

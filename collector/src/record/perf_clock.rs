@@ -1,0 +1,190 @@
+//! Reads perf's own clock beside the others: two events, one dated by that clock and one by `CLOCK_MONOTONIC`, both watch this thread map a
+//! page, and each gets a record of it. No right is needed beyond what sampling oneself needs.
+//!
+//! # Safety
+//! The events' rings are mapped, and read within their size.
+#![allow(unsafe_code)]
+
+use engine::wire::clocks::Clocks;
+use nix::libc;
+use nix::time::{ClockId, clock_gettime};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::ptr;
+
+const PAGE: usize = 4096;
+/// `perf_event_attr` of the first version that has a clock of its own.
+const ATTRIBUTES: usize = 96;
+const SOFTWARE: u32 = 1;
+const DUMMY: u64 = 9;
+const SAMPLE_TIME: u64 = 1 << 2;
+const EXCLUDE_KERNEL: u64 = 1 << 5;
+const EXCLUDE_HV: u64 = 1 << 6;
+const MMAP: u64 = 1 << 8;
+const MMAP_DATA: u64 = 1 << 17;
+const SAMPLE_ID_ALL: u64 = 1 << 18;
+const USE_CLOCKID: u64 = 1 << 25;
+const RECORD_MMAP: u32 = 1;
+const OPEN_CLOEXEC: libc::c_ulong = 8;
+/// Offsets in the control page.
+const CAPABILITIES: usize = 40;
+const CAP_USER_TIME_ZERO: u64 = 1 << 5;
+const TIME_SHIFT: usize = 50;
+const TIME_MULT: usize = 52;
+const TIME_ZERO: usize = 64;
+const DATA_HEAD: usize = 1024;
+
+/// All clocks, now. What cannot be had is 0.
+#[must_use]
+pub fn read() -> Clocks {
+    let mut clocks = both().unwrap_or_default();
+    if clocks.monotonic_ns == 0 {
+        clocks.monotonic_ns = super::clock::monotonic_ns();
+    }
+    // These run along within the moment.
+    let since = super::clock::monotonic_ns().saturating_sub(clocks.monotonic_ns);
+    let at = |clock| {
+        let now = clock_gettime(clock).map_or(0, |time| {
+            time.tv_sec().cast_unsigned() * 1_000_000_000 + time.tv_nsec().cast_unsigned()
+        });
+        now.saturating_sub(since)
+    };
+    clocks.raw_ns = at(ClockId::CLOCK_MONOTONIC_RAW);
+    clocks.boot_ns = at(ClockId::CLOCK_BOOTTIME);
+    clocks.real_ns = at(ClockId::CLOCK_REALTIME);
+    clocks
+}
+
+/// perf's clock and `CLOCK_MONOTONIC` at the same mapping of a page.
+fn both() -> Option<Clocks> {
+    let (own, monotonic) = (
+        Event::open(None)?,
+        Event::open(Some(libc::CLOCK_MONOTONIC))?,
+    );
+    drop(Page::anonymous()?);
+    let mut clocks = Clocks {
+        perf_ns: own.time()?,
+        monotonic_ns: monotonic.time()?,
+        ..Clocks::default()
+    };
+    if own.ring.long(CAPABILITIES) & CAP_USER_TIME_ZERO != 0 {
+        clocks.time_zero = own.ring.long(TIME_ZERO);
+        clocks.time_mult = own.ring.word(TIME_MULT);
+        clocks.time_shift = own.ring.word(TIME_SHIFT) & 0xffff;
+    }
+    Some(clocks)
+}
+
+struct Event {
+    ring: Page,
+    _descriptor: OwnedFd,
+}
+
+impl Event {
+    /// On this thread, watching what it maps.
+    fn open(clock: Option<libc::clockid_t>) -> Option<Self> {
+        let flags = EXCLUDE_KERNEL | EXCLUDE_HV | MMAP | MMAP_DATA | SAMPLE_ID_ALL;
+        let mut attributes = [0u64; ATTRIBUTES / 8];
+        attributes[0] = u64::from(SOFTWARE) | (ATTRIBUTES as u64) << 32;
+        attributes[1] = DUMMY;
+        attributes[3] = SAMPLE_TIME;
+        attributes[5] = flags | clock.map_or(0, |_| USE_CLOCKID);
+        attributes[11] = u64::from(clock.unwrap_or(0).cast_unsigned()) << 32;
+        // SAFETY: the kernel reads the attributes; 0 is this thread, -1 any processor, -1 no group.
+        let fd = unsafe {
+            libc::syscall(
+                libc::SYS_perf_event_open,
+                attributes.as_ptr(),
+                0,
+                -1,
+                -1,
+                OPEN_CLOEXEC,
+            )
+        };
+        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
+        // SAFETY: fresh, and nobody else's.
+        let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
+        let ring = Page::of(Some(&descriptor), 2 * PAGE)?;
+        Some(Self {
+            ring,
+            _descriptor: descriptor,
+        })
+    }
+
+    /// The time of the newest mapping: the last word of its record.
+    fn time(&self) -> Option<u64> {
+        let head = usize::try_from(self.ring.long(DATA_HEAD)).ok()?;
+        let (mut at, mut time) = (0, None);
+        // The ring holds a page, and what we mapped since fits.
+        while at + 16 <= head.min(PAGE) {
+            let header = self.ring.long(PAGE + at);
+            let (kind, size) = (header as u32, (header >> 48) as usize);
+            if size < 16 || at + size > PAGE {
+                break;
+            }
+            if kind == RECORD_MMAP {
+                time = Some(self.ring.long(PAGE + at + size - 8));
+            }
+            at += size;
+        }
+        time
+    }
+}
+
+/// Mapped memory.
+struct Page {
+    start: *mut libc::c_void,
+    length: usize,
+}
+
+impl Page {
+    fn anonymous() -> Option<Self> {
+        Self::of(None, PAGE)
+    }
+
+    fn of(file: Option<&OwnedFd>, length: usize) -> Option<Self> {
+        let (flags, fd) = match file {
+            Some(file) => (libc::MAP_SHARED, file.as_raw_fd()),
+            None => (libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1),
+        };
+        let protection = libc::PROT_READ | libc::PROT_WRITE;
+        // SAFETY: a new mapping at a place of the kernel's choosing.
+        let start = unsafe { libc::mmap(ptr::null_mut(), length, protection, flags, fd, 0) };
+        (start != libc::MAP_FAILED).then_some(Self { start, length })
+    }
+
+    fn long(&self, offset: usize) -> u64 {
+        assert!(offset + 8 <= self.length);
+        // SAFETY: inside the mapping, as just checked; every bit pattern is a number.
+        unsafe { self.start.byte_add(offset).cast::<u64>().read_volatile() }
+    }
+
+    fn word(&self, offset: usize) -> u32 {
+        assert!(offset + 4 <= self.length);
+        // SAFETY: as above.
+        unsafe { self.start.byte_add(offset).cast::<u32>().read_unaligned() }
+    }
+}
+
+impl Drop for Page {
+    fn drop(&mut self) {
+        // SAFETY: this value's mapping.
+        unsafe { libc::munmap(self.start, self.length) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_clocks_run_side_by_side() {
+        let (first, second) = (read(), read());
+        assert!(first.perf_ns > 0, "perf may not be used here at all");
+        let offset = |clocks: &Clocks| clocks.perf_ns.wrapping_sub(clocks.monotonic_ns);
+        let apart = offset(&first).wrapping_sub(offset(&second)).cast_signed();
+        // Clocks that differ by a hundredth would be broken.
+        let between = second.monotonic_ns - first.monotonic_ns;
+        assert!(apart.unsigned_abs() < 50_000 + between / 100, "{apart} ns");
+        assert!(second.monotonic_ns > first.monotonic_ns && second.real_ns > first.real_ns);
+    }
+}
