@@ -45,6 +45,8 @@ struct Taken {
     chain: Chain,
     in_kernel: bool,
     weight: u64,
+    /// perf looked for the user's code: where it found none, as in an exec or an exit, there was none.
+    looked: bool,
     /// The user's place and its frame.
     user: Option<(u64, FrameId)>,
 }
@@ -107,6 +109,7 @@ pub(super) fn build(
             chain,
             in_kernel: *in_kernel,
             weight: periods.max(1),
+            looked: !fields.chain.is_empty(),
             user,
         });
     }
@@ -132,6 +135,13 @@ pub(super) fn build(
         thread.totals = Totals::default();
     }
     (recording, count)
+}
+
+impl Taken {
+    /// Whether a stack of the thread's own can be its.
+    fn may_have_stack(&self) -> bool {
+        self.ours && (self.user.is_some() || !self.looked)
+    }
 }
 
 impl Interned {
@@ -278,7 +288,7 @@ impl Interned {
 
     fn sample(&mut self, sample: &Taken, moments: &Moments, count: &mut Count) -> RawSample {
         let found = sample
-            .ours
+            .may_have_stack()
             .then(|| moments.find(sample.thread, sample.time_ns, sample.user))
             .flatten();
         *(if sample.ours {
