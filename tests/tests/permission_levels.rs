@@ -168,6 +168,10 @@ fn a_filter_leaves_timers_and_no_copies() {
         ] {
             assert!(said.contains(part), "{answer}: {part}: {said}");
         }
+        let refused = output(&mut place.filtered(answer, &["-e", "page-faults"], &place.dynamic));
+        let said = text(&refused.stderr);
+        assert_eq!(refused.status.code(), Some(2), "{answer}: {said}");
+        assert!(said.contains("a seccomp filter is in force"), "{said}");
     }
 }
 

@@ -7,6 +7,7 @@ use super::clock;
 use super::drain::Drain;
 use super::hold::Hold;
 use super::obstacle::{Obstacle, ObstacleKind};
+use super::seccomp;
 use crate::fallback::{Attached, Copying, Refusal, Settings, Start, attach};
 use nix::unistd::{Pid, geteuid};
 use std::io;
@@ -105,7 +106,7 @@ impl<'a> Fallback<'a> {
     }
 
     fn attach(&mut self, pid: Pid, start: Start) {
-        let attached = if !self.insists && is_filtered() {
+        let attached = if !self.insists && seccomp::is_in_force() {
             Err(Refusal::FILTERED)
         } else {
             attach(pid, start, self.settings)
@@ -159,13 +160,4 @@ impl<'a> Fallback<'a> {
         }
         self.look(drain)
     }
-}
-
-/// Whether a seccomp filter is in force for us, and so for everything that we start.
-fn is_filtered() -> bool {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let mode = status
-        .lines()
-        .find_map(|line| line.strip_prefix("Seccomp:"));
-    mode.is_some_and(|mode| mode.trim() == "2")
 }

@@ -28,6 +28,7 @@ mod petitions;
 mod program;
 mod publish;
 mod rings;
+mod seccomp;
 mod segment;
 mod session;
 mod signals;
@@ -129,6 +130,16 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
         None if args.trigger == args::Trigger::Timer && !args.events.is_empty() => {
             Err(Error::Event(
                 "timers count nothing but CPU time: leave --trigger=timer or -e out".into(),
+            ))
+        }
+        None if args.trigger == args::Trigger::Auto
+            && !args.events.is_empty()
+            && seccomp::is_in_force() =>
+        {
+            Err(Error::Event(
+                "a seccomp filter is in force, which may kill who asks for perf events: use a profile that allows perf_event_open, \
+                 and --trigger perf to insist"
+                    .into(),
             ))
         }
         None => Ok(()),

@@ -1,0 +1,11 @@
+//! Whether we run under a seccomp filter: such a filter may kill who asks for perf events, and us with our program.
+
+/// Whether a filter is in force for us, and so for everything that we start.
+#[must_use]
+pub fn is_in_force() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let mode = status
+        .lines()
+        .find_map(|line| line.strip_prefix("Seccomp:"));
+    mode.is_some_and(|mode| mode.trim() == "2")
+}
