@@ -48,6 +48,7 @@ pub mod sample;
 pub mod session;
 pub mod source;
 pub mod thread;
+mod words;
 
 use core::fmt;
 

@@ -5,7 +5,7 @@
 //! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …        (64-bit words)
 //! ```
 
-use super::WireError;
+use super::{WireError, words};
 
 /// Name of the socket in the session directory (`SOCK_SEQPACKET`).
 pub const SOCKET_FILE: &str = "rings";
@@ -68,15 +68,7 @@ impl Offer {
             .events
             .iter()
             .flat_map(|event| [event.id, u64::from(event.event)]);
-        for (slot, word) in bytes
-            .chunks_exact_mut(8)
-            .zip(head.into_iter().chain(events))
-        {
-            // Not copy_from_slice, which could panic as far as the compiler can see.
-            slot.iter_mut()
-                .zip(word.to_le_bytes())
-                .for_each(|(to, from)| *to = from);
-        }
+        words::put(&mut bytes, head.into_iter().chain(events));
         bytes
     }
 
@@ -85,10 +77,7 @@ impl Offer {
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadValue`] for a size that no ring has.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut words = bytes
-            .chunks_exact(8)
-            .filter_map(|word| word.try_into().ok())
-            .map(u64::from_le_bytes);
+        let mut words = words::read(bytes);
         let mut next = || words.next().ok_or(WireError::Truncated("an offered ring"));
         let magic = next()?;
         if magic != MAGIC {

@@ -7,7 +7,7 @@
 //! magic | tid | sampling period, ns        (64-bit words)
 //! ```
 
-use super::WireError;
+use super::{WireError, words};
 
 /// Name of the socket in the session directory (`SOCK_SEQPACKET`).
 pub const SOCKET_FILE: &str = "events";
@@ -35,13 +35,7 @@ impl Petition {
     #[must_use]
     pub fn to_bytes(&self) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
-        let words = [MAGIC, u64::from(self.tid), self.period_ns];
-        for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
-            // Not copy_from_slice, which could panic as far as the compiler can see.
-            slot.iter_mut()
-                .zip(word.to_le_bytes())
-                .for_each(|(to, from)| *to = from);
-        }
+        words::put(&mut bytes, [MAGIC, u64::from(self.tid), self.period_ns]);
         bytes
     }
 
@@ -50,10 +44,7 @@ impl Petition {
     /// # Errors
     /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadValue`] for a number that is no thread's.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut words = bytes
-            .chunks_exact(8)
-            .filter_map(|word| word.try_into().ok())
-            .map(u64::from_le_bytes);
+        let mut words = words::read(bytes);
         let mut next = || words.next().ok_or(WireError::Truncated("a petition"));
         let magic = next()?;
         if magic != MAGIC {
