@@ -1,13 +1,14 @@
 //! pc → rule, shared by all threads, without locks.
 //!
 //! ```text
-//!   line (64 bytes) = 4 entries;  entry = | rule | rule xor key |      key = pc, generation in the upper 16 bits
+//!   line (64 bytes) = 4 entries;  entry = | rule | mix(rule) xor key |      key = pc, generation in the upper 16 bits
 //! ```
 //!
 //! A key has a preferred entry, may lie in any other of that line, and in any of a second line when the first was full.
 //!
-//! An entry is two words that are stored one after the other. A reader takes both and believes the rule only if their xor is the key
-//! it looks for: a torn entry, another pc, or another generation is a miss. A miss costs time, never truth.
+//! An entry is two words that are stored one after the other. A reader takes both and believes the rule only if they give the key
+//! it looks for: a torn entry, another pc, or another generation is a miss. A miss costs time, never truth. The rule is mixed for this:
+//! two rules may differ in a bit in which two addresses of one line differ too, and a tear between these would pass for a third's.
 //!
 //! The cache begins with its first [`SMALL`] entries, so that a short-lived process touches few pages, and goes on to all of them
 //! when three eighths of those are used. Unloading a module begins a new generation: every entry is stale at
@@ -119,7 +120,7 @@ impl RuleCache {
             .or_else(|| first.0.get((key >> 7 ^ key >> 3) as usize % WAYS));
         if let Some([rule_word, check_word]) = entry {
             rule_word.store(rule.bits(), Ordering::Relaxed);
-            check_word.store(rule.bits() ^ tag, Ordering::Relaxed);
+            check_word.store(mix(rule.bits()) ^ tag, Ordering::Relaxed);
         }
         self.count_insert();
     }
@@ -160,7 +161,7 @@ impl Probe<'_> {
         let tag = key | self.generation;
         let entry = line.0.get(index % WAYS)?;
         let rule = entry[0].load(Ordering::Relaxed);
-        if rule ^ entry[1].load(Ordering::Relaxed) == tag {
+        if mix(rule) ^ entry[1].load(Ordering::Relaxed) == tag {
             return Some(UnwindRule::from_bits(rule));
         }
         line.find(tag).or_else(|| self.find_second(key))
@@ -195,7 +196,7 @@ impl Line {
         let mut found = None;
         for [rule, check] in &self.0 {
             let rule = rule.load(Ordering::Relaxed);
-            if rule ^ check.load(Ordering::Relaxed) == tag {
+            if mix(rule) ^ check.load(Ordering::Relaxed) == tag {
                 found = Some(UnwindRule::from_bits(rule));
             }
         }
@@ -206,12 +207,18 @@ impl Line {
     fn free_for(&self, preferred: usize, generation: u64, tag: u64) -> Option<&Entry> {
         let is_free = |entry: &&Entry| {
             let [rule, check] = *entry;
-            let found = rule.load(Ordering::Relaxed) ^ check.load(Ordering::Relaxed);
+            let found = mix(rule.load(Ordering::Relaxed)) ^ check.load(Ordering::Relaxed);
             found == 0 || found == tag || (found ^ generation) >> PC_BITS != 0
         };
         let first = self.0.get(preferred).filter(is_free);
         first.or_else(|| self.0.iter().find(is_free))
     }
+}
+
+/// Spreads a rule over the whole word, its high bits to the low ones too; 0 stays 0, so that zeroed memory is empty.
+#[inline]
+const fn mix(rule: u64) -> u64 {
+    (rule ^ rule >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
 /// The low bits of a code address are as good as random, and neighbours never share an entry; the higher ones keep modules apart.
@@ -273,6 +280,29 @@ mod tests {
         }
         cache.insert(&cache.probe(), 4711, rule_for(4711, 1));
         assert_eq!(cache.probe().find(4711), Some(rule_for(4711, 1)));
+    }
+
+    #[test]
+    fn a_tear_between_two_rules_is_no_third_keys_rule() {
+        let cache = cache();
+        let probe = cache.probe();
+        let (one, other) = (0x7f12_3450_0000, 0x7f12_3450_0001);
+        for bit in 0..64 {
+            let rules = [1, 1 ^ 1 << bit].map(UnwindRule::from_bits);
+            cache.insert(&probe, one, rules[0]);
+            let entry =
+                &probe.lines[index_of(one, probe.mask) / WAYS].0[index_of(one, probe.mask) % WAYS];
+            assert_eq!(probe.find(one), Some(rules[0]));
+            // Two threads at once, of which the other was first with one word and last with the other.
+            let torn = mix(rules[1].bits()) ^ other;
+            entry[1].store(torn, Ordering::Relaxed);
+            let third = rules[0].bits() ^ rules[1].bits() ^ other;
+            for key in [one, other, third & ((1 << PC_BITS) - 1)] {
+                assert_eq!(probe.find(key), None, "bit {bit}, key {key:x}");
+            }
+            entry[0].store(0, Ordering::Relaxed);
+            entry[1].store(0, Ordering::Relaxed);
+        }
     }
 
     #[test]
