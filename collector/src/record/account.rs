@@ -52,7 +52,7 @@ impl Account {
         }
     }
 
-    /// At the end: writes it.
+    /// At the end: writes it, and finishes the recording.
     ///
     /// # Errors
     /// As write.
@@ -98,6 +98,7 @@ impl Account {
         };
         drain
             .writer()
-            .own((0, 0), RecordKind::Session, |out| record.encode(out))
+            .own((0, 0), RecordKind::Session, |out| record.encode(out))?;
+        drain.writer().finish()
     }
 }

@@ -14,6 +14,7 @@ fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
         homeless_weight: 0,
         unarmed_threads: 0,
         start_ticks: start_ticks(std::process::id()).unwrap(),
+        length: 0,
     };
     let mut bytes = info.to_bytes().to_vec();
     for (sequence, (state, kind)) in chunks.iter().enumerate() {

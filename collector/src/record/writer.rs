@@ -65,9 +65,21 @@ impl Writer {
             homeless_weight: 0,
             unarmed_threads: 0,
             start_ticks: 0,
+            length: 0,
         };
         self.begun = Some(write::Writer::new(self.file.try_clone()?, &header)?);
         Ok(())
+    }
+
+    /// Notes in the header that this is all of the recording, where the file can be gone back in.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn finish(&mut self) -> io::Result<()> {
+        match &mut self.begun {
+            Some(writer) if self.regular => writer.finish(),
+            _ => Ok(()),
+        }
     }
 
     /// Bytes written.
@@ -176,6 +188,13 @@ mod tests {
         let record = record::parse(&bytes[at + HEADER_SIZE..]).unwrap();
         assert_eq!(PerfMap::decode(record.payload), Ok(map));
         assert_eq!(at + second.stride as usize, bytes.len());
+
+        assert_eq!(FileInfo::parse(&bytes).unwrap().length, 0);
+        writer.finish().unwrap();
+        let length = bytes.len() as u64;
+        file.read_exact_at(&mut bytes, 0).unwrap();
+        assert_eq!(FileInfo::parse(&bytes).unwrap().length, length);
+        assert_eq!(file.metadata().unwrap().len(), length);
     }
 
     #[test]

@@ -20,6 +20,7 @@ pub(crate) fn header() -> FileInfo {
         homeless_weight: 0,
         unarmed_threads: 0,
         start_ticks: 0,
+        length: 0,
     }
 }
 
@@ -109,7 +110,8 @@ pub(crate) fn recording(chunks: &[Chunk]) -> Vec<u8> {
     for chunk in chunks {
         writer.append(&chunk.info, &chunk.bytes).unwrap();
     }
-    writer.finish(&header()).unwrap().into_inner()
+    writer.finish().unwrap();
+    writer.into_inner().into_inner()
 }
 
 /// A segment of those chunks, each in a slot of the segment's stride.

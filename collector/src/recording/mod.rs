@@ -170,6 +170,14 @@ impl Reader {
             }
         });
         scanned.map_err(|error| failed(&path, error))?;
+        let whole = header.map_or(0, |header| header.length);
+        if let Some(missing) = whole
+            .checked_sub(source.length())
+            .filter(|missing| *missing > 0)
+        {
+            let what = format!("the file was cut here: its last {missing} bytes are missing");
+            damages.add(source.length(), 0, what);
+        }
         if chunks == 0 && header.is_none() {
             return Err(OpenError::Foreign {
                 path,

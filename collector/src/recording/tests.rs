@@ -377,6 +377,10 @@ fn a_cut_file_keeps_what_is_whole() {
         let found = read_bytes("cut.rsu", whole[..length].to_vec()).unwrap();
         let kept = samples(&found);
         assert!(kept.len() >= most, "a longer file gave less at {length}");
+        let told = &found.files[0].damages.listed;
+        let missing = whole.len() - length;
+        let last = told.last().map(ToString::to_string).unwrap_or_default();
+        assert!(last.contains(&format!("last {missing} bytes")), "{told:?}");
         most = kept.len();
         assert!(kept.iter().all(|kept| all_samples().contains(kept)));
     }

@@ -13,6 +13,7 @@ use std::io::{self, Seek, SeekFrom, Write};
 #[derive(Debug)]
 pub struct Writer<W> {
     out: W,
+    header: FileInfo,
     buffer: Vec<u8>,
     length: u64,
 }
@@ -26,6 +27,7 @@ impl<W: Write + Seek> Writer<W> {
         out.write_all(&header.to_bytes())?;
         Ok(Self {
             out,
+            header: *header,
             buffer: Vec::new(),
             length: HEADER_SIZE as u64,
         })
@@ -73,16 +75,22 @@ impl<W: Write + Seek> Writer<W> {
         self.length
     }
 
-    /// Writes the file header again, with counts known at the end, and flushes.
+    /// Writes the file header again, with the length that the recording has, and flushes.
     ///
     /// # Errors
     /// Those of `out`.
-    pub fn finish(mut self, header: &FileInfo) -> io::Result<W> {
+    pub fn finish(&mut self) -> io::Result<()> {
+        self.header.length = self.length;
         self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&header.to_bytes())?;
+        self.out.write_all(&self.header.to_bytes())?;
         self.out.seek(SeekFrom::End(0))?;
-        self.out.flush()?;
-        Ok(self.out)
+        self.out.flush()
+    }
+
+    /// What was written to.
+    #[must_use]
+    pub fn into_inner(self) -> W {
+        self.out
     }
 }
 

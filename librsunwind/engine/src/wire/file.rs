@@ -45,6 +45,9 @@ pub struct FileHeader {
     /// Start time of the process (field 22 of `/proc/PID/stat`, clock ticks since boot): a program that replaces itself by exec goes on
     /// with the file of its pid, another process of the same pid does not.
     pub start_ticks: u64,
+    /// Bytes of a recording that was finished: a shorter file was cut. 0 in a segment, and in a recording whose collector did not live to
+    /// finish it.
+    pub length: u64,
 }
 
 /// A validated copy of the fields of a [`FileHeader`].
@@ -66,6 +69,8 @@ pub struct FileInfo {
     pub unarmed_threads: u64,
     /// See [`FileHeader::start_ticks`].
     pub start_ticks: u64,
+    /// See [`FileHeader::length`].
+    pub length: u64,
 }
 
 impl FileInfo {
@@ -106,6 +111,7 @@ impl FileInfo {
             homeless_weight: word(40)?,
             unarmed_threads: word(48)?,
             start_ticks: word(56)?,
+            length: word(64)?,
         })
     }
 
@@ -122,6 +128,7 @@ impl FileInfo {
             self.homeless_weight,
             self.unarmed_threads,
             self.start_ticks,
+            self.length,
         ];
         for (slot, word) in page.chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
@@ -144,6 +151,7 @@ mod tests {
             homeless_weight: 5,
             unarmed_threads: 1,
             start_ticks: 99,
+            length: 8192,
         }
     }
 
@@ -154,6 +162,7 @@ mod tests {
         assert_eq!(core::mem::offset_of!(FileHeader, process_key), 24);
         assert_eq!(core::mem::offset_of!(FileHeader, unarmed_threads), 48);
         assert_eq!(core::mem::offset_of!(FileHeader, start_ticks), 56);
+        assert_eq!(core::mem::offset_of!(FileHeader, length), 64);
     }
 
     #[test]
