@@ -71,7 +71,9 @@ fn a_dynamic_child_unwinds_itself_and_counts_once() {
         weight(&profile, "static_split", false),
         truth,
     );
-    assert_eq!(weight(&profile, "static_split", true), 0);
+    // Its copies end when it unwinds itself, a millisecond after exec: a tick may fall before that, twice.
+    let early = weight(&profile, "static_split", true);
+    assert!(early <= 4, "{early}");
     assert_eq!(weight(&profile, "static_parent", false), 0);
     // The same three times, and once in the child that then called exec.
     about(
@@ -86,11 +88,10 @@ fn a_dynamic_child_unwinds_itself_and_counts_once() {
             .filter(|p| p.name().starts_with(name))
             .count()
     };
-    assert_eq!(
-        (count("static_parent"), count("static_split")),
-        (2, 2),
-        "{processes:?}"
-    );
+    assert_eq!(count("static_split"), 2, "{processes:?}");
+    // The child of fork; that of posix_spawn is seen only if a tick falls between its start and its exec.
+    let parents = count("static_parent");
+    assert!((2..=3).contains(&parents), "{processes:?}");
 }
 
 #[test]
@@ -108,8 +109,8 @@ fn a_static_child_is_copied_too() {
         .iter()
         .filter(|process| process.origin == Origin::Fork)
         .collect();
-    // The child of fork before its exec; that of posix_spawn does no work of its own.
-    assert_eq!(forked.len(), 1, "{processes:?}");
+    // The child of fork before its exec; that of posix_spawn does no work of its own, but a tick may fall before its exec.
+    assert!((1..=2).contains(&forked.len()), "{processes:?}");
     let in_child: Vec<_> = profile
         .samples
         .iter()

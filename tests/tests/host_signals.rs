@@ -38,8 +38,8 @@ fn a_timer_of_the_programs_own_ticks_as_often_as_it_asked() {
             .outcome()
             .quiet();
         let ticks: u32 = outcome.text().trim().parse().unwrap();
-        // 1 s of CPU at 100 Hz. Ours would have made it a thousand and more.
-        assert!((60..=140).contains(&ticks), "{settings}: {ticks} ticks");
+        // 1 s of CPU at 100 Hz, fewer where others compete for the processor. Ours would have made it a thousand and more.
+        assert!((40..=140).contains(&ticks), "{settings}: {ticks} ticks");
         assert!(busiest(&outcome).delivered() >= 900, "{settings}");
     }
 }
