@@ -191,6 +191,7 @@ impl Thread {
             user_sp: sample.head.sp,
             event: CPU_EVENT,
             value: 0,
+            cookie: 0,
         };
         let depth = sample.kernel.len().min(kernel::MAX_DEPTH);
         let frames = &sample.kernel[..depth];

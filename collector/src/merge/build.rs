@@ -363,6 +363,7 @@ impl Interned {
             entry_ip: 0,
             event: CPU_EVENT,
             value: 0,
+            cookie: 0,
         }
     }
 }

@@ -28,6 +28,7 @@ impl ChunkSamples<'_> {
             entry_ip: 0,
             event: CPU_EVENT,
             value: 0,
+            cookie: 0,
         };
         let (leaf, caller) = self.shield(stack);
         let entry = self.stacks.waiting.leave(self.thread, head.nonce);
@@ -59,6 +60,7 @@ impl ChunkSamples<'_> {
                 entry_ip: kernel.head.user_ip,
                 event: kernel.head.event,
                 value: kernel.head.value,
+                cookie: kernel.head.cookie,
                 ..made
             });
         }
@@ -179,6 +181,7 @@ impl Stacks {
                 entry_ip: sample.head.user_ip,
                 event: sample.head.event,
                 value: sample.head.value,
+                cookie: sample.head.cookie,
             });
         }
         recording.samples.sort_by_key(|sample| sample.thread);

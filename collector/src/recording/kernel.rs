@@ -109,6 +109,7 @@ impl KernelReader {
     /// Records before this point are damaged: what leans on them cannot be read.
     pub(super) fn lose(&mut self) {
         self.frames.clear();
+        self.before.cookie = 0;
     }
 }
 

@@ -390,6 +390,8 @@ pub struct RawSample {
     pub event: u32,
     /// What that event counted ([`engine::wire::kernel::KernelHead::value`]); 0 for CPU time.
     pub value: u64,
+    /// The kernel's own name of the entry ([`engine::wire::kernel::KernelHead::cookie`]); 0 if it gave none, and for samples of user mode.
+    pub cookie: u64,
 }
 
 impl Recording {

@@ -4,10 +4,11 @@ use super::example::{Chunk, head, recording, segment};
 use super::*;
 use engine::address::CodeAddress;
 use engine::wire::chunk::{HEADER_SIZE as CHUNK_HEADER, SEGMENT_STRIDE};
+use engine::wire::kernel::{self, KernelHead};
 use engine::wire::module::{Module as WireModule, ModuleGone};
 use engine::wire::process::{Origin, Process as WireProcess};
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, Method, StopReason, Trigger};
+use engine::wire::sample::{Frame, Method, SampleHead, StopReason, Trigger};
 use engine::wire::session::{PerfMap, Session};
 use engine::wire::thread::{Thread as WireThread, ThreadEnd as WireThreadEnd};
 
@@ -485,6 +486,53 @@ fn stop_reasons_methods_and_kinds_of_address_are_kept() {
     assert_eq!(lookups, [0x100, 0xff, 0x100]);
 }
 
+/// A system call, sampled twice in the kernel, and a later one: with the kernel's own names of them.
+fn one_call() -> Chunk {
+    let frames = [0xffff_ffff_8100_0010u64, 0xffff_ffff_8100_0020];
+    let kernel = |cursor, cookie| KernelHead {
+        cursor,
+        time_ns: cursor,
+        user_ip: 0x1012,
+        user_sp: 0x7000,
+        cookie,
+        ..KernelHead::default()
+    };
+    let heads = [kernel(60, COOKIE), kernel(64, COOKIE), kernel(90, 0)];
+    let mut chunk = Chunk::new(42, 45, 9);
+    let mut before: Option<KernelHead> = None;
+    for head in heads {
+        let last = before.replace(head);
+        chunk = chunk.record(RecordKind::Kernel, |out| {
+            let last = last.as_ref().map(|last| (last, &frames[..]));
+            kernel::encode(out, last, &head, &frames);
+        });
+    }
+    let user = |nonce| SampleHead {
+        nonce,
+        sp: 0x7000,
+        ..head(nonce, 2)
+    };
+    let chunk = chunk.sample(user(64), &[0x1010, 0x20]);
+    chunk.sample(user(90), &[0x1010, 0x20])
+}
+
+const COOKIE: u64 = 0xb_0000_0006;
+
+#[test]
+fn the_kernels_own_name_of_an_entry_stays_with_its_samples() {
+    let found = read_bytes("x.rsu", recording(&[one_call()])).unwrap();
+    let told = found
+        .samples
+        .iter()
+        .filter(|s| s.kernel != KernelHalf::None);
+    let told: Vec<_> = told.map(|s| (s.time_ns, s.kernel, s.cookie)).collect();
+    let (merged, reused) = (KernelHalf::Merged, KernelHalf::Reused);
+    assert_eq!(
+        told,
+        [(60, merged, COOKIE), (64, reused, COOKIE), (90, merged, 0)]
+    );
+}
+
 /// The seeds of the fuzz target are these recordings. `RSUNWIND_WRITE_SEEDS=1 cargo test -p rsunwind-collector seeds` writes them anew.
 #[test]
 fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
@@ -506,6 +554,7 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
     };
     let events = Chunk::new(42, 42, 8).record(RecordKind::ModuleGone, |out| gone.encode(out));
     chunks.push(process(events, 41, b"x\0"));
+    chunks.push(one_call());
     let mut cut = recording(&chunks);
     cut.truncate(cut.len() - 100);
     let seeds = [

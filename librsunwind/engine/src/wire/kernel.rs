@@ -5,9 +5,12 @@
 //! ([`super::chunk::FROM_RING`]). Like samples they lean on the one before in the chunk: outer frames in common are only counted.
 //!
 //! ```text
-//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ
+//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ | [cookie]
 //!                                                                        (frame differences: to the frame before)
 //! ```
+//!
+//! The cookie is left out where there is none; 1 is that of the kernel sample before, and any other has its halves exchanged: a counter
+//! and, above it, a small number.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
@@ -33,6 +36,8 @@ pub struct KernelHead {
     pub event: u32,
     /// For other events than CPU time: what the event counted since its sample before, in its own unit; else 0.
     pub value: u64,
+    /// The kernel's own name of the entry, which it gives where it defers user call chains (Linux 6.19 and later); else 0.
+    pub cookie: u64,
 }
 
 impl KernelHead {
@@ -43,8 +48,12 @@ impl KernelHead {
         user_sp: 0,
         event: 0,
         value: 0,
+        cookie: 0,
     };
 }
+
+/// Stands for the cookie of the kernel sample before.
+const SAME_COOKIE: u64 = 1;
 
 /// Writes a payload. Frames are kernel addresses from the leaf: where it stood, then return addresses.
 ///
@@ -81,6 +90,12 @@ pub fn encode(
         out.difference(last, *frame);
         last = *frame;
     }
+    if head.cookie != 0 {
+        out.number(match head.cookie == before.cookie {
+            true => SAME_COOKIE,
+            false => head.cookie.rotate_left(32),
+        });
+    }
 }
 
 /// A decoded payload. The whole stack is the new frames, then the outermost `reused` ones of the kernel sample before.
@@ -108,6 +123,7 @@ impl<'a> KernelSample<'a> {
             user_sp: from.difference(before.user_sp)?,
             event: from.small("event")?,
             value: 0,
+            cookie: 0,
         };
         if head.event != CPU_EVENT {
             head.value = from.number()?;
@@ -117,11 +133,21 @@ impl<'a> KernelSample<'a> {
         if reused.saturating_add(new) > MAX_DEPTH {
             return Err(WireError::BadValue("kernel frames", new as u64));
         }
+        let frames = from;
+        for _ in 0..new {
+            from.number()?;
+        }
+        head.cookie = match from.number() {
+            Ok(0) | Err(WireError::Truncated(_)) => 0,
+            Ok(SAME_COOKIE) => before.cookie,
+            Ok(cookie) => cookie.rotate_left(32),
+            Err(error) => return Err(error),
+        };
         Ok(Self {
             head,
             reused,
             new,
-            frames: from,
+            frames,
         })
     }
 
@@ -187,6 +213,51 @@ mod tests {
             sample.new_frames().collect::<Result<Vec<_>, _>>().unwrap(),
             second[..1]
         );
+    }
+
+    #[test]
+    fn cookies_round_trip_and_are_missing_from_records_without() {
+        let frames = [0xffff_ffff_8100_1234u64];
+        let cookie = 0xb_0000_0006;
+        let head = |cookie| KernelHead {
+            cursor: 64,
+            cookie,
+            ..KernelHead::default()
+        };
+        let written = |before: Option<&KernelHead>, head: &KernelHead| {
+            let mut buffer = [0; 64];
+            let mut out = Encoder::new(&mut buffer);
+            encode(
+                &mut out,
+                before.map(|head| (head, &frames[..])),
+                head,
+                &frames,
+            );
+            let length = out.finish().unwrap();
+            // As records are padded.
+            buffer[..length.next_multiple_of(8)].to_vec()
+        };
+        let (none, first, second) = (head(0), head(cookie), head(cookie + (2 << 32)));
+        for (before, now) in [
+            (none, first),
+            (first, first),
+            (first, second),
+            (first, none),
+            (none, none),
+        ] {
+            let bytes = written(Some(&before), &now);
+            let read = KernelSample::decode(&bytes, &before).unwrap();
+            assert_eq!(read.head, now);
+        }
+        let same = written(Some(&first), &first).len();
+        assert!(same < written(None, &first).len());
+        // A record from before there were cookies ends with its frames.
+        let mut buffer = [0; 64];
+        let mut out = Encoder::new(&mut buffer);
+        encode(&mut out, None, &none, &frames);
+        let length = out.finish().unwrap();
+        let read = KernelSample::decode(&buffer[..length], &first).unwrap();
+        assert_eq!(read.head.cookie, 0);
     }
 
     #[test]

@@ -9,6 +9,8 @@
 //! lost:    | header | event id | how many | …
 //! ```
 //!
+//! Where the kernel defers user call chains the chain of a sample ends in a marker and its cookie: its name of the entry.
+//!
 //! The thread itself empties its ring whenever its handler runs, until the collector claims the ring ([`COLLECTOR`]): it has been
 //! offered it ([`super::offer`]) and has mapped it. From then on only the collector moves the tail. Nobody ever waits.
 //!
@@ -44,6 +46,10 @@ const CPU_MODE_MASK: u64 = 7;
 const CPU_MODE_KERNEL: u64 = 1;
 /// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
 const FIRST_MARKER: u64 = (-4095i64) as u64;
+/// `PERF_CONTEXT_KERNEL`: addresses of the kernel follow.
+const KERNEL_MARKER: u64 = (-128i64) as u64;
+/// `PERF_CONTEXT_USER_DEFERRED`: a cookie follows.
+const DEFERRED_MARKER: u64 = (-640i64) as u64;
 /// Words of a sample before its call chain.
 const FIXED: u64 = 7;
 /// Words of a sample behind its call chain.
@@ -137,12 +143,22 @@ fn sample(
 ) -> RingSample {
     let room = words.saturating_sub(FIXED.wrapping_add(1));
     let count = word(6).min(room);
-    let mut depth = 0usize;
+    let (mut depth, mut marker, mut cookie) = (0usize, KERNEL_MARKER, 0);
     for entry in (0..count).map(|index| word(FIXED.wrapping_add(index))) {
-        // Markers say whose addresses follow; only the kernel's are asked for.
-        if let (false, Some(slot)) = (entry >= FIRST_MARKER, frames.get_mut(depth)) {
-            *slot = entry;
-            depth = depth.wrapping_add(1);
+        match (entry, marker) {
+            (value, DEFERRED_MARKER) => {
+                cookie = value;
+                marker = 0;
+            }
+            (new, _) if new >= FIRST_MARKER => marker = new,
+            // The kernel looks for the user's frames at once where it cannot put that off: as a thread ends.
+            (address, KERNEL_MARKER) => {
+                if let Some(slot) = frames.get_mut(depth) {
+                    *slot = address;
+                    depth = depth.wrapping_add(1);
+                }
+            }
+            _ => {}
         }
     }
     let registers = FIXED.wrapping_add(count);
@@ -160,6 +176,7 @@ fn sample(
             time_ns: word(4),
             user_ip: register(3),
             user_sp: register(2),
+            cookie,
             ..KernelHead::default()
         },
         user_fp: register(1),
@@ -209,6 +226,29 @@ mod tests {
             ),
             (0x59, 0x19, 1234)
         );
+    }
+
+    #[test]
+    fn a_deferred_chain_ends_in_its_cookie_and_users_frames_are_left_out() {
+        let (user, deferred) = ((-512i64) as u64, DEFERRED_MARKER);
+        let with = |more: &[u64]| {
+            let mut words = kernel_sample();
+            words[6] += more.len() as u64;
+            words.splice(10..10, more.iter().copied());
+            words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
+            let mut frames = [0; MAX_DEPTH];
+            let (record, _) = read_words(&words, &mut frames).unwrap();
+            let RingRecord::Sample(sample) = record else {
+                panic!("{record:?}");
+            };
+            assert_eq!(frames[..sample.depth], [0xffff_8100_0001, 0xffff_8100_0002]);
+            assert_eq!((sample.head.user_ip, sample.user_fp), (0x19, 0xb9));
+            sample.head.cookie
+        };
+        assert_eq!(with(&[]), 0);
+        assert_eq!(with(&[deferred, 0xb_0000_0006]), 0xb_0000_0006);
+        assert_eq!(with(&[user, 0x401_000, 0x402_000]), 0);
+        assert_eq!(with(&[deferred]), 0, "cut short");
     }
 
     #[test]
