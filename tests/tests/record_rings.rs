@@ -62,6 +62,50 @@ fn programs_replace_themselves_under_a_collector_that_holds_their_events() {
     assert_eq!(recording.kernel_account().lost, 0);
 }
 
+/// CPU time that a process has used, ns.
+fn cpu_time(pid: u32) -> u64 {
+    let line = fs::read_to_string(format!("/proc/{pid}/schedstat")).expect("it lives");
+    let first = line.split_whitespace().next();
+    first.and_then(|word| word.parse().ok()).expect("ns")
+}
+
+#[test]
+fn what_finds_a_full_ring_is_counted_also_if_nothing_comes_after_it() {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-q", "-F", "2k"]);
+    command
+        .arg(victim::c("kernel_share.c"))
+        .args(["read-raw", "60000"]);
+    let mut record = command
+        .stdin(Stdio::null())
+        .spawn()
+        .expect("rsunwind starts");
+    let children = format!("/proc/{0}/task/{0}/children", record.id());
+    let program: u32 = wait_for("the program", || {
+        let children = fs::read_to_string(&children).ok()?;
+        let pids = children.split_whitespace();
+        pids.map(|pid| pid.parse().expect("a pid"))
+            .find(|pid| cpu_time(*pid) > 300_000_000)
+    });
+    signal("-STOP", record.id());
+    // Two thousand samples a second; the ring has room for some two thousand.
+    wait_for("the ring to fill", || {
+        (cpu_time(program) > 4_000_000_000).then_some(())
+    });
+    let used = cpu_time(program);
+    signal("-KILL", program);
+    signal("-CONT", record.id());
+    assert_eq!(record.wait().expect("it ends").code(), Some(128 + 9));
+    let account = bench.recording().kernel_account();
+    let periods = used as f64 / 5e5;
+    let counted = (account.recorded() + account.lost) as f64;
+    assert!(account.lost > 1000, "{account:?}");
+    assert!(
+        (0.95..1.05).contains(&(counted / periods)),
+        "{account:?} of {periods}"
+    );
+}
+
 /// Times a process went to sleep.
 fn sleeps(pid: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");

@@ -77,6 +77,7 @@ const FLAG_MMAP2: u64 = 1 << 23;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
+const FORMAT_LOST: u64 = 1 << 4;
 const OPEN_CLOEXEC: usize = 8;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
@@ -130,12 +131,13 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
 /// # Errors
 /// As `perf_event_open(2)`.
 pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
-    let attributes = Attributes {
+    let mut attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
         config: CONFIG_TASK_CLOCK,
         sample_period: period_ns,
         sample_type: SAMPLE_TYPE,
+        read_format: FORMAT_LOST,
         flags: FLAG_DISABLED
             | FLAG_EXCLUDE_HV
             | FLAG_SAMPLE_ID_ALL
@@ -148,18 +150,16 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
         ..Attributes::default()
     };
     let any_processor = -1;
-    match system_call(&attributes, tid, any_processor) {
-        // Unknown before Linux 5.13.
-        Err(Errno::EINVAL) => {
-            let flags = attributes.flags & !FLAG_REMOVE_ON_EXEC;
-            let attributes = Attributes {
-                flags,
-                ..attributes
-            };
-            system_call(&attributes, tid, any_processor)
+    let mut opened = system_call(&attributes, tid, any_processor);
+    // Unknown before Linux 6.0 and 5.13.
+    for (format, flag) in [(FORMAT_LOST, 0), (FORMAT_LOST, FLAG_REMOVE_ON_EXEC)] {
+        if matches!(opened, Err(Errno::EINVAL)) {
+            attributes.read_format &= !format;
+            attributes.flags &= !flag;
+            opened = system_call(&attributes, tid, any_processor);
         }
-        other => other,
     }
+    opened
 }
 
 fn system_call(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd, Errno> {

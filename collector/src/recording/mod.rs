@@ -158,14 +158,16 @@ impl Reader {
             budget: Budget::for_file(source.length()),
         };
         let scanned = scan.run(|place, step| {
-            if last != Some(place.offset) {
+            // Without a record, a chunk says something only of a ring: what did not fit.
+            let says = step.is_some() || place.info.is_from_ring();
+            if says && last != Some(place.offset) {
                 last = Some(place.offset);
                 chunks += 1;
                 if let Some(thread) = facts.chunk(&place.info) {
                     places.push((thread, index, *place));
                 }
             }
-            if let walk::Step::Record(record, offset) = step {
+            if let Some(walk::Step::Record(record, offset)) = step {
                 facts.record(place, &record, offset, &mut found);
             }
         });

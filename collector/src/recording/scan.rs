@@ -45,8 +45,11 @@ enum Here {
 }
 
 impl Scan<'_> {
-    /// Goes through the whole file, handing over each chunk and the steps through its records.
-    pub(super) fn run(&mut self, mut visit: impl FnMut(&Place, Step<'_>)) -> io::Result<()> {
+    /// Goes through the whole file, handing over each chunk, and with it the steps through its records.
+    pub(super) fn run(
+        &mut self,
+        mut visit: impl FnMut(&Place, Option<Step<'_>>),
+    ) -> io::Result<()> {
         let mut at = file::HEADER_SIZE as u64;
         let mut records = Vec::new();
         while at < self.source.length() {
@@ -55,13 +58,14 @@ impl Scan<'_> {
                     let first = place.offset + chunk::HEADER_SIZE as u64;
                     self.source.read(first, place.length, &mut records)?;
                     let cut = records.len() < place.length;
+                    visit(&place, None);
                     let sound = walk(
                         &records,
                         first,
                         place.open_end || cut,
                         &mut self.budget,
                         self.damages,
-                        |step| visit(&place, step),
+                        |step| visit(&place, Some(step)),
                     );
                     at = self.behind(&place, sound, cut)?;
                 }

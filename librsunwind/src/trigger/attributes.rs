@@ -22,6 +22,8 @@ const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const USE_CLOCKID: u64 = 1 << 25;
 /// The event ends when its thread replaces its program.
 const REMOVE_ON_EXEC: u64 = 1 << 36;
+/// `PERF_FORMAT_LOST`: who reads the event learns how many of its samples found no room in the ring.
+const FORMAT_LOST: u64 = 1 << 4;
 const OPEN_CLOEXEC: usize = 8;
 
 const IOC_ENABLE: usize = 0x2400;
@@ -65,6 +67,7 @@ impl Attributes {
             config,
             sample_period: period,
             sample_type: SAMPLE_TYPE,
+            read_format: FORMAT_LOST,
             flags: DISABLED
                 | EXCLUDE_HV
                 | SAMPLE_ID_ALL
@@ -92,14 +95,22 @@ impl Attributes {
     /// # Errors
     /// `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, ….
     pub fn open(&self) -> Result<File, Errno> {
-        match self.attempt() {
-            Err(Errno(libc::EINVAL)) => Self {
-                flags: self.flags & !REMOVE_ON_EXEC, // unknown before Linux 5.13
-                ..*self
+        let without_lost = Self {
+            read_format: 0,
+            ..*self
+        };
+        let without_remove = Self {
+            flags: self.flags & !REMOVE_ON_EXEC,
+            ..without_lost
+        };
+        // Unknown before Linux 6.0 and 5.13.
+        for attributes in [self, &without_lost] {
+            match attributes.attempt() {
+                Err(Errno(libc::EINVAL)) => {}
+                result => return result,
             }
-            .attempt(),
-            result => result,
         }
+        without_remove.attempt()
     }
 
     fn attempt(&self) -> Result<File, Errno> {

@@ -18,12 +18,15 @@ use nix::unistd::geteuid;
 use offers::Offers;
 use ring::Ring;
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use stream::Stream;
 
 /// Most rings mapped at once; the threads of others empty theirs themselves.
 const MOST: usize = 16_384;
+/// Descriptors beyond this number are not held for their last word alone.
+const MOST_HELD: i32 = 512;
 /// A ring that was this full at a look is to be looked at sooner.
 const BUSY: f64 = 0.1;
 
@@ -70,10 +73,14 @@ impl Rings {
         let offered = self.offers.as_mut().map(Offers::taken);
         for (offer, mut events) in offered.into_iter().flatten() {
             let size = usize::try_from(offer.data_size).unwrap_or(0);
-            let first = events.remove(0);
             if self.streams.len() < MOST
-                && let Ok(ring) = Ring::map(&first, size)
+                && let Some(first) = events.first()
+                && let Ok(ring) = Ring::map(first, size)
             {
+                // The ring lives without its event's descriptor, of which there is a limit.
+                if first.as_raw_fd() >= MOST_HELD {
+                    events.remove(0);
+                }
                 self.streams.push(Stream::new(offer, ring, events));
             }
         }
@@ -82,6 +89,9 @@ impl Rings {
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let closed = stream.is_closed();
             self.busy |= stream.take(false) > BUSY;
+            if closed {
+                stream.settle();
+            }
             if closed || stream.is_due() {
                 stream.write(&mut self.written, writer)?;
             }
@@ -137,6 +147,7 @@ impl Rings {
         while let Some(stream) = self.streams.get_mut(index) {
             if whose(stream) {
                 stream.take(true);
+                stream.settle();
                 stream.write(&mut self.written, writer)?;
                 stream.write_seen(&mut self.written, &self.onlooker, writer)?;
                 self.streams.swap_remove(index);

@@ -33,7 +33,7 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Maps the ring of an event; the descriptor is not needed any more. `data_size` was checked to be a power of two of
+    /// Maps the ring of an event, which lives on without the descriptor. `data_size` was checked to be a power of two of
     /// pages; the kernel refuses any other than the ring's own.
     ///
     /// # Errors

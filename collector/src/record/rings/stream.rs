@@ -28,9 +28,12 @@ pub struct Stream {
     /// Whose it is.
     pub offer: Offer,
     ring: Ring,
-    /// What keeps events alive that write into the ring beside its own.
-    _others: Vec<OwnedFd>,
+    /// The events that write into it: they say in the end what found no room, and others than the ring's own live only as long as they
+    /// are held.
+    events: Vec<OwnedFd>,
     gathered: Gathered,
+    /// Samples that found the ring full, of those that the ring has spoken of.
+    told: u64,
     newest: Newest,
     seen: Option<Seen>,
 }
@@ -61,18 +64,19 @@ struct Gathered {
     records: Vec<u8>,
     since: Option<Instant>,
     before: Option<(KernelHead, Vec<u64>)>,
-    /// Samples that found the ring full.
+    /// Samples that found the ring full, as far as the ring has said: with the next sample that fits.
     lost: u64,
 }
 
 impl Stream {
-    /// A ring that was offered, and the descriptors of other events that write into it.
+    /// A ring that was offered, and the descriptors of events that write into it.
     #[must_use]
-    pub fn new(offer: Offer, ring: Ring, others: Vec<OwnedFd>) -> Self {
+    pub fn new(offer: Offer, ring: Ring, events: Vec<OwnedFd>) -> Self {
         Self {
             offer,
             ring,
-            _others: others,
+            events,
+            told: 0,
             gathered: Gathered::default(),
             newest: Newest::Out,
             seen: None,
@@ -88,7 +92,7 @@ impl Stream {
     /// Empties the ring; gives how full it was, 0 to 1.
     pub fn take(&mut self, thread_is_gone: bool) -> f64 {
         let (offer, gathered) = (&self.offer, &mut self.gathered);
-        let (newest, seen) = (&mut self.newest, &mut self.seen);
+        let (newest, seen, told) = (&mut self.newest, &mut self.seen, &mut self.told);
         self.ring
             .take(thread_is_gone, |record, frames| match record {
                 RingRecord::Sample(sample) => {
@@ -100,9 +104,20 @@ impl Stream {
                         seen.left |= newest.entry() != Some(seen.entry);
                     }
                 }
-                RingRecord::Lost(count) => gathered.lost = gathered.lost.saturating_add(count),
+                RingRecord::Lost(count) => {
+                    gathered.lost = gathered.lost.saturating_add(count);
+                    *told = told.saturating_add(count);
+                }
                 RingRecord::Other => {}
             })
+    }
+
+    /// Nothing more will come: counts the samples that found the ring full with none behind them.
+    pub fn settle(&mut self) {
+        let lost = self.events.iter().filter_map(lost_of);
+        let untold = lost.sum::<u64>().saturating_sub(self.told);
+        self.gathered.lost = self.gathered.lost.saturating_add(untold);
+        self.told = self.told.saturating_add(untold);
     }
 
     /// Reads the stack of the thread from outside if it was in the kernel at its newest sample: it may stay there to the end.
@@ -207,6 +222,13 @@ impl Stream {
         *gathered = Gathered::default();
         Ok(())
     }
+}
+
+/// How many samples of an event found no room; `None` where the kernel does not say.
+fn lost_of(event: &OwnedFd) -> Option<u64> {
+    let mut words = [0; 16]; // its value, and that
+    let length = nix::unistd::read(event, &mut words).ok()?;
+    (length == words.len()).then(|| u64::from_ne_bytes(std::array::from_fn(|at| words[8 + at])))
 }
 
 impl Newest {
