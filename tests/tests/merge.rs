@@ -204,6 +204,73 @@ fn processes_and_threads_are_found_across_pid_namespaces() {
     }
 }
 
+/// Reads a megabyte that is mapped anew, over and over: page faults in one function, work without any in another.
+const FAULTS: &str = r#"
+#include <sys/mman.h>
+__attribute__((noinline)) double spin(long n) { volatile double x = 0; for (long i = 0; i < n; i++) x += i; return x; }
+__attribute__((noinline)) void touch(void) {
+    char *memory = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    for (long i = 0; i < 1 << 20; i += 4096) ((volatile char *)memory)[i] = 1;
+    munmap(memory, 1 << 20);
+}
+__attribute__((noinline)) double again(int n) { double sum = 0; for (int i = 0; i < n; i++) { touch(); sum += spin(500000); } return sum; }
+int main(void) { return again(800) > 0 ? 0 : 1; }
+"#;
+
+#[test]
+fn every_event_of_perfs_is_joined_and_shown_by_its_name() {
+    if !may_record_all() {
+        return;
+    }
+    let bench = Bench::new();
+    let flags = ["-O1", "-fomit-frame-pointer", "-fno-optimize-sibling-calls"];
+    let program = bench.compile("gcc", &flags, FAULTS);
+    let mut record = bench.record(&["-F", "997", "-q", "-e", "page-faults"]);
+    let options = ["-k", "mono", "-e", "page-faults"];
+    let result = perf(&bench, &options, record.arg(program));
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    check_events(&bench);
+}
+
+fn check_events(bench: &Bench) {
+    let folded = |event: &[&str]| {
+        let mut command = Command::new(rsunwind());
+        command
+            .args(["merge", "--only", "--roots", "thread", "-o"])
+            .arg(bench.path("out.folded"))
+            .args(event);
+        command.arg(bench.path("perf.data"));
+        let result = output(command.arg(bench.path("profile.rsu")));
+        (
+            text(&result.stderr),
+            std::fs::read_to_string(bench.path("out.folded")).unwrap_or_default(),
+        )
+    };
+    let weight = |folded: &str, part: &str| -> u64 {
+        let lines = folded
+            .lines()
+            .filter(|line| line.starts_with("program ") && line.contains(part));
+        lines
+            .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
+            .sum()
+    };
+    let (told, time) = folded(&[]);
+    assert!(weight(&time, ";main;again;spin") > 100, "{told}\n{time}");
+    let (told, faults) = folded(&["--event", "page-faults"]);
+    let (touching, all) = (weight(&faults, ";main;again;touch"), weight(&faults, ""));
+    // A fault each page; what perf does not sample, the samples that it takes stand for.
+    let true_faults = 800.0 * 256.0;
+    let share = all as f64 / true_faults;
+    assert!(
+        (0.9..1.1).contains(&share),
+        "{all} faults\n{told}\n{faults}"
+    );
+    assert!(touching * 100 >= all * 97, "{touching} of {all}\n{faults}");
+    assert_eq!(weight(&faults, ";again;spin"), 0, "{faults}");
+    let (told, _) = folded(&["--event", "cycles"]);
+    assert!(told.contains("there are: cpu, page-faults"), "{told}");
+}
+
 #[test]
 fn clocks_and_times_that_do_not_fit_are_refused_with_a_sentence() {
     if !may_record_all() {

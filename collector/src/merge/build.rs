@@ -6,11 +6,11 @@ use super::chain::{Chain, Deferred};
 use super::clock::Converter;
 use super::join::{Found, Moments, half};
 use super::world::{Run, World};
-use crate::perf_data::Images;
 use crate::perf_data::read::{Fields, PerfFile, What};
+use crate::perf_data::{Event, Images};
 use crate::recording::{
-    Arming, FrameId, KernelHalf, Module, ModuleId, ModuleMap, Process, ProcessId, RawFrame,
-    RawSample, Recording, StackId, StackNode, Thread, ThreadId, Totals,
+    Arming, EventSource, FrameId, KernelHalf, Module, ModuleId, ModuleMap, Process, ProcessId,
+    RawFrame, RawSample, Recording, StackId, StackNode, Thread, ThreadId, Totals,
 };
 use crate::symbolize::{Places, symbolize};
 use engine::address::{CodeAddress, RuntimeAddress};
@@ -23,7 +23,9 @@ use std::collections::HashMap;
 pub(super) struct Count {
     /// Of threads of the recording.
     pub(super) ours: u64,
-    /// Of those: the user's instruction pointer is that of the stack.
+    /// Of those: the kernel has named the entry the same to both.
+    pub(super) cookie: u64,
+    /// The user's instruction pointer is that of the stack.
     pub(super) exact: u64,
     /// It lies in the same function.
     pub(super) same_function: u64,
@@ -33,8 +35,6 @@ pub(super) struct Count {
     pub(super) profiler: u64,
     /// Of threads that the recording does not have.
     pub(super) others: u64,
-    /// Of other events than the first: left out.
-    pub(super) other_events: u64,
 }
 
 /// A sample of perf's on its way.
@@ -45,6 +45,9 @@ struct Taken {
     chain: Chain,
     in_kernel: bool,
     weight: u64,
+    /// Number of its event in the result, and what that counted.
+    event: u32,
+    value: u64,
     /// perf looked for the user's code: where it found none, as in an exec or an exit, there was none.
     looked: bool,
     /// The user's place and its frame.
@@ -74,7 +77,9 @@ pub(super) fn build(
     let deferred = Deferred::new(file);
     let mut made = Interned::new(recording);
     let mut count = Count::default();
-    let nominal = file.events[0].period_ns().max(1);
+    let (main, numbers, sources) = numbered(file);
+    made.recording.sources = sources;
+    let nominal = file.events[main].period_ns().max(1);
     let mut taken = Vec::new();
     for record in &file.records {
         let What::Sample {
@@ -85,10 +90,6 @@ pub(super) fn build(
         else {
             continue;
         };
-        if *event != 0 {
-            count.other_events += 1;
-            continue;
-        }
         let time_ns = converter.monotonic(record.time);
         let Some((thread, ours)) = made.thread(&world, fields, time_ns, only) else {
             count.others += 1;
@@ -100,7 +101,8 @@ pub(super) fn build(
             let frame = made.code(thread, ip, time_ns, true);
             (ip, made.frame(frame))
         });
-        let counted = fields.period.filter(|_| file.events[0].counts_time());
+        let is_main = *event == main;
+        let counted = fields.period.filter(|_| file.events[main].counts_time());
         let periods = counted.map_or(1, |period| (period + nominal / 2) / nominal);
         taken.push(Taken {
             time_ns,
@@ -108,7 +110,13 @@ pub(super) fn build(
             ours,
             chain,
             in_kernel: *in_kernel,
-            weight: periods.max(1),
+            weight: if is_main { periods.max(1) } else { 0 },
+            event: numbers[*event],
+            value: if is_main {
+                0
+            } else {
+                fields.period.unwrap_or(1)
+            },
             looked: !fields.chain.is_empty(),
             user,
         });
@@ -137,10 +145,34 @@ pub(super) fn build(
     (recording, count)
 }
 
+/// The event that is counted as CPU time, the number of each in the result, and what these stand for: the first that counts time, or that
+/// counts at all, is 0.
+fn numbered(file: &PerfFile) -> (usize, Vec<u32>, Vec<EventSource>) {
+    let find = |what: fn(&Event) -> bool| file.events.iter().position(what);
+    let main = find(Event::counts_time).or_else(|| find(|event| !event.is_dummy()));
+    let main = main.unwrap_or(0);
+    let mut sources: Vec<EventSource> = Vec::new();
+    let mut numbers = Vec::new();
+    for (index, event) in file.events.iter().enumerate() {
+        let number = u32::try_from(sources.len() + 1).unwrap_or(u32::MAX);
+        if index == main || event.is_dummy() {
+            numbers.push(CPU_EVENT);
+            continue;
+        }
+        numbers.push(number);
+        sources.push(EventSource {
+            event: number,
+            name: event.name(),
+            period: event.fixed_period(),
+        });
+    }
+    (main, numbers, sources)
+}
+
 impl Taken {
     /// Whether a stack of the thread's own can be its.
     fn may_have_stack(&self) -> bool {
-        self.ours && (self.user.is_some() || !self.looked)
+        self.ours && (self.user.is_some() || !self.looked || self.chain.cookie != 0)
     }
 }
 
@@ -289,7 +321,10 @@ impl Interned {
     fn sample(&mut self, sample: &Taken, moments: &Moments, count: &mut Count) -> RawSample {
         let found = sample
             .may_have_stack()
-            .then(|| moments.find(sample.thread, sample.time_ns, sample.user))
+            .then(|| {
+                let cookie = sample.chain.cookie;
+                moments.find(sample.thread, sample.time_ns, sample.user, cookie)
+            })
             .flatten();
         *(if sample.ours {
             &mut count.ours
@@ -299,6 +334,7 @@ impl Interned {
         let (mut stack, stop, kernel) = match found {
             Some((how, moment)) => {
                 let counter = match how {
+                    Found::Cookie => &mut count.cookie,
                     Found::Exact => &mut count.exact,
                     Found::SameFunction => &mut count.same_function,
                     Found::ByTime => &mut count.by_time,
@@ -306,9 +342,9 @@ impl Interned {
                 *counter += 1;
                 let mut stack = Some(moment.stack);
                 let caller = match how {
-                    Found::Exact if moment.of_caller => Some(stack),
+                    Found::Cookie | Found::Exact if moment.of_caller => Some(stack),
                     Found::SameFunction => Some(self.recording.stacks[moment.stack.index()].parent),
-                    Found::Exact | Found::ByTime => None,
+                    Found::Cookie | Found::Exact | Found::ByTime => None,
                 };
                 if let (Some(caller), Some((_, frame))) = (caller, sample.user) {
                     let frame = self.recording.frames[frame.index()];
@@ -361,9 +397,9 @@ impl Interned {
             flags: 0,
             kernel,
             entry_ip: 0,
-            event: CPU_EVENT,
-            value: 0,
-            cookie: 0,
+            event: sample.event,
+            value: sample.value,
+            cookie: sample.chain.cookie,
         }
     }
 }

@@ -12,6 +12,8 @@ const FIRST_MARK: u64 = (-4095i64).cast_unsigned();
 pub(super) struct Chain {
     pub(super) kernel: Vec<u64>,
     pub(super) user: Vec<u64>,
+    /// The kernel's name of the entry, if it has deferred the user's part; else 0.
+    pub(super) cookie: u64,
 }
 
 /// User stacks that stand apart, by thread and cookie.
@@ -44,6 +46,7 @@ impl Chain {
                     chain
                         .user
                         .extend_from_slice(apart.copied().unwrap_or_default());
+                    chain.cookie = cookie;
                     mark = 0;
                 }
                 (entry, _) if entry >= FIRST_MARK => mark = entry,
@@ -95,10 +98,12 @@ mod tests {
             (chain.kernel, chain.user),
             (vec![5, 6], vec![0x401000, 0x402000])
         );
+        assert_eq!(chain.cookie, 0xb_0000_0006);
         let other = Chain::new(&fields(8, &cookie), true, &deferred);
         assert!(other.user.is_empty(), "a cookie is one thread's");
         let plain = [context::KERNEL, 5, context::USER, 0x401000];
         let chain = Chain::new(&fields(7, &plain), true, &deferred);
+        assert_eq!(chain.cookie, 0);
         assert_eq!((chain.kernel, chain.user), (vec![5], vec![0x401000]));
         let bare = Chain::new(&fields(7, &[]), false, &deferred);
         assert_eq!(bare.user, [0xffff_ffff_8100_0000]);

@@ -1,7 +1,7 @@
 //! Finds the user stack for a sample of perf's: the stacks that the thread took of itself nearest in time are looked through for one that
 //! was taken where the sample's user code was.
 //!
-//! What perf saw of the user's instruction pointer decides. In the kernel it is the place of the call, the same for the whole entry; in
+//! Where the kernel named the entry to both (its cookie) that decides. Else what perf saw of the user's instruction pointer does. In the kernel it is the place of the call, the same for the whole entry; in
 //! user mode it moves on between two samples, but within the same function the callers are the same, and those are taken.
 
 use crate::recording::{FrameId, KernelHalf, RawFrame, Recording, StackId, ThreadId};
@@ -15,6 +15,8 @@ use std::sync::Arc;
 const SYSTEM_CALL: u64 = 2;
 /// How far away in time a stack from exactly there may be, ns.
 const EXACT_WINDOW: u64 = 100_000_000;
+/// How long an entry may last, ns: a name comes again when each processor's counter has gone round, after hours at the least.
+const ENTRY_WINDOW: u64 = 3_600_000_000_000;
 /// How far away in time one from the same function may be, ns.
 const WINDOW: u64 = 20_000_000;
 /// How many stacks are looked at.
@@ -32,9 +34,18 @@ pub(super) struct Moment {
     pub(super) of_caller: bool,
 }
 
+impl Moment {
+    /// Whether it was taken there, a restarted call included.
+    const fn is_at(&self, ip: u64) -> bool {
+        ip == self.ip || ip == self.ip.wrapping_add(SYSTEM_CALL)
+    }
+}
+
 /// How a stack was found to be a sample's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Found {
+    /// The kernel has named both entries the same, and the instruction pointers are.
+    Cookie,
     /// The instruction pointers are the same.
     Exact,
     /// They lie in the same function: its callers are taken.
@@ -50,6 +61,8 @@ type FunctionKey = (Option<ImageId>, Option<u64>, Arc<str>);
 #[derive(Debug)]
 pub(super) struct Moments {
     of_thread: HashMap<ThreadId, Vec<Moment>>,
+    /// By the kernel's names of entries.
+    of_entry: HashMap<(ThreadId, u64), Moment>,
     functions: Vec<Option<FunctionKey>>,
 }
 
@@ -57,13 +70,14 @@ impl Moments {
     /// Of a recording whose frames have these names.
     pub(super) fn new(recording: &Recording, symbols: &Symbols) -> Self {
         let mut of_thread: HashMap<ThreadId, Vec<Moment>> = HashMap::new();
+        let mut of_entry = HashMap::new();
         for sample in &recording.samples {
             let alone = sample.kernel.is_alone() || sample.flags & flags::LAST != 0;
             let user = user_part(recording, sample.stack);
             let Some((stack, leaf, ip)) = user.filter(|_| !alone) else {
                 continue;
             };
-            of_thread.entry(sample.thread).or_default().push(Moment {
+            let moment = Moment {
                 time_ns: sample.time_ns,
                 stack,
                 leaf,
@@ -74,7 +88,11 @@ impl Moments {
                 },
                 stop: sample.stop,
                 of_caller: sample.kernel == KernelHalf::Shielded,
-            });
+            };
+            of_thread.entry(sample.thread).or_default().push(moment);
+            if sample.cookie != 0 {
+                of_entry.insert((sample.thread, sample.cookie), moment);
+            }
         }
         for all in of_thread.values_mut() {
             all.sort_by_key(|moment| moment.time_ns);
@@ -86,18 +104,28 @@ impl Moments {
         };
         Self {
             of_thread,
+            of_entry,
             functions: symbols.of_frame.iter().map(key).collect(),
         }
     }
 
-    /// The stack for a sample of a thread, whose user code was at `ip`, which has been given `frame`.
+    /// The stack for a sample of a thread, whose user code was at `ip`, which has been given `frame`; `cookie` is the kernel's name of its
+    /// entry, or 0.
     pub(super) fn find(
         &self,
         thread: ThreadId,
         time_ns: u64,
         user: Option<(u64, FrameId)>,
+        cookie: u64,
     ) -> Option<(Found, Moment)> {
         let all = self.of_thread.get(&thread)?;
+        let entry = self.of_entry.get(&(thread, cookie));
+        let near = |moment: &&Moment| moment.time_ns.abs_diff(time_ns) <= ENTRY_WINDOW;
+        if let Some(moment) = entry.filter(near)
+            && user.is_none_or(|(ip, _)| moment.is_at(ip))
+        {
+            return Some((Found::Cookie, *moment));
+        }
         let Some((ip, frame)) = user else {
             let next = all.partition_point(|moment| moment.time_ns < time_ns);
             let moment = all.get(next).or(all.last())?;
@@ -111,7 +139,7 @@ impl Moments {
             if away > EXACT_WINDOW {
                 break;
             }
-            if ip == moment.ip || ip == moment.ip.wrapping_add(SYSTEM_CALL) {
+            if moment.is_at(ip) {
                 return Some((Found::Exact, *moment));
             }
             let its = self.functions.get(moment.leaf.index());

@@ -163,15 +163,19 @@ fn check_overlap(
 }
 
 fn tell(file: &PerfFile, count: &Count, only: bool) {
-    let joined = count.exact + count.same_function + count.by_time;
+    let joined = count.cookie + count.exact + count.same_function + count.by_time;
     let program = count.ours.saturating_sub(count.profiler);
     let share = |part: u64| 100.0 * part as f64 / program.max(1) as f64;
     eprintln!(
-        "rsunwind: {} of {} samples of profiled threads ({:.1} %) have a stack of the thread's own: {} by the same instruction pointer, {} in \
+        "rsunwind: {} of {} samples of profiled threads ({:.1} %) have a stack of the thread's own: {}{} by the same instruction pointer, {} in \
          the same function, {} by time alone; {} more were taken in the profiler; {} samples of other threads {}",
         joined,
         program,
         share(joined),
+        match count.cookie {
+            0 => String::new(),
+            some => format!("{some} by the kernel's cookie, "),
+        },
         count.exact,
         count.same_function,
         count.by_time,
@@ -183,12 +187,6 @@ fn tell(file: &PerfFile, count: &Count, only: bool) {
             "keep perf's call chains"
         }
     );
-    if count.other_events > 0 {
-        eprintln!(
-            "rsunwind: {} samples of other events than the first are left out",
-            count.other_events
-        );
-    }
     if file.lost > 0 {
         eprintln!("rsunwind: perf lost {} records", file.lost);
     }

@@ -4,7 +4,7 @@
 //! than 20 bytes, reads counts of groups and of single events the wrong way round, and does not know lost counts.
 
 use super::bytes::{Bytes, Malformed};
-use super::format::{CPU_CLOCK, SOFTWARE, TASK_CLOCK, flag, sample};
+use super::format::{CPU_CLOCK, DUMMY, SOFTWARE, TASK_CLOCK, flag, sample};
 
 /// What a clock of perf's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,6 +30,8 @@ pub struct Event {
     clock: i32,
     /// The numbers by which its samples say that they are its own.
     pub(super) ids: Vec<u64>,
+    /// As perf names it; empty if the file does not say.
+    pub(super) name: String,
 }
 
 /// The fields of a sample that are of use.
@@ -86,7 +88,32 @@ impl Event {
             registers,
             clock: ((clock >> 32) as u32).cast_signed(),
             ids,
+            name: String::new(),
         })
+    }
+
+    /// Its name, made up of its type and number if the file does not say.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.name.is_empty() {
+            true => format!("type {} event {:#x}", self.kind, self.config),
+            false => self.name.clone(),
+        }
+    }
+
+    /// Whether it never happens: perf has one to hear of processes and mappings by.
+    #[must_use]
+    pub fn is_dummy(&self) -> bool {
+        self.kind == SOFTWARE && self.config == DUMMY
+    }
+
+    /// Every how many of its own units there is a sample; 0 if there are so many a second.
+    #[must_use]
+    pub fn fixed_period(&self) -> u64 {
+        match self.flags & flag::FREQUENCY {
+            0 => self.period,
+            _ => 0,
+        }
     }
 
     /// Whether it dates what it writes, and says whose it is: without that nothing can be joined.

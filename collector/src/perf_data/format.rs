@@ -15,6 +15,8 @@ pub(crate) const SOFTWARE: u32 = 1;
 pub(crate) const TASK_CLOCK: u64 = 1;
 /// `PERF_COUNT_SW_CPU_CLOCK`.
 pub(crate) const CPU_CLOCK: u64 = 0;
+/// `PERF_COUNT_SW_DUMMY`.
+pub(crate) const DUMMY: u64 = 9;
 
 /// Kinds of records.
 pub(crate) mod record {

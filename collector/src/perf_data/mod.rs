@@ -21,7 +21,7 @@ mod tests;
 mod timeline;
 mod write;
 
-pub(crate) use attributes::Clock;
+pub(crate) use attributes::{Clock, Event};
 pub(crate) use bytes::Malformed;
 pub(crate) use format::context;
 pub(crate) use images::Images;

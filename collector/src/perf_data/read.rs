@@ -150,7 +150,7 @@ impl PerfFile {
         Ok(())
     }
 
-    /// Host and kernel: their sections are named behind the records, in the order of the bits.
+    /// Host, kernel and the events' names: their sections are named behind the records, in the order of the bits.
     fn read_features(
         &mut self,
         file: &[u8],
@@ -173,8 +173,26 @@ impl PerfFile {
             match number {
                 feature::HOSTNAME => self.host = Some(text()?),
                 feature::OSRELEASE => self.kernel = Some(text()?),
+                feature::EVENT_DESC => {
+                    let section = Bytes::section(file, offset, length, "the names of events")?;
+                    self.read_names(section)?;
+                }
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    /// The events' names, in the order of the events.
+    fn read_names(&mut self, mut from: Bytes<'_>) -> Result<(), Malformed> {
+        let (count, size) = (from.word()?, from.word()?);
+        for event in self.events.iter_mut().take(count as usize) {
+            from.skip(u64::from(size))?;
+            let numbers = from.word()?;
+            let length = from.word()? as usize;
+            let offset = from.offset();
+            event.name = Bytes::new(from.take(length)?, offset, "an event's name").text();
+            from.skip(u64::from(numbers).saturating_mul(8))?;
         }
         Ok(())
     }
