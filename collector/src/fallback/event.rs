@@ -77,6 +77,7 @@ const FLAG_MMAP2: u64 = 1 << 23;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
+const FLAG_DEFER_CALLCHAIN: u64 = 1 << 38;
 const FORMAT_LOST: u64 = 1 << 4;
 const OPEN_CLOEXEC: usize = 8;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
@@ -137,7 +138,6 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
         config: CONFIG_TASK_CLOCK,
         sample_period: period_ns,
         sample_type: SAMPLE_TYPE,
-        read_format: FORMAT_LOST,
         flags: FLAG_DISABLED
             | FLAG_EXCLUDE_HV
             | FLAG_SAMPLE_ID_ALL
@@ -150,12 +150,21 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
         ..Attributes::default()
     };
     let any_processor = -1;
-    let mut opened = system_call(&attributes, tid, any_processor);
-    // Unknown before Linux 6.0 and 5.13.
-    for (format, flag) in [(FORMAT_LOST, 0), (FORMAT_LOST, FLAG_REMOVE_ON_EXEC)] {
+    let plain = attributes.flags;
+    let attempts = [
+        // Unknown before Linux 6.19, 6.0 and 5.13.
+        (
+            FORMAT_LOST,
+            plain & !FLAG_EXCLUDE_CALLCHAIN_USER | FLAG_DEFER_CALLCHAIN,
+        ),
+        (FORMAT_LOST, plain),
+        (0, plain),
+        (0, plain & !FLAG_REMOVE_ON_EXEC),
+    ];
+    let mut opened = Err(Errno::EINVAL);
+    for (format, flags) in attempts {
         if matches!(opened, Err(Errno::EINVAL)) {
-            attributes.read_format &= !format;
-            attributes.flags &= !flag;
+            (attributes.read_format, attributes.flags) = (format, flags);
             opened = system_call(&attributes, tid, any_processor);
         }
     }

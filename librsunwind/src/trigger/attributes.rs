@@ -6,6 +6,7 @@
 
 use crate::arch::PERF_REGISTERS;
 use crate::sys::{Errno, File, call};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use engine::wire::ring::SAMPLE_TYPE;
 
 /// `PERF_TYPE_SOFTWARE`.
@@ -24,11 +25,17 @@ const USE_CLOCKID: u64 = 1 << 25;
 const REMOVE_ON_EXEC: u64 = 1 << 36;
 /// `PERF_FORMAT_LOST`: who reads the event learns how many of its samples found no room in the ring.
 const FORMAT_LOST: u64 = 1 << 4;
+/// The kernel leaves the user's call chain for later, and names the entry by a cookie, which ends the sample's own chain: all who ask in one
+/// entry get the same. The chain itself would be for events with `defer_output`, which ours have not. Unknown before Linux 6.19.
+const DEFER_CALLCHAIN: u64 = 1 << 38;
 const OPEN_CLOEXEC: usize = 8;
 
 const IOC_ENABLE: usize = 0x2400;
 const IOC_SET_OUTPUT: usize = 0x2405;
 const IOC_ID: usize = 0x8008_2407;
+
+/// The kernel has refused to defer call chains, which it does for good.
+static NEVER_DEFERS: AtomicBool = AtomicBool::new(false);
 
 /// `perf_event_attr` as of `PERF_ATTR_SIZE_VER7`; fields in the order of the kernel's header.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,11 +97,36 @@ impl Attributes {
         }
     }
 
-    /// Opens it on the calling thread, on any processor.
+    /// Opens it on the calling thread, on any processor; where kernel mode is sampled with the kernel's cookies, if it has any.
+    ///
+    /// # Signal safety
+    /// System calls, and an atomic that remembers their outcome.
     ///
     /// # Errors
     /// `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM`, ….
     pub fn open(&self) -> Result<File, Errno> {
+        if self.flags & EXCLUDE_KERNEL == 0 && !NEVER_DEFERS.load(Relaxed) {
+            match self.deferring().attempt() {
+                Err(Errno(libc::EINVAL)) => {}
+                result => return result,
+            }
+            // Either the kernel does not know it, or something else is wrong, which shows now.
+            let plain = self.open_on_older_kernels()?;
+            NEVER_DEFERS.store(true, Relaxed);
+            return Ok(plain);
+        }
+        self.open_on_older_kernels()
+    }
+
+    /// The same with the user's call chain put off: it must be asked for.
+    fn deferring(&self) -> Self {
+        Self {
+            flags: self.flags & !EXCLUDE_CALLCHAIN_USER | DEFER_CALLCHAIN,
+            ..*self
+        }
+    }
+
+    fn open_on_older_kernels(&self) -> Result<File, Errno> {
         let without_lost = Self {
             read_format: 0,
             ..*self
@@ -156,4 +188,24 @@ pub fn id(event: &File) -> Result<u64, Errno> {
     // SAFETY: the kernel writes one word.
     unsafe { call!(libc::SYS_ioctl, event.raw(), IOC_ID, &raw mut id) }?;
     Ok(id)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whether_the_kernel_defers_is_found_out_by_the_first_event() {
+        let event = Attributes::sampling(SOFTWARE, TASK_CLOCK, 1 << 40, true);
+        if let Err(Errno(libc::EACCES | libc::EPERM)) = event.attempt() {
+            eprintln!("LEFT OUT: no permission to sample the kernel");
+            return;
+        }
+        event.open().expect("an event, deferring or not");
+        let refused = matches!(event.deferring().attempt(), Err(Errno(libc::EINVAL)));
+        assert_eq!(NEVER_DEFERS.load(Relaxed), refused);
+        event.open().expect("another");
+        let user_only = Attributes::sampling(SOFTWARE, TASK_CLOCK, 1 << 40, false);
+        user_only.open().expect("nothing is deferred in user mode");
+    }
 }
