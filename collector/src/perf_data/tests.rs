@@ -2,6 +2,7 @@
 
 use super::symbol_file::{self, FIRST_OFFSET};
 use crate::output::{Options, choose};
+use crate::profile::Profile;
 use crate::profile::tests::example;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
@@ -23,11 +24,14 @@ fn a_symbol_file_is_an_elf_file_with_those_symbols() {
 }
 
 fn written(name: &str) -> Vec<u8> {
+    written_of(&example(), name)
+}
+
+fn written_of(profile: &Profile, name: &str) -> Vec<u8> {
     let format = choose(None, Path::new(name)).unwrap();
     let mut out = Vec::new();
-    format
-        .write(&example(), &Options::default(), &mut out)
-        .unwrap();
+    let options = Options::default();
+    format.write(profile, &options, &mut out).unwrap();
     out
 }
 
@@ -55,7 +59,20 @@ fn the_name_decides_whether_user_stacks_stand_apart() {
 
 #[test]
 fn who_is_sampled_is_introduced_first() {
-    let kinds = kinds(&written("a.data"));
+    let mut late = example();
+    for process in &mut late.recording.processes {
+        // A fork may be sampled before it has said that it is there.
+        (process.time_ns, process.key) = (u64::MAX, u64::MAX);
+    }
+    for kinds in [
+        kinds(&written("a.data")),
+        kinds(&written_of(&late, "a.data")),
+    ] {
+        check_introductions(&kinds);
+    }
+}
+
+fn check_introductions(kinds: &[u32]) {
     let first = kinds.iter().position(|kind| *kind == 9).unwrap();
     for introduction in [3, 7, 10] {
         let at = kinds.iter().position(|kind| *kind == introduction);

@@ -88,8 +88,9 @@ impl Timeline {
             let map = records::kernel_map(start, length, text.unwrap_or(0));
             made.records.push((0, Turn::Begin, map));
         }
-        made.processes(profile, symbols);
-        made.threads(profile);
+        let begins = begins(profile);
+        made.processes(profile, &begins, symbols);
+        made.threads(profile, &begins);
         made.records.sort_by_key(|(time, turn, _)| (*time, *turn));
         made
     }
@@ -149,7 +150,7 @@ impl Timeline {
         }
     }
 
-    fn processes(&mut self, profile: &Profile, symbols: Option<&str>) {
+    fn processes(&mut self, profile: &Profile, begins: &[u64], symbols: Option<&str>) {
         let recording = &profile.recording;
         let used = first_uses(profile);
         let mut files = Files::default();
@@ -158,7 +159,7 @@ impl Timeline {
             let who = Who {
                 pid: process.pid,
                 tid: process.pid,
-                time_ns: begin(profile, id),
+                time_ns: begins[index],
             };
             let parent = process.parent.map(|id| &recording.processes[id.index()]);
             let forked = |parent: &&Process| parent.pid != process.pid;
@@ -178,7 +179,7 @@ impl Timeline {
             let first = used.get(&id).copied().unwrap_or(u64::MAX);
             let time_ns = first
                 .min(module.time_ns)
-                .max(begin(profile, module.process));
+                .max(begins[module.process.index()]);
             let pid = recording.processes[module.process.index()].pid;
             let who = Who {
                 pid,
@@ -191,14 +192,13 @@ impl Timeline {
         }
     }
 
-    fn threads(&mut self, profile: &Profile) {
+    fn threads(&mut self, profile: &Profile, begins: &[u64]) {
         let recording = &profile.recording;
         let last = last_samples(profile);
         for (index, thread) in recording.threads.iter().enumerate() {
             let id = ThreadId::next_of(index);
             let process = &recording.processes[thread.process.index()];
-            let begun = begin(profile, thread.process);
-            let mut who = who(profile, id, thread.key.max(begun));
+            let mut who = who(profile, id, thread.key.max(begins[thread.process.index()]));
             if thread.tid != process.pid {
                 let bytes = records::fork(who, process.pid, process.pid);
                 self.put(who.time_ns, Turn::Begin, bytes);
@@ -232,10 +232,17 @@ fn who(profile: &Profile, thread: ThreadId, time_ns: u64) -> Who {
     }
 }
 
-/// When a process begins: all that is known of it lies behind.
-fn begin(profile: &Profile, process: ProcessId) -> u64 {
-    let process = &profile.recording.processes[process.index()];
-    process.time_ns.min(process.key)
+/// When each process begins: all that is known of it lies behind. It may be sampled before it has said that it is there.
+fn begins(profile: &Profile) -> Vec<u64> {
+    let processes = profile.recording.processes.iter();
+    let mut begins: Vec<u64> = processes
+        .map(|process| process.time_ns.min(process.key))
+        .collect();
+    for sample in &profile.samples {
+        let begin = &mut begins[profile.process_of(sample.thread).index()];
+        *begin = sample.time_ns.min(*begin);
+    }
+    begins
 }
 
 fn chain(profile: &Profile, process: ProcessId, sample: &Sample, names: &mut NamedCode) -> Chain {
