@@ -12,7 +12,8 @@ pub enum KernelHalf {
     /// The sample was taken in user mode.
     #[default]
     None,
-    /// Taken in the kernel, joined with the user stack of the same entry; ip and sp agree. The first of its entry.
+    /// Taken in the kernel, joined with the user stack of the same entry; ip and sp agree, or it was the return from a handler of the
+    /// program's to there. The first of its entry.
     Merged,
     /// Likewise, a further one of the same entry: the same user stack again.
     Reused,

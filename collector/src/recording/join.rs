@@ -85,13 +85,18 @@ impl ChunkSamples<'_> {
         let is_ours = self
             .recording
             .is_ours(process, kernel.user_ip, user.time_ns);
+        // Our signal waited for the return from a handler of the program's: the user stack is what that interrupted.
+        let late = || match self.stacks.is_way_back(process, kernel.user_ip) {
+            true => (KernelHalf::Merged, stack),
+            false => (KernelHalf::Late, None),
+        };
         match caller {
             _ if is_ours => (KernelHalf::Profiler, None),
             Some(caller) if is_near(kernel, user) => (KernelHalf::Shielded, Some(caller)),
             None if is_near(kernel, user) && kernel.user_sp < user.sp => {
-                self.held_back(stack).unwrap_or((KernelHalf::Late, None))
+                self.held_back(stack).unwrap_or_else(late)
             }
-            _ => (KernelHalf::Late, None),
+            _ => late(),
         }
     }
 

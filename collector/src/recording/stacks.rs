@@ -6,15 +6,19 @@
 
 use super::error::Damages;
 use super::kernel::{KernelReader, Waiting, WaitingRoom};
-use super::model::{FrameId, RawFrame, Recording, StackId, StackNode, ThreadId};
+use super::model::{FrameId, ProcessId, RawFrame, Recording, StackId, StackNode, ThreadId};
 use super::walk::Step;
+use engine::address::CodeAddress;
 use engine::wire::WireError;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, Sample, SampleHead};
-use std::collections::HashMap;
+use engine::wire::sample::{Frame, Method, Sample, SampleHead};
+use std::collections::{HashMap, HashSet};
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
 const DEEPEST: usize = 1 << 16;
+
+/// Bytes from where handlers return to, at most, to behind the system call that leads from there to the interrupted code.
+const WAY_BACK: u64 = 16;
 
 /// Frames and stacks, each held once.
 #[derive(Debug, Default)]
@@ -22,6 +26,8 @@ pub(super) struct Stacks {
     frames: HashMap<RawFrame, FrameId>,
     nodes: HashMap<StackNode, StackId>,
     pub(super) waiting: WaitingRoom,
+    /// Where handlers of a process return to.
+    trampolines: HashSet<(ProcessId, u64)>,
 }
 
 impl Stacks {
@@ -43,6 +49,13 @@ impl Stacks {
             StackId::next_of(nodes.len() - 1)
         });
         Some(id)
+    }
+
+    /// Whether the kernel was entered at `user_ip` to leave a signal handler for the code that it interrupted.
+    pub(super) fn is_way_back(&self, process: ProcessId, user_ip: u64) -> bool {
+        let starts = (1..=WAY_BACK).filter_map(|step| user_ip.checked_sub(step));
+        let mut known = starts.map(|start| self.trampolines.contains(&(process, start)));
+        known.any(|known| known)
     }
 
     pub(super) fn push_kernel(
@@ -147,10 +160,23 @@ impl<'a> ChunkSamples<'a> {
             let raw = RawFrame::code(process, *frame, module);
             self.before.frames.push(raw);
         }
+        self.learn_trampolines(process, &new);
         self.before.head = sample.head;
         let stack = self.stack(&sample.head);
         self.add(&sample.head, stack);
         Ok(())
+    }
+
+    /// The frame inside of one that a signal interrupted is the trampoline that the handler returns to.
+    fn learn_trampolines(&mut self, process: ProcessId, leaf_first: &[Frame]) {
+        for pair in leaf_first.windows(2) {
+            if let [inner, outer] = pair
+                && outer.method == Method::SignalFrame
+                && let CodeAddress::Return(start) = inner.code_address()
+            {
+                self.stacks.trampolines.insert((process, start.0));
+            }
+        }
     }
 
     /// Keeps the `reused` outermost frames of the stack before.
