@@ -40,8 +40,8 @@ fn everything_is_accounted_for(way: &str, path: &Path, recording: &Recording, su
     assert_eq!(told, Some(account.to_string()), "{way}: {summary}");
 }
 
-/// None lost, and 99.9 % of what can be joined is; one may always stand apart, where there are too few for that. `shielded` says whether the way makes calls that hold our signal back: only there may
-/// samples be joined that ip does not verify.
+/// None lost, and 99.9 % of what can be joined is; one may always stand apart, where there are too few for that. `shielded` says whether
+/// the way makes calls that hold our signal back: only there may samples be joined that ip does not verify.
 #[track_caller]
 fn nothing_is_lost(way: &str, account: &KernelAccount, shielded: bool) {
     assert_eq!(account.lost, 0, "{way}: {account}");
