@@ -2,10 +2,12 @@
 //!
 //! Start at [`run`]. Not here: the formats themselves ([`crate::output`]).
 
-use crate::output::{self, FormatError, Options, Roots, WriteError, atomic};
-use crate::profile::Profile;
+use crate::output::{self, Format, FormatError, Holds, Options, Roots, WriteError, atomic};
+use crate::profile::{Profile, is_time};
 use crate::report::{self, Selection};
 use clap::Args as ClapArgs;
+use engine::wire::offer::CPU_EVENT;
+use engine::wire::source::WALL;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -81,12 +83,15 @@ impl Error {
 /// Any [`Error`].
 pub fn run(args: &Args) -> Result<(), Error> {
     // Before the recording is read, which may take a while.
-    output::choose(args.format.as_deref(), &args.output)?;
+    let format = output::choose(args.format.as_deref(), &args.output)?;
     let same = args.files.iter().find(|file| is_same(file, &args.output));
     if let Some(path) = same {
         return Err(Error::Itself { path: path.clone() });
     }
-    let profile = args.selection.open(&args.files)?;
+    let mut profile = args.selection.open(&args.files)?;
+    if args.selection.event.is_none() {
+        show_usual(&mut profile, format);
+    }
     let options = Options {
         roots: args.roots,
         output: None,
@@ -123,6 +128,21 @@ pub(crate) fn write_with(
         eprintln!("rsunwind: {path}: {}", companion.about);
     }
     Ok(())
+}
+
+/// Shows what the recording was made to show, as far as a format has room for it. Gives the names of the events that it has none for.
+pub(crate) fn show_usual(profile: &mut Profile, format: &dyn Format) -> Vec<String> {
+    match format.holds() {
+        Holds::CpuTime => profile.show(CPU_EVENT),
+        Holds::EveryEvent | Holds::OneEvent => profile.show_usual(),
+    }
+    if format.holds() == Holds::EveryEvent {
+        return Vec::new();
+    }
+    let in_it = |event: u32| profile.shown_event == WALL && is_time(event);
+    let others = profile.other_events().into_iter();
+    let others = others.filter(|event| *event != WALL && !in_it(*event));
+    others.map(|event| profile.event_name(event)).collect()
 }
 
 fn is_same(a: &Path, b: &Path) -> bool {

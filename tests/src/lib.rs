@@ -11,6 +11,7 @@ pub mod recording;
 pub mod run;
 pub mod symbols;
 pub mod victim;
+pub mod waits;
 
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 //! Each processor has a ring of its own, so records are put in order of time before anything follows from them; those of the last moments
 //! wait for the next look, because another ring may still get an older one.
 
-use super::event;
+use super::event::{self, Kind};
 use super::maps;
 use super::record::{self, Happening, Task, What};
 use super::ring::Ring;
@@ -17,8 +17,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// The longest time between looks, ms; rings that fill up ask for one sooner.
+/// The longest time between looks, ms; rings that fill up ask for one sooner. CPU clocks are to be read before their threads end.
 const INTERVAL_MS: u8 = 50;
+const INTERVAL_OF_SWITCHES_MS: u8 = 100;
 /// Within this time of a sample its record is in the ring, ns.
 const DELAY_NS: u64 = 2_000_000;
 /// So often what is known goes into the recording.
@@ -26,8 +27,14 @@ const CLOSING: Duration = Duration::from_secs(1);
 
 /// Reads the rings and CPU clocks, and does nothing else, so that the rings are empty again before they are full.
 pub(super) struct Reader {
-    rings: Vec<Ring>,
-    layout: RecordParseInfo,
+    channels: Vec<Channel>,
+}
+
+/// A ring, and how to read it.
+pub(super) struct Channel {
+    pub(super) ring: Ring,
+    pub(super) kind: Kind,
+    pub(super) layout: RecordParseInfo,
 }
 
 /// What was found in one look at the rings.
@@ -37,6 +44,8 @@ pub(super) struct Look {
     clocks: Vec<Clock>,
     /// Everything older than that has been found, ns.
     until_ns: u64,
+    /// When sampling ended, if this is the last one, ns.
+    ended_ns: Option<u64>,
 }
 
 /// What a thread's CPU clock showed, ns, and when (`CLOCK_MONOTONIC`, ns).
@@ -48,24 +57,24 @@ pub(super) struct Clock {
 }
 
 impl Reader {
-    pub(super) const fn new(rings: Vec<Ring>, layout: RecordParseInfo) -> Self {
-        Self { rings, layout }
+    pub(super) const fn new(channels: Vec<Channel>) -> Self {
+        Self { channels }
     }
 
     /// Reads until the other end of `stop` is closed.
     pub(super) fn run(mut self, stop: &OwnedFd, out: &Sender<Look>) {
         // Rings of events that nobody has any more are always readable: they are not waited for.
-        let mut over = vec![false; self.rings.len()];
+        let mut over = vec![false; self.channels.len()];
         loop {
             let last = self.sleep(stop, &mut over);
             let before = monotonic_ns();
             if last {
-                let events = self.rings.iter().map(Ring::event);
+                let events = self.channels.iter().map(|channel| channel.ring.event());
                 events.for_each(event::disable);
             }
             let mut found = Vec::new();
-            for ring in &mut self.rings {
-                ring.take(|raw| found.extend(record::read(&raw, &self.layout)));
+            for Channel { ring, kind, layout } in &mut self.channels {
+                ring.take(|raw| found.extend(record::read(&raw, layout, *kind)));
             }
             let until_ns = if last {
                 u64::MAX
@@ -78,6 +87,7 @@ impl Reader {
                 found,
                 clocks,
                 until_ns,
+                ended_ns: last.then_some(before),
             });
             if last || sent.is_err() {
                 return;
@@ -89,14 +99,19 @@ impl Reader {
     fn sleep(&self, stop: &OwnedFd, over: &mut [bool]) -> bool {
         let mut places = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
         let mut indices = Vec::new();
-        for (index, ring) in self.rings.iter().enumerate() {
+        for (index, channel) in self.channels.iter().enumerate() {
             if !over[index] {
-                places.push(PollFd::new(ring.as_fd(), PollFlags::POLLIN));
+                places.push(PollFd::new(channel.ring.as_fd(), PollFlags::POLLIN));
                 indices.push(index);
             }
         }
+        let mut kinds = self.channels.iter().map(|channel| channel.kind);
+        let interval_ms = match kinds.all(|kind| kind == Kind::Switches) {
+            true => INTERVAL_OF_SWITCHES_MS,
+            false => INTERVAL_MS,
+        };
         // An interrupted poll is a short sleep.
-        let _ = poll(&mut places, PollTimeout::from(INTERVAL_MS));
+        let _ = poll(&mut places, PollTimeout::from(interval_ms));
         let happened = |place: &PollFd<'_>| place.revents().unwrap_or(PollFlags::empty());
         for (place, index) in places.iter().skip(1).zip(indices) {
             over[index] |= happened(place).intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
@@ -128,7 +143,9 @@ fn clocks(found: &[Happening]) -> Vec<Clock> {
 pub(super) fn unwind(mut world: World, looks: &Receiver<Look>, out: &Sender<Vec<Chunk>>) -> u64 {
     let mut waiting: Vec<Happening> = Vec::new();
     let mut closed = Instant::now();
+    let mut ended_ns = None;
     while let Ok(look) = looks.recv() {
+        ended_ns = look.ended_ns;
         waiting.extend(look.found);
         waiting.sort_by_key(|happening| happening.time_ns);
         let ready = waiting.partition_point(|happening| happening.time_ns < look.until_ns);
@@ -143,7 +160,7 @@ pub(super) fn unwind(mut world: World, looks: &Receiver<Look>, out: &Sender<Vec<
         // A receiver that is gone does not want them.
         let _ = out.send(world.chunks());
     }
-    world.finish(monotonic_ns());
+    world.finish(ended_ns.unwrap_or_else(monotonic_ns));
     let _ = out.send(world.chunks());
     world.recorded()
 }

@@ -17,11 +17,21 @@ use nix::libc;
 use nix::unistd::Pid;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
+/// What makes a sample.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// CPU time, every so many ns.
+    CpuTime(u64),
+    /// Each context switch of a thread from a CPU; a record of its own says so again, and when it is back.
+    Switches,
+}
+
 /// What is asked of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
-    /// Sampling period, ns of CPU time.
-    pub(super) period_ns: u64,
+    pub(super) kind: Kind,
+    /// Whether it also tells what processes begin, map and are named: one event of each processor does.
+    pub(super) tells: bool,
     /// Bytes of stack copied at each sample, at most.
     pub(super) stack_bytes: u32,
     /// Whether kernel mode is sampled too.
@@ -62,6 +72,7 @@ struct Attributes {
 
 const TYPE_SOFTWARE: u32 = 1;
 const CONFIG_TASK_CLOCK: u64 = 1;
+const CONFIG_CONTEXT_SWITCHES: u64 = 3;
 const FLAG_DISABLED: u64 = 1;
 const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -76,6 +87,8 @@ const FLAG_EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const FLAG_MMAP2: u64 = 1 << 23;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
+const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
+const FLAGS_TELLING: u64 = FLAG_MMAP | FLAG_MMAP2 | FLAG_COMM | FLAG_COMM_EXEC | FLAG_TASK;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const FLAG_DEFER_CALLCHAIN: u64 = 1 << 38;
 const FORMAT_LOST: u64 = 1 << 4;
@@ -93,29 +106,27 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
     } else {
         FLAG_EXCLUDE_KERNEL
     };
+    let (config, period, own) = match request.kind {
+        Kind::CpuTime(period_ns) => (CONFIG_TASK_CLOCK, period_ns, 0),
+        Kind::Switches => (CONFIG_CONTEXT_SWITCHES, 1, FLAG_CONTEXT_SWITCH),
+    };
+    let when = |wanted, flag| if wanted { flag } else { 0 };
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
         size: size_of::<Attributes>() as u32,
-        config: CONFIG_TASK_CLOCK,
-        sample_period: request.period_ns,
+        config,
+        sample_period: period,
         sample_type: sample_format(request.kernel).bits(),
         flags: FLAG_DISABLED
             | FLAG_INHERIT
             | FLAG_EXCLUDE_HV
-            | FLAG_MMAP
-            | FLAG_MMAP2
-            | FLAG_COMM
-            | FLAG_COMM_EXEC
-            | FLAG_TASK
             | FLAG_WATERMARK
             | FLAG_SAMPLE_ID_ALL
             | FLAG_USE_CLOCKID
             | kernel
-            | if request.at_exec {
-                FLAG_ENABLE_ON_EXEC
-            } else {
-                0
-            },
+            | own
+            | when(request.tells, FLAGS_TELLING)
+            | when(request.at_exec, FLAG_ENABLE_ON_EXEC),
         wakeup_watermark: request.watermark,
         sample_regs_user: USER_REGISTERS,
         sample_stack_user: request.stack_bytes,

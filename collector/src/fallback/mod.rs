@@ -1,22 +1,35 @@
-//! Programs that the preload library cannot get into: the kernel copies their stacks at each sample, and they are unwound here.
+//! Stacks that the kernel copies and that are unwound here: of programs that the preload library cannot get into, at each sample of their
+//! CPU time; and of all programs where their threads go off the CPU, when no signal may be sent, for it would wake them.
 //!
-//! **Start at [`attach`].** Perf events on the program and all that it starts fill a ring for each processor with samples: registers, the
+//! **Start at [`attach`].** Perf events on the program and all that it starts fill rings for each processor with samples: registers, the
 //! upper part of the stack, the kernel's own stack. Threads of ours read them ([`copier`]), follow what each process is and has
 //! mapped ([`world`], [`run`]), unwind the copies with framehop ([`walk`]) from the ELF files' tables ([`image`]), and make the same
-//! chunks of them as programs that unwind themselves do ([`thread`]). A descendant that loads the preload library is left to itself.
+//! chunks of them as programs that unwind themselves do ([`thread`]). A descendant that loads the preload library is left to itself, but for
+//! its context switches: those of all programs become absences ([`presence`]) in chunks of their own ([`switches`]).
+//!
+//! ```text
+//! rings of CPU time (copied programs) ──┐                    ┌─ run ── thread ────► chunks of the thread
+//!                                       ├─► copier ─► world ─┤
+//! rings of context switches ────────────┘    by time         └─ run ── switches ──► chunks FROM_SWITCHES
+//! ```
 //!
 //! Not here: when this is done (`record`), and how recordings are read.
 
+mod account;
 mod arch;
 mod copier;
 mod event;
 mod frozen;
 mod image;
 mod maps;
+mod memory;
+mod presence;
 mod record;
+mod records;
 mod refusal;
 mod ring;
 mod run;
+mod switches;
 mod thread;
 mod walk;
 mod world;
@@ -26,9 +39,9 @@ pub use frozen::{Entry, Frozen, Onlooker};
 pub use refusal::{Refusal, Step};
 pub use thread::Chunk;
 
-use copier::Reader;
+use copier::{Channel, Reader};
 use engine::wire::sample::Trigger;
-use event::Request;
+use event::{Kind, Request};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{Pid, pipe2};
@@ -45,6 +58,10 @@ const SMALLEST_RING: usize = 128 << 10;
 const LARGEST_RING: usize = 4 << 20;
 /// Memory for all rings together, unless it makes them too small, bytes.
 const ALL_RINGS: usize = 64 << 20;
+/// Rings of context switches that have at least this size get copies of the full length, bytes.
+const AMPLE_RING: usize = 512 << 10;
+/// What others get: bytes of a stack.
+const SCARCE_STACK_BYTES: u32 = 8 << 10;
 /// A copy costs some ten microseconds: a shorter period would leave the program little time, ns.
 const SHORTEST_PERIOD_NS: u64 = 100_000;
 
@@ -59,8 +76,13 @@ pub struct Settings {
     pub max_depth: usize,
     /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
     pub realtime_offset_ns: u64,
-    /// Bytes copied of a stack, at most.
+    /// Whether stacks are copied at samples of CPU time.
+    pub cpu_time: bool,
+    /// Whether they are where threads go off the CPU.
+    pub switches: bool,
+    /// Bytes copied of a stack, at most; and where a thread goes off the CPU.
     stack_bytes: u32,
+    switch_bytes: u32,
     /// Whether kernel mode is sampled.
     kernel: bool,
     /// errno of the refusal of that; 0 if granted.
@@ -76,7 +98,10 @@ impl Settings {
             period_ns: asked_period_ns.max(SHORTEST_PERIOD_NS),
             max_depth: max_depth as usize,
             realtime_offset_ns,
+            cpu_time: true,
+            switches: false,
             stack_bytes: STACK_BYTES,
+            switch_bytes: STACK_BYTES,
             kernel: true,
             refused: 0,
         }
@@ -116,19 +141,27 @@ pub struct Attached {
     settings: Settings,
 }
 
-/// Opens events on a process and everything that it will start: with kernel mode if that is granted, else without.
+/// Opens events on a process and everything that it will start: on CPU time with kernel mode if that is granted, else without.
 ///
 /// # Errors
-/// [`Refusal`] if neither is.
+/// [`Refusal`] if neither is, or no context switches where those are asked for.
 pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached, Refusal> {
-    let rings = match open(pid, start, &settings) {
-        Err(refusal) if matches!(refusal.errno, Errno::EACCES | Errno::EPERM) => {
-            settings.kernel = false;
-            settings.refused = refusal.errno as u32;
-            open(pid, start, &settings)?
-        }
-        other => other?,
-    };
+    let mut channels = Vec::new();
+    if settings.cpu_time {
+        channels = match open_cpu_time(pid, start, &settings) {
+            Err(refusal) if matches!(refusal.errno, Errno::EACCES | Errno::EPERM) => {
+                settings.kernel = false;
+                settings.refused = refusal.errno as u32;
+                open_cpu_time(pid, start, &settings)?
+            }
+            other => other?,
+        };
+    }
+    if settings.switches {
+        let (switches, bytes) = open_switches(pid, start, &settings)?;
+        settings.switch_bytes = bytes;
+        channels.extend(switches);
+    }
     let mut world = World::new(settings);
     let now = copier::monotonic_ns();
     match start {
@@ -137,56 +170,90 @@ pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached
             world.expect(pid.as_raw(), now, cpu_ns);
         }
         Start::Now => {
-            rings.iter().for_each(|ring| event::enable(ring.event()));
+            let events = channels.iter().map(|channel| channel.ring.event());
+            events.for_each(event::enable);
             world.adopt(pid.as_raw(), now);
         }
     }
-    let layout = event::layout(settings.kernel);
     Ok(Attached {
-        reader: Reader::new(rings, layout),
+        reader: Reader::new(channels),
         world,
         settings,
     })
 }
 
-/// One ring for each processor, as large as all of them can be.
-fn open(pid: Pid, start: Start, settings: &Settings) -> Result<Vec<Ring>, Refusal> {
+fn open_cpu_time(pid: Pid, start: Start, settings: &Settings) -> Result<Vec<Channel>, Refusal> {
+    let request = Request {
+        kind: Kind::CpuTime(settings.period_ns),
+        tells: true,
+        stack_bytes: settings.stack_bytes,
+        kernel: settings.kernel,
+        at_exec: start == Start::AtExec,
+        watermark: 0,
+    };
+    open(pid, request, LARGEST_RING).map(|(channels, _)| channels)
+}
+
+/// With the bytes that are copied of a stack: fewer where memory for rings is scarce.
+fn open_switches(
+    pid: Pid,
+    start: Start,
+    settings: &Settings,
+) -> Result<(Vec<Channel>, u32), Refusal> {
+    let mut request = Request {
+        kind: Kind::Switches,
+        tells: !settings.cpu_time,
+        stack_bytes: settings.switch_bytes,
+        kernel: true, // where they happen
+        at_exec: start == Start::AtExec,
+        watermark: 0,
+    };
+    let (channels, size) = open(pid, request, memory::share())?;
+    if size >= AMPLE_RING {
+        return Ok((channels, request.stack_bytes));
+    }
+    drop(channels);
+    request.stack_bytes = SCARCE_STACK_BYTES;
+    let (channels, _) = open(pid, request, size)?;
+    Ok((channels, request.stack_bytes))
+}
+
+/// One ring for each processor, as large as all of them can be, but no larger than `most`; gives their size.
+fn open(pid: Pid, request: Request, most: usize) -> Result<(Vec<Channel>, usize), Refusal> {
     let processors = processors();
     let share = (ALL_RINGS / processors.len().max(1)).clamp(SMALLEST_RING, LARGEST_RING);
-    let mut size = 1 << share.ilog2();
+    let mut size = 1 << share.min(most).max(SMALLEST_RING).ilog2();
     loop {
-        match open_with(pid, start, settings, &processors, size) {
+        let request = Request {
+            watermark: (size / 4) as u32,
+            ..request
+        };
+        match open_with(pid, request, &processors, size) {
             Err(Refusal {
                 step: Step::Map, ..
             }) if size > SMALLEST_RING => size /= 2,
-            other => return other,
+            other => return other.map(|channels| (channels, size)),
         }
     }
 }
 
 fn open_with(
     pid: Pid,
-    start: Start,
-    settings: &Settings,
+    request: Request,
     processors: &[u32],
     size: usize,
-) -> Result<Vec<Ring>, Refusal> {
-    let request = Request {
-        period_ns: settings.period_ns,
-        stack_bytes: settings.stack_bytes,
-        kernel: settings.kernel,
-        at_exec: start == Start::AtExec,
-        watermark: (size / 4) as u32,
-    };
+) -> Result<Vec<Channel>, Refusal> {
     let refused = |step| move |errno| Refusal { step, errno };
     let one = |processor: &u32| match event::open(&request, pid, *processor) {
         // Taken away meanwhile.
         Err(Errno::ENODEV) => None,
-        opened => Some(
-            opened
-                .map_err(refused(Step::Open))
-                .and_then(|event| Ring::map(event, size).map_err(refused(Step::Map))),
-        ),
+        opened => Some(opened.map_err(refused(Step::Open)).and_then(|event| {
+            Ok(Channel {
+                ring: Ring::map(event, size).map_err(refused(Step::Map))?,
+                kind: request.kind,
+                layout: event::layout(request.kernel),
+            })
+        })),
     };
     processors.iter().filter_map(one).collect()
 }
@@ -255,9 +322,14 @@ impl Copying {
         self.chunks.try_iter().flatten()
     }
 
+    /// Ends sampling.
+    pub fn end(&mut self) {
+        drop(self.stop.take());
+    }
+
     /// Ends sampling, and gives the number of program runs that were recorded; the rest is then ready.
     pub fn finish(&mut self) -> u64 {
-        drop(self.stop.take());
+        self.end();
         // A thread that panicked has recorded nothing that could be relied on.
         self.unwinding
             .take()

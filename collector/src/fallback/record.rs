@@ -3,9 +3,11 @@
 //! Not here: what follows from them ([`super::world`]).
 
 use super::arch::{self, Registers, STACK_POINTER};
+use super::event::Kind;
 use super::ring::RawRecord;
 use linux_perf_event_reader::{
-    EventRecord, RawEventRecord, RecordParseInfo, RecordType, SampleRecord,
+    ContextSwitchRecord, EventRecord, RawEventRecord, RecordParseInfo, RecordType, SampleRecord,
+    TaskWasPreempted,
 };
 
 /// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
@@ -33,6 +35,12 @@ pub(super) struct Happening {
 pub(super) enum What {
     /// The thread was sampled.
     Sample(Box<Copied>),
+    /// It is about to go off its CPU.
+    Leaves(Box<Copied>),
+    /// It goes; whether it could run on.
+    Out(bool),
+    /// It is back on a CPU.
+    Back,
     /// Code was mapped.
     Mapped(Mapping),
     /// The process replaced its program; the thread's name.
@@ -45,6 +53,8 @@ pub(super) enum What {
     Exit,
     /// That many records found no room in the ring.
     Lost(u64),
+    /// Likewise in a ring of context switches.
+    SwitchesLost(u64),
 }
 
 /// Code that was mapped.
@@ -70,8 +80,12 @@ pub(super) struct Copied {
     pub(super) kernel: Vec<u64>,
 }
 
-/// Reads a record; `None` if it is of no interest, or not what it should be.
-pub(super) fn read(raw: &RawRecord<'_>, layout: &RecordParseInfo) -> Option<Happening> {
+/// Reads a record of an event of that kind; `None` if it is of no interest, or not what it should be.
+pub(super) fn read(
+    raw: &RawRecord<'_>,
+    layout: &RecordParseInfo,
+    kind_of_event: Kind,
+) -> Option<Happening> {
     let kind = RecordType(raw.kind);
     let interesting = [
         RecordType::SAMPLE,
@@ -80,6 +94,7 @@ pub(super) fn read(raw: &RawRecord<'_>, layout: &RecordParseInfo) -> Option<Happ
         RecordType::FORK,
         RecordType::EXIT,
         RecordType::LOST,
+        RecordType::SWITCH,
     ];
     if !interesting.contains(&kind) {
         return None;
@@ -91,7 +106,17 @@ pub(super) fn read(raw: &RawRecord<'_>, layout: &RecordParseInfo) -> Option<Happ
         tid: common.tid?,
     };
     let what = match record.parse().ok()? {
-        EventRecord::Sample(sample) => What::Sample(Box::new(copied(&sample))),
+        EventRecord::Sample(sample) => {
+            let copied = Box::new(copied(&sample));
+            match kind_of_event {
+                Kind::CpuTime(_) => What::Sample(copied),
+                Kind::Switches => What::Leaves(copied),
+            }
+        }
+        EventRecord::ContextSwitch(ContextSwitchRecord::In { .. }) => What::Back,
+        EventRecord::ContextSwitch(ContextSwitchRecord::Out { preempted, .. }) => {
+            What::Out(preempted == TaskWasPreempted::Yes)
+        }
         EventRecord::Mmap2(map) if map.protection & EXECUTABLE != 0 => What::Mapped(Mapping {
             start: map.address,
             length: map.length,
@@ -127,7 +152,10 @@ pub(super) fn read(raw: &RawRecord<'_>, layout: &RecordParseInfo) -> Option<Happ
             };
             What::Exit
         }
-        EventRecord::Lost(lost) => What::Lost(lost.count),
+        EventRecord::Lost(lost) => match kind_of_event {
+            Kind::CpuTime(_) => What::Lost(lost.count),
+            Kind::Switches => What::SwitchesLost(lost.count),
+        },
         _ => return None,
     };
     Some(Happening {

@@ -4,12 +4,11 @@ use super::Settings;
 use super::image::{Image, Images};
 use super::maps;
 use super::record::Mapping;
-use super::thread::{self, Chunk, Thread, Waiting};
+use super::records::Records;
+use super::switches::{Stack, Switches};
+use super::thread::{Chunk, Thread, Waiting};
 use super::walk::Code;
-use super::world::Counts;
-use crate::summary::plural;
 use engine::wire::chunk::ChunkInfo;
-use engine::wire::event::{Event, EventKind};
 use engine::wire::module::Module;
 use engine::wire::process::{Origin, Process};
 use engine::wire::record::RecordKind;
@@ -64,11 +63,20 @@ pub(super) struct Run {
     identified: bool,
     /// Threads that could not be sampled.
     pub(super) unwatched: u64,
+    /// Context switches of all its threads, whoever unwinds its stacks; `None` if they are not recorded.
+    switches: Option<Switches>,
+    /// Whether the recording knows of the process, and how many of its mapped files, for those.
+    switches_know: (bool, usize),
+    /// Whether the recording must know of it even without any: where the life of the program run before it ends.
+    bounds: bool,
 }
 
 impl Run {
-    pub(super) fn new(pid: i32, time_ns: u64, nature: Nature) -> Self {
+    pub(super) fn new(pid: i32, time_ns: u64, nature: Nature, settings: &Settings) -> Self {
         Self {
+            switches: settings.switches.then(Switches::default),
+            switches_know: (false, 0),
+            bounds: false,
             pid,
             key: time_ns,
             nature,
@@ -88,7 +96,7 @@ impl Run {
     }
 
     /// A child of fork: the same program, without its threads.
-    pub(super) fn forked(&self, pid: i32, time_ns: u64) -> Self {
+    pub(super) fn forked(&self, pid: i32, time_ns: u64, settings: &Settings) -> Self {
         let mapped = self.mapped.iter().cloned();
         Self {
             origin: Origin::Fork,
@@ -96,11 +104,27 @@ impl Run {
             parent_key: self.key,
             code: self.code.clone(),
             mapped: mapped.map(|mapped| Mapped { time_ns, ..mapped }).collect(),
-            ..Self::new(pid, time_ns, self.nature)
+            ..Self::new(pid, time_ns, self.nature, settings)
         }
     }
 
-    pub(super) fn begin_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
+    /// A thread has begun; with a CPU at once, if it only replaced its program.
+    pub(super) fn begin_thread(
+        &mut self,
+        tid: i32,
+        time_ns: u64,
+        period_ns: u64,
+        cpu_ns: u64,
+        runs: bool,
+    ) {
+        let owner = self.owner();
+        if let Some(switches) = &mut self.switches {
+            switches.begin(owner, tid, time_ns, runs);
+        }
+        self.sample_thread(tid, time_ns, period_ns, cpu_ns);
+    }
+
+    fn sample_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
         let info = ChunkInfo {
             tid: tid.unsigned_abs(),
             thread_key: time_ns,
@@ -136,6 +160,9 @@ impl Run {
     }
 
     pub(super) fn rename(&mut self, tid: i32, time_ns: u64, name: Vec<u8>, settings: &Settings) {
+        if let Some(switches) = &mut self.switches {
+            switches.rename(tid, time_ns, &name);
+        }
         self.name(tid, name);
         if self.threads.get(&tid).is_some_and(Thread::is_used) {
             self.introduce(tid, time_ns, settings);
@@ -164,7 +191,7 @@ impl Run {
         if file.is_some_and(|name| name.starts_with(LIBRARY)) {
             self.unwinds_itself();
         }
-        if self.nature == Nature::OwnUnwinding {
+        if self.nature == Nature::OwnUnwinding && self.switches.is_none() {
             return;
         }
         let Some(image) = images.get(self.pid, &mapping.path) else {
@@ -229,7 +256,7 @@ impl Run {
     pub(super) fn push(&mut self, tid: i32, sample: Waiting, settings: &Settings) {
         let time_ns = sample.head.time_ns;
         if !self.threads.contains_key(&tid) {
-            self.begin_thread(tid, time_ns, settings.period_ns, 0);
+            self.sample_thread(tid, time_ns, settings.period_ns, 0);
         }
         if self
             .threads
@@ -251,7 +278,39 @@ impl Run {
         }
     }
 
+    /// A thread is about to go off its CPU, and stands there.
+    pub(super) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
+        let owner = self.owner();
+        if let Some(switches) = &mut self.switches {
+            switches.leaves(owner, tid, time_ns, stack);
+        }
+    }
+
+    /// It goes.
+    pub(super) fn out(&mut self, tid: i32, time_ns: u64, preempted: bool) {
+        if let Some(switches) = &mut self.switches {
+            switches.out(tid, time_ns, preempted);
+        }
+    }
+
+    /// It is back. Gives whether its absence was recorded.
+    pub(super) fn back(&mut self, tid: i32, time_ns: u64) -> bool {
+        let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
+        let switches = self.switches.as_mut();
+        switches.is_some_and(|switches| switches.back(tid, time_ns, name))
+    }
+
+    /// Recording ends for threads that are off the CPU. Gives how many there were.
+    pub(super) fn stop_switches(&mut self, time_ns: u64) -> u64 {
+        let names = &self.names;
+        let switches = self.switches.as_mut();
+        switches.map_or(0, |switches| switches.stop(time_ns, names))
+    }
+
     pub(super) fn end_thread(&mut self, tid: i32, time_ns: u64, reason: ThreadEndReason) {
+        if let Some(switches) = &mut self.switches {
+            switches.end(tid, time_ns, reason);
+        }
         let Some(mut thread) = self.threads.remove(&tid) else {
             return;
         };
@@ -300,24 +359,68 @@ impl Run {
             return None;
         }
         let first = !self.identified;
-        let mut records = Vec::new();
+        let mut records = Records::default();
         if first {
             self.identify(settings, &mut records);
             self.identified = true;
         }
-        for mapped in self.mapped.get(self.recorded..).unwrap_or_default() {
-            mapped.encode(&mut records);
-        }
+        self.write_mapped(self.recorded, &mut records);
         self.recorded = self.mapped.len();
-        if !records.is_empty() {
+        if !records.are_none() {
             out.push(own_chunk(self.owner(), records));
         }
         out.extend(chunks);
         first.then_some((self.pid.unsigned_abs(), self.key))
     }
 
+    /// Hands over what there is of its context switches. Gives pid and key if this is the first of it, and how many absences were left out because their end was lost.
+    pub(super) fn emit_switches(
+        &mut self,
+        settings: &Settings,
+        out: &mut Vec<Chunk>,
+    ) -> (Option<(u32, u64)>, u64) {
+        let Some(mut switches) = self.switches.take() else {
+            return (None, 0);
+        };
+        let chunks = switches.take();
+        let (known, recorded) = self.switches_know;
+        if !chunks.is_empty() || (self.bounds && !known) {
+            let mut records = Records::default();
+            if !known {
+                self.identify(settings, &mut records);
+            }
+            self.write_mapped(recorded, &mut records);
+            if !records.are_none() {
+                let owner = ChunkInfo {
+                    sequence: switches.number(),
+                    ..self.owner()
+                };
+                out.push(own_chunk(owner, records));
+            }
+            self.switches_know = (true, self.mapped.len());
+        }
+        let first = !chunks.is_empty() && !known;
+        out.extend(chunks);
+        let unpaired = switches.take_unpaired();
+        self.switches = Some(switches);
+        let owner = (self.pid.unsigned_abs(), self.key);
+        (first.then_some(owner), unpaired)
+    }
+
+    /// Says that it took the place of another program run in the same process.
+    pub(super) fn replaces(&mut self, before: &Self) {
+        self.parent_pid = before.parent_pid;
+        self.bounds = before.switches_know.0;
+    }
+
+    fn write_mapped(&self, from: usize, records: &mut Records) {
+        for mapped in self.mapped.get(from..).unwrap_or_default() {
+            mapped.encode(records);
+        }
+    }
+
     /// Writes who the process is, as far as it can still be asked.
-    fn identify(&self, settings: &Settings, records: &mut Vec<u8>) {
+    fn identify(&self, settings: &Settings, records: &mut Records) {
         let mut found = maps::identity(self.pid);
         if let Some(first) = self.mapped.first() {
             // What the kernel mapped first at exec is the program, however little is left of the process.
@@ -341,19 +444,19 @@ impl Run {
             executable: &found.executable,
             command: &found.command,
         };
-        thread::write(records, RecordKind::Process, |out| process.encode(out));
+        records.other(RecordKind::Process, |out| process.encode(out));
         if self.unwatched > 0 {
             let totals = SegmentTotals {
                 unarmed_threads: self.unwatched,
                 ..SegmentTotals::default()
             };
-            thread::write(records, RecordKind::SegmentTotals, |out| totals.encode(out));
+            records.other(RecordKind::SegmentTotals, |out| totals.encode(out));
         }
     }
 }
 
 impl Mapped {
-    fn encode(&self, records: &mut Vec<u8>) {
+    fn encode(&self, records: &mut Records) {
         let length = self.image.range.end.wrapping_sub(self.image.range.start);
         let module = Module {
             time_ns: self.time_ns,
@@ -363,44 +466,13 @@ impl Mapped {
             build_id: &self.image.build_id,
             path: &self.path,
         };
-        thread::write(records, RecordKind::Module, |out| module.encode(out));
+        records.other(RecordKind::Module, |out| module.encode(out));
     }
 }
 
 /// A chunk that is no thread's.
-fn own_chunk(owner: ChunkInfo, records: Vec<u8>) -> Chunk {
+pub(super) fn own_chunk(owner: ChunkInfo, mut records: Records) -> Chunk {
+    let records = records.take();
     let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
     (ChunkInfo { committed, ..owner }, records)
-}
-
-/// What a reader of the profile should know of the copies.
-pub(super) fn account(
-    (pid, process_key): (u32, u64),
-    time_ns: u64,
-    counts: &Counts,
-    settings: &Settings,
-) -> Chunk {
-    let programs = plural(counts.runs, "program run", "program runs");
-    let text = format!(
-        "stacks of {programs} were copied by the kernel ({} copies, {:.1} MB) and unwound by rsunwind; {} cut short at {} KiB, {} lost",
-        counts.samples,
-        counts.bytes as f64 / 1e6,
-        counts.cut,
-        settings.stack_bytes >> 10,
-        counts.lost
-    );
-    let note = Event {
-        kind: EventKind::Note,
-        time_ns,
-        value: counts.bytes,
-        text: text.as_bytes(),
-    };
-    let mut records = Vec::new();
-    thread::write(&mut records, RecordKind::Event, |out| note.encode(out));
-    let owner = ChunkInfo {
-        pid,
-        process_key,
-        ..ChunkInfo::default()
-    };
-    own_chunk(owner, records)
 }

@@ -4,22 +4,19 @@
 //! read, and share what it has gone on by. The clock of a thread that has ended cannot be read: samples since it was read last weigh one
 //! period each.
 
+use super::records::Records;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
-use engine::wire::kernel::{self, KernelHead};
+use engine::wire::kernel::KernelHead;
 use engine::wire::offer::CPU_EVENT;
-use engine::wire::record::{self, RecordKind};
-use engine::wire::sample::{self, Frame, SampleHead};
+use engine::wire::record::RecordKind;
+use engine::wire::sample::{Frame, SampleHead};
 
 /// A chunk for a recording: its header and its records.
 pub type Chunk = (ChunkInfo, Vec<u8>);
 
-/// A chunk is closed when it has this many bytes.
-const FULL: usize = 32 << 10;
 /// So many samples of a thread share what its CPU clock has gone on by: the clock is late by a tick of the kernel's.
 const ENOUGH: usize = 200;
-/// Room to encode a record in.
-const LONGEST_RECORD: usize = 64 << 10;
 
 /// A sample that waits for its weight.
 #[derive(Debug)]
@@ -43,9 +40,7 @@ pub(super) struct Thread {
     /// When its clock was read last (`CLOCK_MONOTONIC`, ns).
     read_ns: u64,
     waiting: Vec<Waiting>,
-    records: Vec<u8>,
-    before: Option<(SampleHead, Vec<Frame>)>,
-    kernel_before: Option<(KernelHead, Vec<u64>)>,
+    records: Records,
     /// Closed chunks; their sequence numbers are given when they go.
     done: Vec<Chunk>,
     /// Whether anything was recorded.
@@ -67,9 +62,7 @@ impl Thread {
             start_ns,
             read_ns: 0,
             waiting: Vec::new(),
-            records: Vec::new(),
-            before: None,
-            kernel_before: None,
+            records: Records::default(),
             done: Vec::new(),
             used: false,
             taken: 0,
@@ -163,20 +156,15 @@ impl Thread {
         if !sample.kernel.is_empty() {
             self.write_kernel(sample);
         }
-        let before = self.before.take();
-        let before = before.as_ref().map(|(head, frames)| (head, &**frames));
-        let written = write(&mut self.records, RecordKind::Sample, |out| {
-            sample::encode(out, before, &sample.head, &sample.frames);
-        });
+        let written = self.records.sample(&sample.head, &sample.frames);
         if !written {
             self.close_chunk(); // a stack of more frames than one can have
             self.info.lost_weight += sample.head.weight;
             return self.lose(1);
         }
-        self.before = Some((sample.head, sample.frames.clone()));
         self.info.samples += 1;
         self.info.weight = self.info.weight.saturating_add(sample.head.weight);
-        if self.records.len() >= FULL {
+        if self.records.are_enough() {
             self.close_chunk();
         }
     }
@@ -193,28 +181,17 @@ impl Thread {
             value: 0,
             cookie: 0,
         };
-        let depth = sample.kernel.len().min(kernel::MAX_DEPTH);
-        let frames = &sample.kernel[..depth];
-        let before = self.kernel_before.take();
-        let before = before.as_ref().map(|(head, frames)| (head, &**frames));
-        let written = write(&mut self.records, RecordKind::Kernel, |out| {
-            kernel::encode(out, before, &head, frames);
-        });
-        if written {
-            self.kernel_before = Some((head, frames.to_vec()));
-        }
+        self.records.kernel(&head, &sample.kernel);
     }
 
     /// Adds another record to its chunk.
     pub(super) fn write(&mut self, kind: RecordKind, encode: impl FnOnce(&mut Encoder<'_>)) {
-        // What is too long to be a record is left out.
-        let _ = write(&mut self.records, kind, encode);
+        self.records.other(kind, encode);
     }
 
     /// Ends the chunk: the next one decodes by itself.
     pub(super) fn close_chunk(&mut self) {
-        (self.before, self.kernel_before) = (None, None);
-        let records = std::mem::take(&mut self.records);
+        let records = self.records.take();
         if !records.is_empty() {
             let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
             let info = ChunkInfo {
@@ -237,27 +214,10 @@ impl Thread {
     }
 }
 
-/// Appends a record, or nothing and `false` if it is longer than one can be.
-pub(super) fn write(
-    records: &mut Vec<u8>,
-    kind: RecordKind,
-    encode: impl FnOnce(&mut Encoder<'_>),
-) -> bool {
-    let start = records.len();
-    records.resize(start + LONGEST_RECORD, 0);
-    let room = &mut records[start..];
-    let mut out = Encoder::new(&mut room[record::HEADER_SIZE..]);
-    encode(&mut out);
-    let length = out
-        .finish()
-        .and_then(|length| record::seal(room, kind, length));
-    records.truncate(start + length.unwrap_or(0));
-    length.is_some()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::wire::{record, sample};
 
     fn thread(start_ns: u64) -> Thread {
         let info = ChunkInfo {

@@ -79,6 +79,15 @@ pub(super) fn walk(
     let mut at = FrameAddress::from_instruction_pointer(pc);
     let mut method = Method::Registers;
     let mut read = |address| stack.word(address).ok_or(());
+    // The very first instruction of a signal handler, which the kernel has just made: whether there are tables for it or not, what lies
+    // on top of the stack is where handlers return to.
+    let entered = read(registers.sp()).ok();
+    let entered = entered.filter(|to| code.signal_return(*to).is_some());
+    if let Some(to) = entered.filter(|_| frames.push(pc, method)) {
+        registers.set_sp(registers.sp().wrapping_add(8));
+        at = FrameAddress::from_instruction_pointer(to);
+        method = Method::StackCopy;
+    }
     let stop = loop {
         if !frames.push(at.address(), method) {
             break StopReason::FrameBudget;

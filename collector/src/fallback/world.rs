@@ -6,30 +6,19 @@
 //! Not here: one program run ([`super::run`]), where records come from ([`super::copier`]).
 
 use super::Settings;
+use super::account::{self, Counts};
 use super::arch::Cache;
 use super::copier::Clock;
 use super::image::Images;
 use super::maps;
 use super::record::{Copied, Happening, Task, What};
 use super::run::{Nature, Run};
+use super::switches;
 use super::thread::{Chunk, Waiting};
 use super::walk::{self, Stack};
 use engine::wire::sample::{Frame, SampleHead, StopReason};
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
-
-/// Totals of all that was copied.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Counts {
-    pub(super) samples: u64,
-    pub(super) bytes: u64,
-    /// Stacks that were deeper than what was copied.
-    pub(super) cut: u64,
-    /// Records that found no room.
-    pub(super) lost: u64,
-    /// Program runs that are in the recording.
-    pub(super) runs: u64,
-}
 
 /// All processes.
 pub(super) struct World {
@@ -39,9 +28,12 @@ pub(super) struct World {
     images: Images,
     cache: Cache,
     memory: Vec<Frame>,
-    counts: Counts,
-    /// The first program run that was recorded: pid and key.
-    first: Option<(u32, u64)>,
+    cpu_time: Counts,
+    switches: Counts,
+    /// Absences recorded.
+    absences: u64,
+    /// Absences whose end was lost.
+    unpaired: u64,
     out: Vec<Chunk>,
 }
 
@@ -52,8 +44,10 @@ impl World {
             images: Images::default(),
             cache: Cache::new(),
             memory: vec![Frame::default(); settings.max_depth],
-            counts: Counts::default(),
-            first: None,
+            cpu_time: Counts::default(),
+            switches: Counts::default(),
+            absences: 0,
+            unpaired: 0,
             out: Vec::new(),
             settings,
         }
@@ -61,19 +55,19 @@ impl World {
 
     /// A process that is about to call exec, with the CPU time that it has used, ns.
     pub(super) fn expect(&mut self, pid: i32, time_ns: u64, cpu_ns: u64) {
-        let mut run = Run::new(pid, time_ns, Nature::OwnUnwinding);
-        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns);
+        let mut run = Run::new(pid, time_ns, Nature::OwnUnwinding, &self.settings);
+        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns, true);
         self.runs.insert(pid, run);
     }
 
     /// A process that runs already: what it has mapped, and its first thread. Gives the number of other threads, which are not sampled.
     pub(super) fn adopt(&mut self, pid: i32, time_ns: u64) -> u64 {
-        let mut run = Run::new(pid, time_ns, Nature::Copied);
+        let mut run = Run::new(pid, time_ns, Nature::Copied, &self.settings);
         for mapping in maps::of(pid) {
             run.map(&mut self.images, time_ns, &mapping);
         }
         let cpu_ns = maps::cpu_ns(pid, pid).unwrap_or(0);
-        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns);
+        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns, true);
         run.name(pid, maps::name(pid, pid));
         let others = maps::threads(pid).iter().filter(|tid| **tid != pid).count() as u64;
         run.unwatched = others;
@@ -90,6 +84,17 @@ impl World {
         } = happening;
         match what {
             What::Sample(copied) => self.sample(time_ns, task, &copied),
+            What::Leaves(copied) => self.leaves(time_ns, task, &copied),
+            What::Out(preempted) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.out(task.tid, time_ns, preempted);
+                }
+            }
+            What::Back => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    self.absences += u64::from(run.back(task.tid, time_ns));
+                }
+            }
             What::Mapped(mapping) => {
                 if let Some(run) = self.runs.get_mut(&task.pid) {
                     run.map(&mut self.images, time_ns, &mapping);
@@ -104,19 +109,22 @@ impl World {
             What::Fork(parent) => self.fork(time_ns, task, parent),
             What::Exit => self.exit(time_ns, task),
             What::Lost(count) => self.lost(task, count),
+            What::SwitchesLost(count) => {
+                self.switches.lost = self.switches.lost.saturating_add(count);
+            }
         }
     }
 
     fn exec(&mut self, time_ns: u64, task: Task, name: Vec<u8>) {
-        let mut run = Run::new(task.pid, time_ns, Nature::Unknown(0));
+        let mut run = Run::new(task.pid, time_ns, Nature::Unknown(0), &self.settings);
         let mut cpu_ns = 0;
         if let Some(mut before) = self.runs.remove(&task.pid) {
             cpu_ns = before.cpu_ns(task.tid);
-            run.parent_pid = before.parent_pid;
             before.end(time_ns, ThreadEndReason::Exec);
             self.emit(&mut before);
+            run.replaces(&before);
         }
-        run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns);
+        run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns, true);
         run.name(task.pid, name);
         self.runs.insert(task.pid, run);
     }
@@ -125,12 +133,12 @@ impl World {
         let period_ns = self.settings.period_ns;
         if task.pid == parent.pid {
             if let Some(run) = self.runs.get_mut(&task.pid) {
-                run.begin_thread(task.tid, time_ns, period_ns, 0);
+                run.begin_thread(task.tid, time_ns, period_ns, 0, false);
                 run.name(task.tid, run.name_of(parent.tid));
             }
         } else if let Some(run) = self.runs.get(&parent.pid) {
-            let mut child = run.forked(task.pid, time_ns);
-            child.begin_thread(task.tid, time_ns, period_ns, 0);
+            let mut child = run.forked(task.pid, time_ns, &self.settings);
+            child.begin_thread(task.tid, time_ns, period_ns, 0, false);
             child.name(task.tid, run.name_of(parent.tid));
             self.runs.insert(task.pid, child);
         }
@@ -150,7 +158,7 @@ impl World {
     }
 
     fn lost(&mut self, task: Task, count: u64) {
-        self.counts.lost = self.counts.lost.saturating_add(count);
+        self.cpu_time.lost = self.cpu_time.lost.saturating_add(count);
         let run = self.runs.get_mut(&task.pid);
         if let Some(thread) = run.and_then(|run| run.thread(task.tid)) {
             thread.lose(count);
@@ -164,41 +172,66 @@ impl World {
         if run.passes_over(task.tid, self.settings.period_ns) {
             return;
         }
-        let (frames, elided, elided_at, stop, sp) = match copied.user {
-            Some((pc, sp, registers)) => {
-                let stack = Stack {
-                    sp,
-                    bytes: &copied.stack,
-                    cut: copied.stack.len() == copied.room,
-                };
-                let memory = &mut self.memory;
-                let walked = walk::walk(&run.code, &mut self.cache, pc, registers, stack, memory);
-                let (depth, stop) = walked;
-                let frames = memory.get(..depth.kept).unwrap_or_default().to_vec();
-                (frames, depth.elided, depth.elided_at, stop, sp)
-            }
-            None => (Vec::new(), 0, 0, StopReason::Abandoned, 0),
-        };
-        self.counts.samples += 1;
-        self.counts.bytes += copied.stack.len() as u64;
-        self.counts.cut += u64::from(stop == StopReason::CopyEnded);
-        let head = SampleHead {
-            nonce: 0, // numbered by its thread
-            time_ns,
-            weight: 0,
-            trigger: self.settings.trigger(),
-            stop,
-            flags: 0,
-            sp,
-            elided,
-            elided_at,
-        };
+        let (head, frames) = self.unwound(time_ns, task.pid, copied);
+        let cut = head.stop == StopReason::CopyEnded;
+        self.cpu_time.copied(copied.stack.len(), cut);
         let sample = Waiting {
-            head,
+            head: SampleHead {
+                trigger: self.settings.trigger(),
+                ..head
+            },
             frames,
             kernel: copied.kernel.clone(),
         };
-        run.push(task.tid, sample, &self.settings);
+        if let Some(run) = self.runs.get_mut(&task.pid) {
+            run.push(task.tid, sample, &self.settings);
+        }
+    }
+
+    fn leaves(&mut self, time_ns: u64, task: Task, copied: &Copied) {
+        if !self.runs.contains_key(&task.pid) {
+            return;
+        }
+        let (head, frames) = self.unwound(time_ns, task.pid, copied);
+        let cut = head.stop == StopReason::CopyEnded;
+        self.switches.copied(copied.stack.len(), cut);
+        let stack = switches::Stack {
+            frames,
+            kernel: copied.kernel.clone(),
+            head,
+        };
+        if let Some(run) = self.runs.get_mut(&task.pid) {
+            run.leaves(task.tid, time_ns, stack);
+        }
+    }
+
+    /// Unwinds a copied stack of a process: what is to be said of it, and its frames.
+    fn unwound(&mut self, time_ns: u64, pid: i32, copied: &Copied) -> (SampleHead, Vec<Frame>) {
+        let head = SampleHead {
+            time_ns,
+            stop: StopReason::Abandoned,
+            ..SampleHead::default()
+        };
+        let (Some((pc, sp, registers)), Some(run)) = (copied.user, self.runs.get(&pid)) else {
+            return (head, Vec::new());
+        };
+        let stack = Stack {
+            sp,
+            bytes: &copied.stack,
+            cut: copied.stack.len() == copied.room,
+        };
+        let memory = &mut self.memory;
+        let walked = walk::walk(&run.code, &mut self.cache, pc, registers, stack, memory);
+        let (depth, stop) = walked;
+        let head = SampleHead {
+            stop,
+            sp,
+            elided: depth.elided,
+            elided_at: depth.elided_at,
+            ..head
+        };
+        let frames = memory.get(..depth.kept).unwrap_or_default().to_vec();
+        (head, frames)
     }
 
     /// After a look at the rings: gives samples their weight. `close`: chunks are closed too, so that they go into the recording.
@@ -224,19 +257,26 @@ impl World {
     pub(super) fn finish(&mut self, time_ns: u64) {
         for (_, mut run) in std::mem::take(&mut self.runs) {
             run.decide();
+            self.absences += run.stop_switches(time_ns);
             run.end(time_ns, ThreadEndReason::Stopped);
             self.emit(&mut run);
         }
-        if let Some(owner) = self.first {
-            let chunk = super::run::account(owner, time_ns, &self.counts, &self.settings);
-            self.out.push(chunk);
-        }
+        let settings = &self.settings;
+        let copies = account::of_cpu_time(&self.cpu_time, settings, time_ns);
+        let (absences, unpaired) = (self.absences, self.unpaired);
+        let switches = account::of_switches(&self.switches, settings, time_ns, absences, unpaired);
+        self.out.extend(copies.into_iter().chain(switches));
     }
 
+    /// Hands over what is ready of a program run.
     fn emit(&mut self, run: &mut Run) {
         if let Some(owner) = run.emit(&self.settings, &mut self.out) {
-            self.counts.runs += 1;
-            self.first.get_or_insert(owner);
+            self.cpu_time.recorded(owner);
+        }
+        let (owner, unpaired) = run.emit_switches(&self.settings, &mut self.out);
+        self.unpaired += unpaired;
+        if let Some(owner) = owner {
+            self.switches.recorded(owner);
         }
     }
 
@@ -247,6 +287,6 @@ impl World {
 
     /// Program runs that are in the recording.
     pub(super) const fn recorded(&self) -> u64 {
-        self.counts.runs
+        self.cpu_time.runs
     }
 }

@@ -31,6 +31,11 @@ pub trait Format: Sync {
     /// How the names of such files end; the first is the usual one.
     fn extensions(&self) -> &'static [&'static str];
 
+    /// Which of the events that were recorded it has room for.
+    fn holds(&self) -> Holds {
+        Holds::OneEvent
+    }
+
     /// Writes a profile.
     ///
     /// # Errors
@@ -41,6 +46,17 @@ pub trait Format: Sync {
     fn companion(&self, _profile: &Profile, _options: &Options) -> Option<Companion> {
         None
     }
+}
+
+/// Which events a format has room for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Holds {
+    /// All.
+    EveryEvent,
+    /// The one that is shown.
+    OneEvent,
+    /// CPU time, and no other.
+    CpuTime,
 }
 
 /// A file beside a profile, which names it.

@@ -3,9 +3,10 @@
 //! Fields and their numbers are those of `profile.proto` of github.com/google/pprof. Addresses are those of the first process that had the
 //! binary mapped, so that pprof can find the binary's code; names are complete, nothing needs to be looked up again.
 
-use super::{Format, Location, Options, command, locations, started_at, thread_name};
-use crate::profile::{CallId, Profile, SourceFrameId};
+use super::{Format, Holds, Location, Options, command, locations, started_at, thread_name};
+use crate::profile::{CallId, Profile, SourceFrameId, is_time};
 use crate::symbolize::ImageId;
+use engine::wire::source::WALL;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
@@ -25,6 +26,10 @@ impl Format for Pprof {
 
     fn extensions(&self) -> &'static [&'static str] {
         &[".pb.gz", ".pprof", ".pb"]
+    }
+
+    fn holds(&self) -> Holds {
+        Holds::EveryEvent
     }
 
     fn write(&self, profile: &Profile, _: &Options, out: &mut dyn Write) -> io::Result<()> {
@@ -190,7 +195,12 @@ impl<'a> Builder<'a> {
         self.events = self.profile.other_events();
         for event in self.events.clone() {
             let name = self.profile.event_name(event);
-            let column = self.value_type(&name, "count");
+            let unit = if is_time(event) {
+                "nanoseconds"
+            } else {
+                "count"
+            };
+            let column = self.value_type(&name, unit);
             self.out.sample_type.push(column);
         }
         let shown = self
@@ -273,6 +283,11 @@ impl<'a> Builder<'a> {
                 values[0] = signed(sample.weight);
                 values[1] = signed(self.profile.time_ns(sample));
             }
+        }
+        // Has no samples of its own: those of CPU time and time off the CPU are.
+        let wall = self.events.iter().position(|event| *event == WALL);
+        if let Some(index) = wall.filter(|_| is_time(sample.event)) {
+            values[2 + index] = signed(self.profile.time_ns(sample));
         }
         values
     }

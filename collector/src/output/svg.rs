@@ -1,7 +1,8 @@
 //! A flame graph: an SVG that a browser shows, with zoom and search inside. Drawn by inferno.
 
 use super::{Format, Options, command, folded};
-use crate::profile::Profile;
+use crate::profile::{Profile, is_time};
+use engine::wire::offer::CPU_EVENT;
 use inferno::flamegraph;
 use std::io::{self, Write};
 
@@ -34,7 +35,12 @@ impl Format for Svg {
         let mut look = flamegraph::Options::default();
         look.title = shorten(&command(profile));
         look.subtitle = Some(format!("{} of {}", profile.amount(time), profile.subject()));
-        look.count_name = "samples".to_owned();
+        look.count_name = match profile.shown_event {
+            CPU_EVENT => "samples",
+            event if is_time(event) => "ns",
+            _ => "times",
+        }
+        .to_owned();
         look.deterministic = true;
         // Into memory first: an error of the file must come out as what it is.
         let mut picture = Vec::new();

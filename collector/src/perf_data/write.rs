@@ -6,7 +6,7 @@ use super::format::{
     ATTRIBUTES_SIZE, HEADER_SIZE, MAGIC, SOFTWARE, TASK_CLOCK, feature, flag, sample,
 };
 use super::timeline::Timeline;
-use crate::output::{Companion, Format, Options, started_at};
+use crate::output::{Companion, Format, Holds, Options, started_at};
 use crate::profile::Profile;
 use engine::wire::offer::CPU_EVENT;
 use std::io::{self, Write};
@@ -42,6 +42,10 @@ impl Format for PerfData {
         } else {
             &[".data"]
         }
+    }
+
+    fn holds(&self) -> Holds {
+        Holds::CpuTime
     }
 
     fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {

@@ -153,12 +153,23 @@ impl Builder<'_> {
         let complete = sample
             .stack
             .is_some_and(|stack| self.complete[stack.index()]);
+        let preempted = sample.flags & flags::PREEMPTED != 0;
         let cut = match sample.kernel {
+            // A thread that was made, and waited to begin.
+            _ if preempted && sample.stack.is_none() => None,
             half if half.is_alone() => Some(Cut::KernelOnly(half)),
             _ if complete || sample.stop == StopReason::Root => None,
             _ => Some(Cut::Stopped(sample.stop)),
         };
-        let mut stack = self.stack(sample.stack, cut);
+        let mut stack = match sample.stack {
+            None if preempted => None,
+            stack => Some(self.stack(stack, cut)),
+        };
+        if preempted {
+            let note = self.tables.note("[preempted]".to_owned());
+            stack = Some(self.tables.call(stack, note));
+        }
+        let mut stack = stack.unwrap_or_else(|| self.stack(None, cut));
         if sample.flags & flags::LAST != 0 {
             // Taken on the way out, where the time did not go: of its stack only the root says something.
             while let Some(parent) = self.tables.stacks[stack.index()].parent {

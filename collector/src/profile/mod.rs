@@ -13,7 +13,7 @@ mod roots;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use events::NoEvent;
+pub use events::{NoEvent, is_time};
 pub use filter::{Filter, FilterError};
 pub use roots::is_root;
 
@@ -118,7 +118,8 @@ pub struct Sample {
     pub thread: ThreadId,
     /// When (`CLOCK_MONOTONIC`, ns).
     pub time_ns: u64,
-    /// How many sampling periods it stands for; for other events than CPU time what the event counted.
+    /// How many sampling periods it stands for; for other events than CPU time what the event counted (ns of time off the CPU, and of
+    /// wall-clock time).
     pub weight: u64,
     /// Which event it is of; 0 for CPU time.
     pub event: u32,

@@ -9,7 +9,7 @@ use super::perf_clock;
 use engine::wire::clocks::Clocks;
 use engine::wire::record::RecordKind;
 use engine::wire::session::Session as SessionRecord;
-use engine::wire::source::Source;
+use engine::wire::source::{OFF_CPU, Source, WALL};
 use nix::sys::utsname::uname;
 use nix::unistd::{SysconfVar, sysconf};
 use std::ffi::OsStr;
@@ -29,6 +29,8 @@ pub struct Account {
     period_ns: u64,
     command: Vec<u8>,
     events: Vec<Event>,
+    /// Numbers and names of what is recorded beside those.
+    times: Vec<(u32, &'static str)>,
     clocks: Clocks,
 }
 
@@ -49,6 +51,13 @@ impl Account {
             period_ns: args.rate.period_ns(),
             command: command.take(LONGEST_COMMAND).collect(),
             events,
+            times: [
+                (args.records_off_cpu(), (OFF_CPU, "off-cpu")),
+                (args.wall, (WALL, "wall")),
+            ]
+            .into_iter()
+            .filter_map(|(asked, time)| asked.then_some(time))
+            .collect(),
         }
     }
 
@@ -64,6 +73,16 @@ impl Account {
                 config: event.named.config,
                 period: event.period.unwrap_or(0),
                 name: event.name.as_bytes(),
+            };
+            drain
+                .writer()
+                .own((0, 0), RecordKind::Source, |out| source.encode(out))?;
+        }
+        for (event, name) in &self.times {
+            let source = Source {
+                event: *event,
+                name: name.as_bytes(),
+                ..Source::default()
             };
             drain
                 .writer()

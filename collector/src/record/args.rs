@@ -20,6 +20,14 @@ pub struct Args {
     #[arg(short = 'e', long = "event", value_name = "EVENTS")]
     pub events: Vec<String>,
 
+    /// Also record time off the CPU: each time that a thread waits or is preempted, for how long, with its kernel and user stack (rsunwind report --event off-cpu)
+    #[arg(long)]
+    pub off_cpu: bool,
+
+    /// Record wall-clock time: CPU time and time off the CPU, shown as one
+    #[arg(long)]
+    pub wall: bool,
+
     /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts as success
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
@@ -71,6 +79,14 @@ pub struct Args {
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub command: Vec<OsString>,
+}
+
+impl Args {
+    /// Whether time off the CPU is to be recorded.
+    #[must_use]
+    pub const fn records_off_cpu(&self) -> bool {
+        self.off_cpu || self.wall
+    }
 }
 
 /// What asks a thread for samples.

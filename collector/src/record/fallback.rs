@@ -1,4 +1,5 @@
-//! A program that the preload library cannot get into: whether the kernel copies its stacks instead, and what is said about it.
+//! Stacks that the kernel copies: of a program that the preload library cannot get into, and of all programs where their threads go off the
+//! CPU, if that is asked for. Whether it does, and what is said about it.
 //!
 //! Not here: how that is done ([`crate::fallback`]).
 
@@ -12,7 +13,7 @@ use crate::fallback::{Attached, Copying, Refusal, Settings, Start, attach};
 use nix::unistd::{Pid, geteuid};
 use std::io;
 
-/// Another way to the stacks of a program, if it needs one.
+/// Another way to the stacks of a program, where one is needed.
 #[derive(Debug)]
 pub struct Fallback<'a> {
     obstacle: Option<&'a Obstacle>,
@@ -50,10 +51,13 @@ impl<'a> Fallback<'a> {
     #[must_use]
     pub fn new(args: &Args, obstacle: Option<&'a Obstacle>) -> Self {
         let realtime_offset_ns = clock::realtime_offset_ns();
+        let mut settings = Settings::new(args.rate.period_ns(), args.max_depth, realtime_offset_ns);
+        settings.cpu_time = obstacle.is_some();
+        settings.switches = args.records_off_cpu();
         Self {
             obstacle,
             quiet: args.quiet,
-            settings: Settings::new(args.rate.period_ns(), args.max_depth, realtime_offset_ns),
+            settings,
             allowed: args.trigger != Trigger::Timer,
             insists: args.trigger == Trigger::Perf,
             state: State::Idle,
@@ -68,6 +72,7 @@ impl<'a> Fallback<'a> {
             Some((ObstacleKind::Privileged(_), true)) if geteuid().is_root() => {
                 self.hold = Hold::at_exec(pid);
             }
+            None if self.settings.switches => self.attach(pid, Start::AtExec),
             _ => {}
         }
     }
@@ -89,6 +94,9 @@ impl<'a> Fallback<'a> {
             // Said already if it was tried.
             State::Idle | State::Copying(_) if self.tried() => {}
             State::Idle | State::Copying(_) => self.say_why_not(None),
+        }
+        if self.obstacle.is_some() && self.settings.switches && matches!(self.state, State::Idle) {
+            eprintln!("rsunwind: its time off the CPU is not recorded either");
         }
     }
 
@@ -131,7 +139,17 @@ impl<'a> Fallback<'a> {
                 eprintln!("rsunwind: {obstacle}; its stacks cannot be copied either: {refusal}");
             }
             (Some(obstacle), None) => eprintln!("rsunwind: {obstacle}"),
-            (None, _) => {}
+            (None, Some(refusal)) => {
+                eprintln!("rsunwind: time off the CPU is not recorded: {refusal}");
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Recording ends, though programs may go on.
+    pub fn end(&mut self) {
+        if let State::Copying(copying) = &mut self.state {
+            copying.end();
         }
     }
 

@@ -70,6 +70,9 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
     let target = Target::resolve(&args.command)?;
     let events = events::find(&args.events, args.rate.millihertz.div_ceil(1000))?;
+    if args.records_off_cpu() {
+        events::try_off_cpu()?;
+    }
     let path = args.output.as_deref().unwrap_or(Path::new(output::DEFAULT));
     let output = Output::prepare(path, args.format.as_deref())?;
     let signals =
@@ -127,13 +130,11 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
     match &args.pid {
         Some(pid) => Err(Error::AttachUnsupported(pid.clone())),
         None if args.all => Err(Error::SystemWideUnsupported),
-        None if args.trigger == args::Trigger::Timer && !args.events.is_empty() => {
-            Err(Error::Event(
-                "timers count nothing but CPU time: leave --trigger=timer or -e out".into(),
-            ))
-        }
+        None if args.trigger == args::Trigger::Timer && needs_perf(args) => Err(Error::Event(
+            "timers count nothing but CPU time: leave --trigger=timer out, or -e, --off-cpu and --wall".into(),
+        )),
         None if args.trigger == args::Trigger::Auto
-            && !args.events.is_empty()
+            && needs_perf(args)
             && seccomp::is_in_force() =>
         {
             Err(Error::Event(
@@ -144,6 +145,11 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
         }
         None => Ok(()),
     }
+}
+
+/// Whether what is asked for takes more than timers can give.
+fn needs_perf(args: &Args) -> bool {
+    !args.events.is_empty() || args.records_off_cpu()
 }
 
 fn tell_of_abandoned_sessions() {

@@ -6,7 +6,8 @@ use super::output::Destination;
 use super::units::Rate;
 use crate::profile::Profile;
 use crate::symbolize::Places;
-use crate::{export, summary};
+use crate::{export, output, summary};
+use engine::wire::offer::CPU_EVENT;
 use std::io;
 use std::path::{Path, PathBuf};
 use tempfile::NamedTempFile;
@@ -112,12 +113,19 @@ fn export(
     quiet: bool,
     status: u8,
 ) -> Result<(), Error> {
-    let opened = open(recording.path()).map_err(|error| export::Error::Read(error.into()));
-    let exported =
-        opened.and_then(|profile| export::write(&profile, &path, format).map(|()| profile));
+    let exported = write(recording.path(), &path, format);
     match exported {
-        Ok(profile) if !quiet => {
+        Ok((mut profile, left_out)) if !quiet => {
             tell(&path, None);
+            if !left_out.is_empty() {
+                eprintln!(
+                    "rsunwind: {} holds {} only: for {} record to a .rsu file, and rsunwind export --event each of them",
+                    path.display(),
+                    profile.subject(),
+                    left_out.join(", ")
+                );
+            }
+            profile.show(CPU_EVENT);
             summary::print(&profile);
             Ok(())
         }
@@ -134,6 +142,18 @@ fn export(
             })
         }
     }
+}
+
+/// Writes the profile of a recording; gives it, and the names of events that are not in the file.
+fn write(
+    recording: &Path,
+    path: &Path,
+    format: Option<&str>,
+) -> Result<(Profile, Vec<String>), export::Error> {
+    let mut profile = open(recording).map_err(|error| export::Error::Read(error.into()))?;
+    let left_out = export::show_usual(&mut profile, output::choose(format, path)?);
+    export::write(&profile, path, format)?;
+    Ok((profile, left_out))
 }
 
 fn tell(path: &Path, recording: Option<&Path>) {

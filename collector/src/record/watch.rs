@@ -126,6 +126,7 @@ impl<'a> Watch<'a> {
     /// Ends the session: targets disarm.
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.over, true) {
+            self.fallback.end();
             self.drain.look_from_outside();
         }
         let _ = self.session.end();

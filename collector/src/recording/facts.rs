@@ -8,14 +8,13 @@ use super::model::{
     Thread, ThreadEnd, ThreadId, Totals,
 };
 use super::modules::ModuleMap;
-use super::scan::Place;
 use engine::address::RuntimeAddress;
 use engine::wire::WireError;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::clocks::Clocks;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::{event, module, process, session, source, thread};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// Names a thread: process, tid, thread key.
 type ThreadName = (ProcessId, u32, u64);
@@ -34,6 +33,8 @@ pub(super) struct Facts {
     gone: Vec<(ProcessId, module::ModuleGone)>,
     perf_maps: Vec<(ProcessId, u64, Vec<u8>)>,
     segments: HashMap<(u32, u64), session::SegmentTotals>,
+    /// Process, start, end and bias of modules, once that is asked for.
+    known_modules: HashSet<(ProcessId, u64, u64, u64)>,
 }
 
 impl Facts {
@@ -43,6 +44,9 @@ impl Facts {
             return None;
         }
         let thread = self.thread(info, info.tid, info.thread_key);
+        if info.is_from_switches() {
+            return Some(thread);
+        }
         if info.is_from_ring() || info.is_from_outside() {
             let lost = self.lost_in_ring.entry(thread).or_default();
             *lost = lost.saturating_add(info.lost_in_ring);
@@ -63,6 +67,34 @@ impl Facts {
             };
         }
         Some(thread)
+    }
+
+    /// Pid and key of each program run.
+    pub(super) fn process_names(&self) -> impl Iterator<Item = (u32, u64)> {
+        self.processes.keys().copied()
+    }
+
+    /// Pid and key of its program run, tid and key of each thread.
+    pub(super) fn thread_names(&self) -> impl Iterator<Item = (u32, u64, u32, u64)> {
+        self.threads.keys().map(|(process, tid, key)| {
+            let process = &self.recording.processes[process.index()];
+            (process.pid, process.key, *tid, *key)
+        })
+    }
+
+    /// Whether that very module of a process is known.
+    pub(super) fn knows_module(&mut self, info: &ChunkInfo, record: &RawRecord<'_>) -> bool {
+        let process = self.process(info);
+        let Ok(found) = module::Module::decode(record.payload) else {
+            return false;
+        };
+        if self.known_modules.is_empty() {
+            let modules = self.recording.modules.iter();
+            let names = modules.map(|m| (m.process, m.start.0, m.end.0, m.bias));
+            self.known_modules = names.collect();
+        }
+        let name = (process, found.start, found.end, found.bias);
+        !self.known_modules.insert(name)
     }
 
     fn process(&mut self, info: &ChunkInfo) -> ProcessId {
@@ -97,15 +129,15 @@ impl Facts {
         })
     }
 
-    /// Takes in a record that is not a sample. Unknown kinds are passed over, as the format asks.
+    /// Takes in a record that is not a sample, of a chunk with that header. Unknown kinds are passed over, as the format asks.
     pub(super) fn record(
         &mut self,
-        place: &Place,
+        info: &ChunkInfo,
         record: &RawRecord<'_>,
         offset: u64,
         damages: &mut Damages,
     ) {
-        if let Err(error) = self.try_record(&place.info, record) {
+        if let Err(error) = self.try_record(info, record) {
             damages.add(offset, 0, error.to_string());
         }
     }

@@ -10,8 +10,12 @@ use engine::address::CodeAddress;
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, SampleHead, StopReason, Trigger, flags};
+use engine::wire::source::OFF_CPU;
 use engine::wire::thread::ThreadEndReason;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// Within this time of when its stack was taken the handler begins and ends, unless it is kept off the CPU, ns.
+const HANDLER_NS: u64 = 500_000;
 
 impl ChunkSamples<'_> {
     /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
@@ -35,12 +39,14 @@ impl ChunkSamples<'_> {
         if head.flags & flags::FROM_OUTSIDE != 0 {
             let samples = self.recording.samples.iter().rev();
             let own = samples.take_while(|sample| sample.thread == self.thread);
+            let own = own.filter(|sample| sample.event != OFF_CPU);
             let last = own.map(|sample| sample.time_ns).max();
             made.weight = count_late(self.recording, self.thread, last, &entry);
         }
         let mut joined = false;
         for kernel in entry {
             let (mut half, user) = match agrees(&kernel.head, head, leaf) {
+                true if kernel.head.event == OFF_CPU => self.without_ours(stack, caller),
                 true => (KernelHalf::Merged, stack),
                 false => self.elsewhere(&kernel.head, head, stack, caller),
             };
@@ -98,6 +104,28 @@ impl ChunkSamples<'_> {
             }
             _ => late(),
         }
+    }
+
+    /// The part of a stack that is the program's, where a thread went off the CPU in code of ours: in a wrapper, whose own stack is `caller`;
+    /// in our handler, which interrupted the program; or elsewhere, on a stack of our own.
+    fn without_ours(
+        &self,
+        stack: Option<StackId>,
+        caller: Option<StackId>,
+    ) -> (KernelHalf, Option<StackId>) {
+        let Some(wrapper) = caller else {
+            return (KernelHalf::Merged, stack);
+        };
+        let Some(parent) = self.recording.stacks[wrapper.index()].parent else {
+            return (KernelHalf::Profiler, None);
+        };
+        let frame = self.recording.stacks[parent.index()].frame;
+        let RawFrame::Code { method, .. } = self.recording.frames[frame.index()] else {
+            return (KernelHalf::Merged, caller);
+        };
+        let interrupted = method == Method::SignalFrame;
+        let user = if interrupted { parent } else { wrapper };
+        (KernelHalf::Merged, Some(user))
     }
 
     /// A sample taken deeper in the stack than where the user stack was taken, which it was not at once: some function held all signals
@@ -159,7 +187,8 @@ impl Stacks {
     /// Kernel samples that no user stack came for.
     pub(super) fn finish(mut self, recording: &mut Recording) {
         let mut last: HashMap<ThreadId, u64> = HashMap::new();
-        for sample in &recording.samples {
+        let of_threads = recording.samples.iter().filter(|s| s.event != OFF_CPU);
+        for sample in of_threads {
             let last = last.entry(sample.thread).or_default();
             *last = sample.time_ns.max(*last);
         }
@@ -171,6 +200,7 @@ impl Stacks {
                 count_late(recording, *thread, last.get(thread).copied(), &samples);
             }
         }
+        self.find_interrupted(recording);
         for (thread, sample) in rest {
             let stack = self.push_kernel(recording, None, &sample);
             let half = Self::without_user_stack(recording, thread, &sample.head);
@@ -192,6 +222,55 @@ impl Stacks {
         recording.samples.sort_by_key(|sample| sample.thread);
     }
 
+    /// Threads that went off the CPU while our handler ran, on a stack of its own: the program's stack is the one that this run of the
+    /// handler took, just before or, when it was back, just after.
+    fn find_interrupted(&mut self, recording: &mut Recording) {
+        let mut taken: HashMap<ThreadId, BTreeMap<u64, Option<StackId>>> = HashMap::new();
+        let own = |sample: &&RawSample| sample.event == CPU_EVENT && sample.stack.is_some();
+        for sample in recording.samples.iter().filter(own) {
+            let of_thread = taken.entry(sample.thread).or_default();
+            of_thread.insert(sample.time_ns, sample.stack);
+        }
+        for index in 0..recording.samples.len() {
+            let RawSample {
+                thread,
+                time_ns,
+                value,
+                stack,
+                event: OFF_CPU,
+                kernel: KernelHalf::Profiler,
+                ..
+            } = recording.samples[index]
+            else {
+                continue;
+            };
+            let back_ns = time_ns.saturating_add(value);
+            let Some(taken) = taken.get(&thread) else {
+                continue;
+            };
+            let before = taken.range(..=time_ns).next_back();
+            let before = before.map(|(taken_ns, run)| (time_ns - taken_ns, *run));
+            let after = taken.range(back_ns..).next();
+            let after = after.map(|(taken_ns, run)| (taken_ns - back_ns, *run));
+            let nearest = before.into_iter().chain(after).min_by_key(|(ns, _)| *ns);
+            let Some((_, run)) = nearest.filter(|(ns, _)| *ns < HANDLER_NS) else {
+                continue;
+            };
+            let user = without_kernel(recording, run);
+            let mut kernel = Vec::new();
+            let mut at = stack;
+            while let Some(id) = at {
+                let node = recording.stacks[id.index()];
+                kernel.push(recording.frames[node.frame.index()]);
+                at = node.parent;
+            }
+            let frames = kernel.into_iter().rev();
+            let whole = frames.fold(user, |node, frame| self.push(recording, node, frame));
+            recording.samples[index].stack = whole;
+            recording.samples[index].kernel = KernelHalf::Merged;
+        }
+    }
+
     fn without_user_stack(
         recording: &Recording,
         thread: ThreadId,
@@ -206,6 +285,19 @@ impl Stacks {
             Some(_) => KernelHalf::Exit,
         }
     }
+}
+
+/// The user's part of a stack.
+fn without_kernel(recording: &Recording, stack: Option<StackId>) -> Option<StackId> {
+    let mut at = stack;
+    while let Some(id) = at {
+        let node = recording.stacks[id.index()];
+        if !matches!(recording.frames[node.frame.index()], RawFrame::Kernel(_)) {
+            break;
+        }
+        at = node.parent;
+    }
+    at
 }
 
 /// Kernel samples that the thread itself took no user stack for: they weigh one period each. CPU time that they show after the thread's

@@ -6,8 +6,9 @@
 //!
 //! Not here: names of functions (`symbolize`), and what the bytes of a record mean ([`engine::wire`]).
 //!
-//! Reading takes two passes: `scan` finds the chunks and `facts` takes in all that is not a sample; then, with the modules of all
-//! times known, `stacks` takes in the samples, thread by thread in the order of their chunks.
+//! Reading takes two passes: `scan` finds the chunks and `facts` takes in all that is not a sample, `switched` last what is about threads
+//! under other names; then, with the modules of all times known, `stacks` takes in the samples, thread by thread in the order of their
+//! chunks.
 
 mod account;
 mod error;
@@ -21,6 +22,7 @@ mod modules;
 mod scan;
 mod source;
 mod stacks;
+mod switched;
 #[cfg(test)]
 mod tests;
 mod walk;
@@ -38,6 +40,7 @@ pub use modules::ModuleMap;
 
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
+use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::session::SegmentTotals;
 use facts::Facts;
 use scan::{Place, Scan};
@@ -46,6 +49,7 @@ use stacks::{ChunkSamples, Stacks};
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use switched::Switched;
 use walk::{Budget, walk};
 
 /// Reads recordings, segments and session directories as one recording.
@@ -96,6 +100,22 @@ struct OpenFile {
     report: FileReport,
 }
 
+impl OpenFile {
+    /// Reads the records of a chunk, and gives the offset of the first.
+    fn read(&self, place: &Place, records: &mut Vec<u8>) -> Result<u64, OpenError> {
+        let first = place.offset + engine::wire::chunk::HEADER_SIZE as u64;
+        records.clear();
+        if let Some(source) = &self.source {
+            let read = source.read(first, place.length, records);
+            read.map_err(|error| OpenError::Io {
+                path: self.report.path.clone(),
+                error,
+            })?;
+        }
+        Ok(first)
+    }
+}
+
 /// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its segment.
 type ChunkName = (u32, u64, u64);
 
@@ -106,6 +126,7 @@ struct Reader {
     facts: Facts,
     /// Chunks with their file and thread.
     places: Vec<(ThreadId, usize, Place)>,
+    switched: Switched,
 }
 
 impl Reader {
@@ -149,6 +170,7 @@ impl Reader {
         let index = self.files.len();
         let mut chunks = 0;
         let (facts, places) = (&mut self.facts, &mut self.places);
+        let switched = &mut self.switched;
         let mut found = Damages::default();
         let mut last = None;
         let mut scan = Scan {
@@ -163,12 +185,16 @@ impl Reader {
             if says && last != Some(place.offset) {
                 last = Some(place.offset);
                 chunks += 1;
-                if let Some(thread) = facts.chunk(&place.info) {
+                if place.info.is_from_switches() {
+                    switched.put(index, *place);
+                } else if let Some(thread) = facts.chunk(&place.info) {
                     places.push((thread, index, *place));
                 }
             }
-            if let Some(walk::Step::Record(record, offset)) = step {
-                facts.record(place, &record, offset, &mut found);
+            if let Some(walk::Step::Record(record, offset)) = step
+                && !place.info.is_from_switches()
+            {
+                facts.record(&place.info, &record, offset, &mut found);
             }
         });
         scanned.map_err(|error| failed(&path, error))?;
@@ -213,23 +239,41 @@ impl Reader {
         Ok(())
     }
 
+    /// The rest of the first pass: what is said of threads under other names.
+    fn adopt(&mut self, budget: &mut Budget) -> Result<(), OpenError> {
+        let mut records = Vec::new();
+        for adopted in std::mem::take(&mut self.switched).adopt(&self.facts) {
+            let file = &mut self.files[adopted.file];
+            let first = file.read(&adopted.place, &mut records)?;
+            let (facts, owner) = (&mut self.facts, &adopted.owner);
+            if let Some(thread) = facts.chunk(owner) {
+                self.places.push((thread, adopted.file, adopted.place));
+            }
+            let (mut known, damages) = (Damages::default(), &mut file.report.damages);
+            walk(&records, first, true, budget, &mut known, |step| {
+                if let walk::Step::Record(record, offset) = step
+                    && adopted.tells(&record)
+                    && !(is_module(&record) && facts.knows_module(owner, &record))
+                {
+                    facts.record(owner, &record, offset, damages);
+                }
+            });
+        }
+        Ok(())
+    }
+
     /// The second pass over all files.
     fn finish(mut self) -> Result<Recording, OpenError> {
+        let lengths = self.files.iter().map(|file| file.report.length);
+        let mut budget = Budget::for_file(lengths.fold(0, u64::saturating_add));
+        self.adopt(&mut budget)?;
         let mut recording = self.facts.finish();
         self.places = without_copies(self.places);
         let mut stacks = Stacks::default();
         let mut records = Vec::new();
-        let lengths = self.files.iter().map(|file| file.report.length);
-        let mut budget = Budget::for_file(lengths.fold(0, u64::saturating_add));
         for (thread, file, place) in &self.places {
             let file = &mut self.files[*file];
-            let Some(source) = &file.source else { continue };
-            let first = place.offset + engine::wire::chunk::HEADER_SIZE as u64;
-            let read = source.read(first, place.length, &mut records);
-            read.map_err(|error| OpenError::Io {
-                path: file.report.path.clone(),
-                error,
-            })?;
+            let first = file.read(place, &mut records)?;
             let mut samples = ChunkSamples::new(&mut recording, &mut stacks, *thread);
             let (mut known, damages) = (Damages::default(), &mut file.report.damages);
             walk(&records, first, true, &mut budget, &mut known, |step| {
@@ -259,13 +303,19 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
         .into_iter()
         .map(|((_, thread), (file, place))| (thread, file, place))
         .collect();
-    // What came out of rings goes first: it waits for the user stacks. What was seen from outside is for what still waits in the end.
+    // Context switches wait for nothing. What came out of rings goes next: it waits for the user stacks. What was seen from outside is for
+    // what still waits in the end.
     places.sort_by_key(|(thread, file, place)| {
         let info = &place.info;
-        let rank = (!info.is_from_ring(), info.is_from_outside());
+        let switches = info.is_from_switches();
+        let rank = (!switches, !info.is_from_ring(), info.is_from_outside());
         (*thread, rank, info.sequence, *file, place.offset)
     });
     places
+}
+
+fn is_module(record: &RawRecord<'_>) -> bool {
+    RecordKind::from_number(record.kind) == Some(RecordKind::Module)
 }
 
 /// The file header; `None` if it is damaged or foreign, which the chunks will show.

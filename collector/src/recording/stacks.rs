@@ -31,7 +31,7 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    fn push(
+    pub(super) fn push(
         &mut self,
         recording: &mut Recording,
         parent: Option<StackId>,

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 /// Arguments of `rsunwind report`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-SELF is CPU time spent in the function itself, TOTAL includes what it called; a function that calls itself is counted once.
+SELF is CPU time (or what --event names) spent in the function itself, TOTAL includes what it called; a function that calls itself is counted once.
 On a terminal the table goes through $PAGER (or less).")]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
@@ -66,7 +66,7 @@ pub struct Selection {
     #[arg(short, long, value_name = "TID")]
     pub thread: Vec<String>,
 
-    /// Samples of this event instead of CPU time
+    /// Samples of this event instead of CPU time: one that was recorded with -e, off-cpu, wall; cpu where wall-clock time was recorded
     #[arg(short, long, value_name = "EVENT")]
     pub event: Option<String>,
 
@@ -105,8 +105,9 @@ impl Selection {
             threads: self.thread.clone(),
         };
         filter.apply(profile)?;
-        if let Some(event) = &self.event {
-            profile.show_event(event)?;
+        match &self.event {
+            Some(event) => profile.show_event(event)?,
+            None => profile.show_usual(),
         }
         Ok(())
     }
@@ -177,7 +178,7 @@ impl Error {
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut selection = args.selection.clone();
     if args.summary {
-        selection.event = None; // the account is of CPU time, and has a line for each other event
+        selection.event = Some("cpu".to_owned()); // the account is of CPU time, and has a line for each other event
     }
     let profile = selection.open(&args.files)?;
     let text = if args.summary {

@@ -3,6 +3,8 @@
 use super::plural;
 use crate::profile::Profile;
 use engine::wire::event::EventKind;
+use engine::wire::offer::CPU_EVENT;
+use engine::wire::source::OFF_CPU;
 use std::collections::BTreeMap;
 
 /// More damages than this of one file are only counted.
@@ -88,7 +90,8 @@ pub(crate) fn why_empty(profile: &Profile) -> String {
                 before its start-up was done."
             .to_owned();
     }
-    if !recording.samples.is_empty() {
+    let mut samples = recording.samples.iter();
+    if samples.any(|sample| sample.event == CPU_EVENT) {
         return "No samples of the processes and threads that were asked for.".to_owned();
     }
     let cpu = recording
@@ -97,8 +100,13 @@ pub(crate) fn why_empty(profile: &Profile) -> String {
         .map(|thread| thread.cpu_ns())
         .max()
         .unwrap_or(0);
+    let times = profile.other_events();
+    let waits = match times.contains(&OFF_CPU) {
+        true => "What was spent waiting is in --event off-cpu",
+        false => "Time that is spent waiting is not sampled (record --off-cpu does)",
+    };
     format!(
-        "No samples: the busiest thread used {} of CPU time. Time that is spent waiting is not sampled; a higher rate (-F) gives \
+        "No samples: the busiest thread used {} of CPU time. {waits}; a higher rate (-F) gives \
          samples of short programs.",
         crate::report::duration(cpu)
     )

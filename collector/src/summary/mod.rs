@@ -14,6 +14,7 @@ pub(crate) use complaints::{complaints, why_empty};
 
 use crate::profile::Profile;
 use crate::report::duration;
+use engine::wire::source::{OFF_CPU, WALL};
 use std::fmt::Write as _;
 
 /// Prints the summary of a recording on standard error, with what could not be read or named.
@@ -92,16 +93,22 @@ fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account]) {
 
 /// A line for each event beside CPU time.
 fn events(out: &mut String, profile: &Profile) {
-    for event in profile.other_events() {
+    let events = profile.other_events().into_iter();
+    for event in events.filter(|event| *event != WALL) {
         let samples = || profile.all_samples().filter(|sample| sample.event == event);
         let counted = samples().fold(0, |sum: u64, sample| sum.saturating_add(sample.weight));
         let count = samples().count() as u64;
         let alone = samples().filter(|sample| sample.kernel.is_alone()).count();
         let mut text = format!(
-            "{}: {counted} in {}",
+            "{}: {} in {}",
             profile.event_name(event),
+            profile.amount_of(event, counted),
             plural(count, "sample", "samples")
         );
+        if event == OFF_CPU {
+            let preempted = stacks::preempted(profile);
+            let _ = write!(text, ", {} of it preempted", duration(preempted));
+        }
         if alone > 0 {
             let _ = write!(text, ", {alone} of them without a user stack");
         }

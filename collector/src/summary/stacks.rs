@@ -4,7 +4,7 @@ use super::{line, plural};
 use crate::profile::{CallId, Mode, Profile, Sample};
 use crate::recording::KernelAccount;
 use crate::report::share;
-use engine::wire::sample::{Method, StopReason};
+use engine::wire::sample::{Method, StopReason, flags};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
@@ -83,6 +83,13 @@ pub(super) fn kernel(out: &mut String, profile: &Profile) {
         );
         line(out, "", &text);
     }
+}
+
+/// Time for which threads were off the CPU although they could have run, ns.
+pub(super) fn preempted(profile: &Profile) -> u64 {
+    let samples = profile.recording.samples.iter();
+    let preempted = samples.filter(|sample| sample.flags & flags::PREEMPTED != 0);
+    preempted.fold(0, |sum, sample| sum.saturating_add(sample.value))
 }
 
 /// Whether a part is more than the 0.0 per cent that would be printed.

@@ -85,7 +85,7 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
 
 fn name(trigger: Trigger) -> &'static str {
     match trigger {
-        Trigger::None => "none",
+        Trigger::None => "none, but for context switches,",
         Trigger::PerfKernel => "perf event, user and kernel mode",
         Trigger::PerfUser => "perf event, user mode",
         Trigger::Timer => "CPU timer (counts in kernel ticks)",

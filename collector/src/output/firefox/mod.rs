@@ -7,7 +7,7 @@
 mod tables;
 
 use super::{Format, Options, command, started_at, thread_name};
-use crate::profile::{CallId, Frame, Mode, Profile, SourceFrameId};
+use crate::profile::{CallId, Frame, Mode, Profile, SourceFrameId, is_time};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::offer::CPU_EVENT;
 use flate2::Compression;
@@ -41,6 +41,9 @@ impl Format for Firefox {
         gzip.finish()?.flush()
     }
 }
+
+/// Weights of time off the CPU and of wall-clock time are microseconds: there is no room for nanoseconds.
+const NS_PER_WEIGHT: u64 = 1000;
 
 /// The label that stands for a frame.
 fn label(frame: SourceFrameId) -> String {
@@ -98,7 +101,12 @@ impl<'a> Maker<'a> {
         for sample in &self.profile.samples {
             let thread = self.thread(sample.thread);
             let stack = self.stack(sample.thread, thread, sample.stack);
-            let weight = i32::try_from(sample.weight).unwrap_or(i32::MAX);
+            let weight = match sample.event {
+                CPU_EVENT => sample.weight,
+                event if is_time(event) => sample.weight / NS_PER_WEIGHT,
+                _ => sample.weight,
+            };
+            let weight = i32::try_from(weight).unwrap_or(i32::MAX);
             let cpu = match sample.event {
                 CPU_EVENT => fx::CpuDelta::from_nanos(self.profile.time_ns(sample)),
                 _ => fx::CpuDelta::ZERO,

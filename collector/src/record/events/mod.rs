@@ -74,6 +74,19 @@ pub fn find(lists: &[String], hertz: u64) -> Result<Vec<Event>, Error> {
     Ok(events)
 }
 
+/// Tries what time off the CPU is recorded with: context switches, which happen in the kernel.
+///
+/// # Errors
+/// [`Error::Event`] with the remedy.
+pub fn try_off_cpu() -> Result<(), Error> {
+    let switches = names::parse("context-switches").map_err(Error::Event)?;
+    let event = Event {
+        name: "time off the CPU".into(),
+        ..switches
+    };
+    probe::probe(&event, 1).map_err(Error::Event)
+}
+
 /// The setting that tells targets of them, with its comma; empty for none.
 #[must_use]
 pub fn setting(events: &[Event], hertz: u64) -> String {

@@ -19,6 +19,12 @@ pub const FROM_RING: u64 = 1 << 63;
 /// totals.
 pub const FROM_OUTSIDE: u64 = 1 << 62;
 
+/// Likewise in chunks about time off the CPU, which the collector made of the kernel's records of context switches: kernel samples of
+/// [`super::source::OFF_CPU`], each followed by its user stack, and modules and names that they need. Processes and threads are named by when
+/// the kernel says that they began ([`ChunkHeader::process_key`], [`ChunkHeader::thread_key`]), which is before they could say so
+/// themselves: the reader finds those that did. No totals.
+pub const FROM_SWITCHES: u64 = 1 << 61;
+
 /// Who may touch a chunk of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
@@ -110,6 +116,12 @@ impl ChunkInfo {
     #[must_use]
     pub const fn is_from_ring(&self) -> bool {
         self.sequence & FROM_RING != 0
+    }
+
+    /// Whether the collector made it of the kernel's records of context switches.
+    #[must_use]
+    pub const fn is_from_switches(&self) -> bool {
+        self.sequence & FROM_SWITCHES != 0
     }
 
     /// Whether the collector made it of what it saw of the thread from outside.

@@ -200,6 +200,8 @@ pub mod flags {
     /// Read from outside while the thread was in the kernel, at the end of the recording: it has the weight of the kernel's samples that it
     /// is joined with, one period each.
     pub const FROM_OUTSIDE: u64 = 16;
+    /// The thread was off the CPU without having asked for it: it could have run on.
+    pub const PREEMPTED: u64 = 32;
 }
 
 /// Everything of a sample but its frames.

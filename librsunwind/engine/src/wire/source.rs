@@ -2,6 +2,12 @@
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
+use super::offer::MAX_EVENTS;
+
+/// The event of time off the CPU: samples are absences of a thread, dated by their beginning, and what they count is how long they were, ns.
+pub const OFF_CPU: u32 = MAX_EVENTS as u32;
+/// Names no samples: that CPU time and time off the CPU were recorded to be shown together, as wall-clock time.
+pub const WALL: u32 = OFF_CPU + 1;
 
 /// An event that was asked for beside CPU time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
