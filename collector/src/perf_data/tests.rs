@@ -1,9 +1,16 @@
 //! The parts of a file that perf's own reading of it (`tests/tests/perf_data.rs`) does not show.
 
+use super::read::{PerfFile, What};
 use super::symbol_file::{self, FIRST_OFFSET};
 use crate::output::{Options, choose};
 use crate::profile::Profile;
 use crate::profile::tests::example;
+use crate::recording::example::{Chunk, head, recording};
+use crate::recording::read_bytes;
+use crate::symbolize::Places;
+use engine::wire::kernel::{self, KernelHead};
+use engine::wire::record::RecordKind;
+use engine::wire::sample::SampleHead;
 use object::{Object, ObjectSymbol};
 use std::path::Path;
 
@@ -55,6 +62,53 @@ fn the_name_decides_whether_user_stacks_stand_apart() {
     assert_eq!((count("a.data", 9), count("a.data", 22)), (4, 0));
     let deferred = "a.deferred.data";
     assert_eq!((count(deferred, 9), count(deferred, 22)), (4, 4));
+}
+
+/// Of one thread: samples of an entry at 60 and 100, and of the next one at 90 and 120.
+fn entries_that_overlap() -> Profile {
+    let heads = [(60, 60), (70, 90)].map(|(cursor, time_ns)| KernelHead {
+        cursor,
+        time_ns,
+        user_ip: 0x1310,
+        user_sp: 0x7000,
+        ..KernelHead::default()
+    });
+    let frames = [0xffff_ffff_8100_0010u64];
+    let user = |nonce, time_ns| SampleHead {
+        nonce,
+        sp: 0x7000,
+        ..head(time_ns, 2)
+    };
+    let kernel = |chunk: Chunk, index: usize| {
+        let before = index.checked_sub(1).map(|last| (&heads[last], &frames[..]));
+        chunk.record(RecordKind::Kernel, |out| {
+            kernel::encode(out, before, &heads[index], &frames);
+        })
+    };
+    let chunk = kernel(Chunk::new(10, 10, 0), 0).sample(user(64, 100), &[0x1310, 0x1151]);
+    let chunk = kernel(chunk, 1).sample(user(80, 120), &[0x1310, 0x1251]);
+    let read = read_bytes("overlapping.rsu", recording(&[chunk])).unwrap();
+    Profile::new(read, &Places::default())
+}
+
+#[test]
+fn a_stack_that_stands_apart_is_the_next_behind_its_samples() {
+    let profile = entries_that_overlap();
+    assert_eq!(profile.samples.len(), 4);
+    let file = written_of(&profile, "a.deferred.data");
+    let (mut waiting, mut stacks) = (Vec::new(), 0);
+    for record in PerfFile::parse(&file).unwrap().records {
+        match record.what {
+            What::Sample { fields, .. } => waiting.extend(fields.chain.last().copied()),
+            What::Deferred { cookie, stack, .. } => {
+                assert!(waiting.drain(..).all(|waits_for| waits_for == cookie));
+                assert_eq!(stack.len(), 2);
+                stacks += 1;
+            }
+            _ => {}
+        }
+    }
+    assert!(waiting.is_empty() && stacks >= 2);
 }
 
 #[test]

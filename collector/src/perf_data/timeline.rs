@@ -25,8 +25,9 @@ const ANONYMOUS: &str = "//anon";
 enum Turn {
     Begin,
     Map,
+    /// And stacks that stand apart, in the order in which they were made: perf gives up the samples of a thread that wait for another stack
+    /// than the one that comes.
     Sample,
-    Stack,
     End,
 }
 
@@ -108,7 +109,10 @@ impl Timeline {
         let mut known: HashMap<(ProcessId, CallId), Chain> = HashMap::new();
         let mut entry: Option<Entry> = None;
         let mut cookies = 0;
-        for sample in &profile.samples {
+        // A thread's samples are in the order of its entries. One that hit the handler can be older than the stack that this was taking.
+        let mut samples: Vec<&Sample> = profile.samples.iter().collect();
+        samples.sort_by_key(|sample| (sample.thread, sample.time_ns));
+        for sample in samples {
             let process = profile.process_of(sample.thread);
             let chain = known
                 .entry((process, sample.stack))
@@ -146,7 +150,7 @@ impl Timeline {
     fn stack(&mut self, entry: Option<Entry>) {
         if let Some(entry) = entry {
             let bytes = records::deferred(entry.who, entry.cookie, &entry.user);
-            self.put(entry.who.time_ns, Turn::Stack, bytes);
+            self.put(entry.who.time_ns, Turn::Sample, bytes);
         }
     }
 
