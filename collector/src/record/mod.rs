@@ -11,6 +11,7 @@
 mod account;
 mod args;
 mod clock;
+mod door;
 mod drain;
 mod error;
 mod events;

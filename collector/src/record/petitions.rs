@@ -4,21 +4,18 @@
 //! Whoever asks must be a thread of a process that descends from rsunwind; what is opened is an event on that thread's CPU time and
 //! nothing else. rsunwind keeps nothing of it, and says so by the end of the connection.
 
+use super::door::Door;
 use crate::fallback::open_for_thread;
 use engine::wire::petition::{Petition, SIZE, SOCKET_FILE};
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::sockopt::PeerCredentials;
-use nix::sys::socket::{
-    AddressFamily, Backlog, ControlMessage, MsgFlags, SockFlag, SockType, UnixAddr, accept4, bind,
-    getsockopt, listen, recv, sendmsg, socket,
-};
+use nix::sys::socket::{ControlMessage, MsgFlags, getsockopt, recv, sendmsg};
 use nix::unistd::{Pid, geteuid, pipe2};
-use std::fs::{self, Permissions};
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::io::IoSlice;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Who has connected sends at once; nobody else is waited for longer, ms.
@@ -32,7 +29,7 @@ const MOST_GENERATIONS: usize = 256;
 
 /// A socket on which petitions wait.
 #[derive(Debug)]
-pub struct Petitions(OwnedFd);
+pub struct Petitions(Door);
 
 /// A thread of ours that hears them, until this is dropped.
 #[derive(Debug)]
@@ -44,8 +41,8 @@ impl Petitions {
     /// Receives those of a session's programs; `None` where rsunwind has no rights to give.
     #[must_use]
     pub fn receive(session: &Path) -> Option<Self> {
-        let socket = has_rights().then(|| open(&session.join(SOCKET_FILE)));
-        Some(Self(socket?.ok()?))
+        let door = has_rights().then(|| Door::open(&session.join(SOCKET_FILE), 0o666));
+        Some(Self(door?.ok()?))
     }
 
     /// Hears them; not before the program is started, because rsunwind forks with one thread only.
@@ -59,28 +56,19 @@ impl Petitions {
     }
 }
 
-fn open(path: &Path) -> io::Result<OwnedFd> {
-    let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-    let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
-    bind(socket.as_raw_fd(), &UnixAddr::new(path)?)?;
-    fs::set_permissions(path, Permissions::from_mode(0o666))?;
-    listen(&socket, Backlog::MAXCONN)?;
-    Ok(socket)
-}
-
-fn hear(socket: &OwnedFd, stopped: &OwnedFd) {
+fn hear(door: &Door, stopped: &OwnedFd) {
     loop {
         let mut places =
-            [socket, stopped].map(|place| PollFd::new(place.as_fd(), PollFlags::POLLIN));
+            [door.as_fd(), stopped.as_fd()].map(|place| PollFd::new(place, PollFlags::POLLIN));
         // An interrupted poll is another look.
         let _ = poll(&mut places, PollTimeout::NONE);
         let [_, over] = places.map(|place| place.revents().is_some_and(|found| !found.is_empty()));
         if over {
             return;
         }
-        while let Ok(connection) = accept4(socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC) {
+        while let Some(connection) = door.next() {
             // Who is refused sees the end of the connection, and samples as its own rights allow.
-            let _ = answer(&owned(connection));
+            let _ = answer(&connection);
         }
     }
 }
@@ -132,16 +120,6 @@ fn has_rights() -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
     mask.map_or(geteuid().is_root(), |mask| mask & RIGHTS != 0)
-}
-
-/// Takes over a descriptor that the kernel just gave.
-#[expect(
-    unsafe_code,
-    reason = "the number is fresh from the kernel and nobody else's"
-)]
-fn owned(descriptor: i32) -> OwnedFd {
-    // SAFETY: see above.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
 }
 
 #[cfg(test)]

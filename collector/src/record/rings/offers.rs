@@ -2,16 +2,12 @@
 //!
 //! A message and its descriptors come from a profiled process and may be anything; what does not check is dropped.
 
+use super::super::door::{Door, owned};
 use engine::wire::offer::{MAX_EVENTS, Offer, SIZE, SOCKET_FILE};
 use nix::errno::Errno;
-use nix::sys::socket::{
-    AddressFamily, Backlog, ControlMessageOwned, MsgFlags, SockFlag, SockType, UnixAddr, accept4,
-    bind, listen, recvmsg, socket,
-};
-use std::fs::{self, Permissions};
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::PermissionsExt;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
 
 /// Most connections looked at in one look around.
@@ -24,7 +20,7 @@ const PATIENCE: u8 = 8;
 /// The socket.
 #[derive(Debug)]
 pub struct Offers {
-    socket: OwnedFd,
+    door: Door,
     /// Connections without a message yet, and how many more looks they are given.
     pending: Vec<(OwnedFd, u8)>,
 }
@@ -33,16 +29,10 @@ impl Offers {
     /// Listens in a session's directory.
     ///
     /// # Errors
-    /// As the calls; a path that is too long for a socket among them.
+    /// As [`Door::open`].
     pub fn listen(session: &Path, mode: u32) -> io::Result<Self> {
-        let path = session.join(SOCKET_FILE);
-        let flags = SockFlag::SOCK_NONBLOCK | SockFlag::SOCK_CLOEXEC;
-        let socket = socket(AddressFamily::Unix, SockType::SeqPacket, flags, None)?;
-        bind(socket.as_raw_fd(), &UnixAddr::new(&path)?)?;
-        fs::set_permissions(&path, Permissions::from_mode(mode))?;
-        listen(&socket, Backlog::MAXCONN)?;
         Ok(Self {
-            socket,
+            door: Door::open(&session.join(SOCKET_FILE), mode)?,
             pending: Vec::new(),
         })
     }
@@ -52,10 +42,10 @@ impl Offers {
         let mut offers = Vec::new();
         let mut waiting = std::mem::take(&mut self.pending);
         for _ in 0..MOST_AT_ONCE {
-            let Ok(connection) = accept4(self.socket.as_raw_fd(), SockFlag::SOCK_CLOEXEC) else {
+            let Some(connection) = self.door.next() else {
                 break;
             };
-            waiting.push((owned(connection), PATIENCE));
+            waiting.push((connection, PATIENCE));
         }
         for (connection, patience) in waiting {
             match receive(connection.as_raw_fd()) {
@@ -90,20 +80,12 @@ fn receive(connection: i32) -> Result<Option<(Offer, Vec<OwnedFd>)>, Errno> {
     Ok(offer.filter(|_| whole).map(|offer| (offer, descriptors)))
 }
 
-/// Takes over a descriptor that the kernel just gave.
-#[expect(
-    unsafe_code,
-    reason = "the number is fresh from the kernel and nobody else's"
-)]
-fn owned(descriptor: i32) -> OwnedFd {
-    // SAFETY: see above.
-    unsafe { OwnedFd::from_raw_fd(descriptor) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{ControlMessage, connect, sendmsg};
+    use nix::sys::socket::{
+        AddressFamily, ControlMessage, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
+    };
     use std::fs::File;
     use std::io::IoSlice;
 
