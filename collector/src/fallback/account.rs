@@ -53,26 +53,37 @@ pub(super) fn of_cpu_time(counts: &Counts, settings: &Settings, time_ns: u64) ->
     counts.first.map(|owner| note(owner, 0, time_ns, &text))
 }
 
-/// Of context switches; `absences` were recorded, and of `unpaired` ones the end was lost.
+/// What became of the records of context switches.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Pairs {
+    /// Absences recorded.
+    pub(super) absences: u64,
+    /// Those left out because their end was lost, or may have been.
+    pub(super) unpaired: u64,
+    /// Records lost.
+    pub(super) lost: u64,
+}
+
+/// Of context switches.
 pub(super) fn of_switches(
     counts: &Counts,
+    pairs: &Pairs,
     settings: &Settings,
     time_ns: u64,
-    absences: u64,
-    unpaired: u64,
 ) -> Option<Chunk> {
     let mut text = format!(
-        "off the CPU {}: {:.1} MB of stacks copied by the kernel, {} cut short at {} KiB",
-        plural(absences, "time", "times"),
+        "off the CPU {}: {:.1} MB of stacks copied by the kernel, {} cut short at {} KiB, {} lost",
+        plural(pairs.absences, "time", "times"),
         counts.bytes as f64 / 1e6,
         counts.cut,
         settings.switch_bytes >> 10,
+        counts.lost,
     );
-    if counts.lost > 0 || unpaired > 0 {
+    if pairs.lost > 0 || pairs.unpaired > 0 {
         text += &format!(
-            "; {} found a ring full, and {} left out for it",
-            plural(counts.lost, "record", "records"),
-            plural(unpaired, "absence is", "absences are"),
+            "; {} of switches lost, and {} left out because of that",
+            plural(pairs.lost, "record", "records"),
+            plural(pairs.unpaired, "absence", "absences"),
         );
     }
     let first = counts.first;

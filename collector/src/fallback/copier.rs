@@ -8,12 +8,15 @@ use super::maps;
 use super::record::{self, Happening, Task, What};
 use super::ring::Ring;
 use super::thread::Chunk;
+use super::urgency::make_urgent;
 use super::world::World;
 use linux_perf_event_reader::RecordParseInfo;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::time::{ClockId, clock_gettime};
 use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -22,12 +25,16 @@ const INTERVAL_MS: u8 = 50;
 const INTERVAL_OF_SWITCHES_MS: u8 = 100;
 /// Within this time of a sample its record is in the ring, ns.
 const DELAY_NS: u64 = 2_000_000;
+/// Bytes of copied stacks that may wait to be unwound: those of context switches beyond are left out.
+const MOST_WAITING: usize = 256 << 20;
 /// So often what is known goes into the recording.
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// Reads the rings and CPU clocks, and does nothing else, so that the rings are empty again before they are full.
 pub(super) struct Reader {
     channels: Vec<Channel>,
+    /// Bytes of copied stacks that wait to be unwound.
+    waiting: Arc<AtomicUsize>,
 }
 
 /// A ring, and how to read it.
@@ -40,6 +47,8 @@ pub(super) struct Channel {
 /// What was found in one look at the rings.
 pub(super) struct Look {
     found: Vec<Happening>,
+    /// Bytes of stacks in it.
+    bytes: usize,
     /// CPU clocks of the threads that were sampled.
     clocks: Vec<Clock>,
     /// Everything older than that has been found, ns.
@@ -57,12 +66,21 @@ pub(super) struct Clock {
 }
 
 impl Reader {
-    pub(super) const fn new(channels: Vec<Channel>) -> Self {
-        Self { channels }
+    pub(super) fn new(channels: Vec<Channel>) -> Self {
+        Self {
+            channels,
+            waiting: Arc::default(),
+        }
+    }
+
+    /// Bytes of copied stacks that wait to be unwound, to be lowered when they were.
+    pub(super) fn waiting(&self) -> Arc<AtomicUsize> {
+        Arc::clone(&self.waiting)
     }
 
     /// Reads until the other end of `stop` is closed.
     pub(super) fn run(mut self, stop: &OwnedFd, out: &Sender<Look>) {
+        make_urgent();
         // Rings of events that nobody has any more are always readable: they are not waited for.
         let mut over = vec![false; self.channels.len()];
         loop {
@@ -76,6 +94,7 @@ impl Reader {
             for Channel { ring, kind, layout } in &mut self.channels {
                 ring.take(|raw| found.extend(record::read(&raw, layout, *kind)));
             }
+            let bytes = self.leave_out(&mut found);
             let until_ns = if last {
                 u64::MAX
             } else {
@@ -85,6 +104,7 @@ impl Reader {
             // A receiver that is gone has nothing to do with it.
             let sent = out.send(Look {
                 found,
+                bytes,
                 clocks,
                 until_ns,
                 ended_ns: last.then_some(before),
@@ -93,6 +113,23 @@ impl Reader {
                 return;
             }
         }
+    }
+
+    /// Leaves out stacks that would wait for too long. Gives the bytes of the others.
+    fn leave_out(&self, found: &mut [Happening]) -> usize {
+        let before = self.waiting.load(Ordering::Relaxed);
+        let mut bytes = 0;
+        for happening in found {
+            match &mut happening.what {
+                What::Leaves(_) if before + bytes > MOST_WAITING => {
+                    happening.what = What::StacksLost(1);
+                }
+                What::Leaves(copied) | What::Sample(copied) => bytes += copied.stack.len(),
+                _ => {}
+            }
+        }
+        self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        bytes
     }
 
     /// Whether it is over.
@@ -106,7 +143,7 @@ impl Reader {
             }
         }
         let mut kinds = self.channels.iter().map(|channel| channel.kind);
-        let interval_ms = match kinds.all(|kind| kind == Kind::Switches) {
+        let interval_ms = match kinds.all(|kind| !matches!(kind, Kind::CpuTime(_))) {
             true => INTERVAL_OF_SWITCHES_MS,
             false => INTERVAL_MS,
         };
@@ -140,7 +177,12 @@ fn clocks(found: &[Happening]) -> Vec<Clock> {
 }
 
 /// Unwinds what was read, and makes chunks of it, until there is no more. Gives the number of program runs recorded.
-pub(super) fn unwind(mut world: World, looks: &Receiver<Look>, out: &Sender<Vec<Chunk>>) -> u64 {
+pub(super) fn unwind(
+    mut world: World,
+    waiting_bytes: &AtomicUsize,
+    looks: &Receiver<Look>,
+    out: &Sender<Vec<Chunk>>,
+) -> u64 {
     let mut waiting: Vec<Happening> = Vec::new();
     let mut closed = Instant::now();
     let mut ended_ns = None;
@@ -152,6 +194,8 @@ pub(super) fn unwind(mut world: World, looks: &Receiver<Look>, out: &Sender<Vec<
         for happening in waiting.drain(..ready) {
             world.take_in(happening);
         }
+        // What is left of it is of the last moments.
+        waiting_bytes.fetch_sub(look.bytes, Ordering::Relaxed);
         let close = closed.elapsed() > CLOSING;
         world.settle(&look.clocks, close);
         if close {

@@ -22,8 +22,11 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 pub(super) enum Kind {
     /// CPU time, every so many ns.
     CpuTime(u64),
-    /// Each context switch of a thread from a CPU; a record of its own says so again, and when it is back.
+    /// Each context switch of a thread from a CPU.
     Switches,
+    /// Nothing: there are only records, of switches from a CPU and back to one. They have a ring of their own, because they are small, and
+    /// without one of them the others do not say how long a thread was away.
+    Records,
 }
 
 /// What is asked of the kernel.
@@ -73,6 +76,7 @@ struct Attributes {
 const TYPE_SOFTWARE: u32 = 1;
 const CONFIG_TASK_CLOCK: u64 = 1;
 const CONFIG_CONTEXT_SWITCHES: u64 = 3;
+const CONFIG_DUMMY: u64 = 9;
 const FLAG_DISABLED: u64 = 1;
 const FLAG_INHERIT: u64 = 1 << 1;
 const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -108,7 +112,8 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
     };
     let (config, period, own) = match request.kind {
         Kind::CpuTime(period_ns) => (CONFIG_TASK_CLOCK, period_ns, 0),
-        Kind::Switches => (CONFIG_CONTEXT_SWITCHES, 1, FLAG_CONTEXT_SWITCH),
+        Kind::Switches => (CONFIG_CONTEXT_SWITCHES, 1, 0),
+        Kind::Records => (CONFIG_DUMMY, 1, FLAG_CONTEXT_SWITCH),
     };
     let when = |wanted, flag| if wanted { flag } else { 0 };
     let attributes = Attributes {

@@ -31,6 +31,7 @@ mod ring;
 mod run;
 mod switches;
 mod thread;
+mod urgency;
 mod walk;
 mod world;
 
@@ -56,6 +57,10 @@ const STACK_BYTES: u32 = 16 << 10;
 /// Bounds of a ring's size, bytes: what is granted to any user, and what a large machine can spare for each processor.
 const SMALLEST_RING: usize = 128 << 10;
 const LARGEST_RING: usize = 4 << 20;
+/// The same where threads go off the CPU, which they may do many thousand times a second.
+const LARGEST_SWITCH_RING: usize = 16 << 20;
+/// Rings of records without stacks, bytes: some ten thousand records, or where memory is scarce a quarter of that.
+const RECORD_RING: usize = 512 << 10;
 /// Memory for all rings together, unless it makes them too small, bytes.
 const ALL_RINGS: usize = 64 << 20;
 /// Rings of context switches that have at least this size get copies of the full length, bytes.
@@ -194,34 +199,46 @@ fn open_cpu_time(pid: Pid, start: Start, settings: &Settings) -> Result<Vec<Chan
     open(pid, request, LARGEST_RING).map(|(channels, _)| channels)
 }
 
-/// With the bytes that are copied of a stack: fewer where memory for rings is scarce.
+/// Stacks in one ring of a processor, what pairs them in another. With the bytes that are copied of a stack: fewer where memory for rings is
+/// scarce.
 fn open_switches(
     pid: Pid,
     start: Start,
     settings: &Settings,
 ) -> Result<(Vec<Channel>, u32), Refusal> {
-    let mut request = Request {
+    let stacks = Request {
         kind: Kind::Switches,
-        tells: !settings.cpu_time,
+        tells: false,
         stack_bytes: settings.switch_bytes,
         kernel: true, // where they happen
         at_exec: start == Start::AtExec,
         watermark: 0,
     };
-    let (channels, size) = open(pid, request, memory::share())?;
+    let records = Request {
+        kind: Kind::Records,
+        tells: !settings.cpu_time,
+        ..stacks
+    };
+    let share = memory::share();
+    let (mut channels, _) = open(pid, records, RECORD_RING.min(share / 4))?;
+    let (samples, size) = open(pid, stacks, share)?;
     if size >= AMPLE_RING {
-        return Ok((channels, request.stack_bytes));
+        channels.extend(samples);
+        return Ok((channels, stacks.stack_bytes));
     }
-    drop(channels);
-    request.stack_bytes = SCARCE_STACK_BYTES;
-    let (channels, _) = open(pid, request, size)?;
-    Ok((channels, request.stack_bytes))
+    drop(samples);
+    let stacks = Request {
+        stack_bytes: SCARCE_STACK_BYTES,
+        ..stacks
+    };
+    channels.extend(open(pid, stacks, size)?.0);
+    Ok((channels, stacks.stack_bytes))
 }
 
 /// One ring for each processor, as large as all of them can be, but no larger than `most`; gives their size.
 fn open(pid: Pid, request: Request, most: usize) -> Result<(Vec<Channel>, usize), Refusal> {
     let processors = processors();
-    let share = (ALL_RINGS / processors.len().max(1)).clamp(SMALLEST_RING, LARGEST_RING);
+    let share = ALL_RINGS / processors.len().max(1);
     let mut size = 1 << share.min(most).max(SMALLEST_RING).ilog2();
     loop {
         let request = Request {
@@ -299,9 +316,10 @@ impl Attached {
             world,
             settings,
         } = self;
+        let waiting = reader.waiting();
         let unwinding = Builder::new()
             .name("unwind-copies".into())
-            .spawn(move || copier::unwind(world, &looks, &done))
+            .spawn(move || copier::unwind(world, &waiting, &looks, &done))
             .map_err(no_thread)?;
         Builder::new()
             .name("read-copies".into())

@@ -5,8 +5,8 @@
 //!          └── absence ──┘
 //! ```
 //!
-//! Records can be lost where a ring was full: an absence whose end was lost is counted and left out, since nobody knows how long it was; one
-//! whose stack was lost, or was never taken, has none.
+//! Records can be lost where a ring was full: an absence whose end was lost, or may have been, is counted and left out, since nobody knows
+//! how long it was; one whose stack was lost, or was never taken, has none.
 //!
 //! Not here: whose records these are ([`super::world`]), and what becomes of absences ([`super::switches`]).
 
@@ -36,7 +36,9 @@ pub(super) struct Presence<S> {
     place: Place<S>,
     /// The stack taken just before the switch, and when.
     leaving: Option<(u64, S)>,
-    /// Absences whose end was lost.
+    /// Records were lost since it went.
+    doubtful: bool,
+    /// Absences whose end was lost, or may have been.
     unpaired: u64,
 }
 
@@ -46,6 +48,7 @@ impl<S> Presence<S> {
         Self {
             place: Place::On,
             leaving: None,
+            doubtful: false,
             unpaired: 0,
         }
     }
@@ -55,6 +58,7 @@ impl<S> Presence<S> {
         Self {
             place: Place::Off(time_ns, true, None),
             leaving: None,
+            doubtful: false,
             unpaired: 0,
         }
     }
@@ -70,11 +74,21 @@ impl<S> Presence<S> {
         self.miss();
         let stack = self.leaving.take().map(|(_, stack)| stack);
         self.place = Place::Off(time_ns, preempted, stack);
+        self.doubtful = false;
+    }
+
+    /// Records were lost, perhaps its own.
+    pub(super) const fn doubt(&mut self) {
+        self.doubtful = true;
     }
 
     /// It is back.
     pub(super) fn back(&mut self, time_ns: u64) -> Option<Absence<S>> {
         let leaving = self.leaving.take();
+        if std::mem::take(&mut self.doubtful) {
+            self.miss();
+            return None;
+        }
         let (since_ns, preempted, stack) = match std::mem::replace(&mut self.place, Place::On) {
             Place::Off(since_ns, preempted, stack) => (since_ns, preempted, stack),
             // The switch itself was lost.
@@ -88,7 +102,7 @@ impl<S> Presence<S> {
         })
     }
 
-    /// Absences whose end was lost.
+    /// Absences whose end was lost, or may have been.
     pub(super) const fn unpaired(&self) -> u64 {
         self.unpaired
     }
@@ -179,6 +193,24 @@ mod tests {
         assert_eq!(thread.back(50), absence(41, 50, false, Some('b')));
         thread.out(60, false);
         assert_eq!(thread.back(70), absence(60, 70, false, None));
+    }
+
+    #[test]
+    fn where_records_were_lost_an_absence_may_have_been_several() {
+        let mut thread = Presence::running();
+        thread.leaves(10, 'a');
+        thread.out(11, false);
+        thread.doubt();
+        assert_eq!((thread.back(90), thread.unpaired()), (None, 1));
+        // What begins behind the gap is whole.
+        thread.leaves(100, 'b');
+        thread.out(101, false);
+        assert_eq!(thread.back(110), absence(101, 110, false, Some('b')));
+        // A thread that was on a CPU is known to have gone only then.
+        thread.doubt();
+        thread.out(120, true);
+        assert_eq!(thread.back(130), absence(120, 130, true, None));
+        assert_eq!(thread.unpaired(), 1);
     }
 
     #[test]

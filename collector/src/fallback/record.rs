@@ -53,7 +53,9 @@ pub(super) enum What {
     Exit,
     /// That many records found no room in the ring.
     Lost(u64),
-    /// Likewise in a ring of context switches.
+    /// Likewise samples of context switches, with their stacks.
+    StacksLost(u64),
+    /// Likewise records of context switches, and of what else happened.
     SwitchesLost(u64),
 }
 
@@ -68,7 +70,7 @@ pub(super) struct Mapping {
 }
 
 /// A sample: registers, the copied stack, and the kernel's own stack.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Copied {
     /// Where it stood in user mode; `None` where there is no user mode any more.
     pub(super) user: Option<(u64, u64, Registers)>,
@@ -110,7 +112,7 @@ pub(super) fn read(
             let copied = Box::new(copied(&sample));
             match kind_of_event {
                 Kind::CpuTime(_) => What::Sample(copied),
-                Kind::Switches => What::Leaves(copied),
+                Kind::Switches | Kind::Records => What::Leaves(copied),
             }
         }
         EventRecord::ContextSwitch(ContextSwitchRecord::In { .. }) => What::Back,
@@ -154,7 +156,8 @@ pub(super) fn read(
         }
         EventRecord::Lost(lost) => match kind_of_event {
             Kind::CpuTime(_) => What::Lost(lost.count),
-            Kind::Switches => What::SwitchesLost(lost.count),
+            Kind::Switches => What::StacksLost(lost.count),
+            Kind::Records => What::SwitchesLost(lost.count),
         },
         _ => return None,
     };

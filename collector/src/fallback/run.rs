@@ -293,6 +293,13 @@ impl Run {
         }
     }
 
+    /// Records of switches were lost, perhaps its own.
+    pub(super) fn doubt(&mut self) {
+        if let Some(switches) = &mut self.switches {
+            switches.doubt();
+        }
+    }
+
     /// It is back. Gives whether its absence was recorded.
     pub(super) fn back(&mut self, tid: i32, time_ns: u64) -> bool {
         let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);

@@ -81,6 +81,12 @@ impl Switches {
         }
     }
 
+    /// Records were lost, perhaps of these threads.
+    pub(super) fn doubt(&mut self) {
+        let threads = self.threads.values_mut();
+        threads.for_each(|thread| thread.presence.doubt());
+    }
+
     /// A thread of that name is back on a CPU. Gives whether its absence was recorded.
     pub(super) fn back(&mut self, tid: i32, time_ns: u64, name: &[u8]) -> bool {
         let thread = self.threads.get_mut(&tid);

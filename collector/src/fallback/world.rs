@@ -34,6 +34,8 @@ pub(super) struct World {
     absences: u64,
     /// Absences whose end was lost.
     unpaired: u64,
+    /// Records of switches, and of what else happened, that found no room.
+    lost_switches: u64,
     out: Vec<Chunk>,
 }
 
@@ -48,6 +50,7 @@ impl World {
             switches: Counts::default(),
             absences: 0,
             unpaired: 0,
+            lost_switches: 0,
             out: Vec::new(),
             settings,
         }
@@ -109,8 +112,12 @@ impl World {
             What::Fork(parent) => self.fork(time_ns, task, parent),
             What::Exit => self.exit(time_ns, task),
             What::Lost(count) => self.lost(task, count),
-            What::SwitchesLost(count) => {
+            What::StacksLost(count) => {
                 self.switches.lost = self.switches.lost.saturating_add(count);
+            }
+            What::SwitchesLost(count) => {
+                self.lost_switches = self.lost_switches.saturating_add(count);
+                self.runs.values_mut().for_each(Run::doubt);
             }
         }
     }
@@ -263,8 +270,12 @@ impl World {
         }
         let settings = &self.settings;
         let copies = account::of_cpu_time(&self.cpu_time, settings, time_ns);
-        let (absences, unpaired) = (self.absences, self.unpaired);
-        let switches = account::of_switches(&self.switches, settings, time_ns, absences, unpaired);
+        let pairs = account::Pairs {
+            absences: self.absences,
+            unpaired: self.unpaired,
+            lost: self.lost_switches,
+        };
+        let switches = account::of_switches(&self.switches, &pairs, settings, time_ns);
         self.out.extend(copies.into_iter().chain(switches));
     }
 

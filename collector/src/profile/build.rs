@@ -8,6 +8,7 @@ use crate::symbolize::Symbols;
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, flags};
+use engine::wire::source::OFF_CPU;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -163,6 +164,10 @@ impl Builder<'_> {
         };
         let mut stack = match sample.stack {
             None if preempted => None,
+            None if sample.event == OFF_CPU => {
+                let note = self.tables.note("[stack lost]".to_owned());
+                Some(self.tables.call(None, note))
+            }
             stack => Some(self.stack(stack, cut)),
         };
         if preempted {

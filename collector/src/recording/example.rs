@@ -2,11 +2,13 @@
 
 use super::write::{LONGEST_RECORD, Writer};
 use engine::address::RuntimeAddress;
-use engine::wire::chunk::{ChunkInfo, ChunkState};
+use engine::wire::chunk::{ChunkInfo, ChunkState, FROM_SWITCHES};
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, FileKind};
+use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, Method, SampleHead, StopReason, Trigger};
+use engine::wire::source::OFF_CPU;
 use std::io::Cursor;
 
 /// The header of a recording.
@@ -90,6 +92,44 @@ impl Chunk {
         made.before = Some((head, frames));
         made
     }
+}
+
+/// A chunk of context switches: absences of a thread of the process that the kernel saw begin at those times, each of which began at one
+/// time and lasted as long as the other says.
+pub(crate) fn absences(
+    (pid, process_key): (u32, u64),
+    (tid, thread_key): (u32, u64),
+    number: u64,
+    absences: &[(u64, u64)],
+) -> Chunk {
+    let mut chunk = Chunk::new(pid, tid, FROM_SWITCHES | number);
+    chunk.info.process_key = process_key;
+    chunk.info.thread_key = thread_key;
+    let frames = [0xffff_ffff_8100_0030u64];
+    let mut last: Option<KernelHead> = None;
+    for ((time_ns, value), cursor) in absences.iter().zip(1..) {
+        let kernel = KernelHead {
+            cursor,
+            time_ns: *time_ns,
+            user_ip: 0x1010,
+            user_sp: 0x7000,
+            event: OFF_CPU,
+            value: *value,
+            ..KernelHead::default()
+        };
+        let before = last.replace(kernel);
+        chunk = chunk.record(RecordKind::Kernel, |out| {
+            let before = before.as_ref().map(|before| (before, &frames[..]));
+            kernel::encode(out, before, &kernel, &frames);
+        });
+        let user = SampleHead {
+            nonce: cursor,
+            sp: 0x7000,
+            ..head(*time_ns, 0)
+        };
+        chunk = chunk.sample(user, &[0x1010, 0x20]);
+    }
+    chunk
 }
 
 /// A head with that time and weight, of a complete stack.

@@ -95,3 +95,149 @@ impl Adopted {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::example::{Chunk, absences, head, recording};
+    use super::super::model::Recording;
+    use super::super::read_bytes;
+    use engine::wire::chunk::FROM_SWITCHES;
+    use engine::wire::module::Module;
+    use engine::wire::process::Process;
+    use engine::wire::record::RecordKind;
+    use engine::wire::sample::Trigger;
+    use engine::wire::source::OFF_CPU;
+    use engine::wire::thread::Thread;
+
+    fn read(chunks: &[Chunk]) -> Recording {
+        let found = read_bytes("x.rsu", recording(chunks)).unwrap();
+        assert_eq!(found.damage_count(), 0);
+        found
+    }
+
+    /// Pid, its key, tid, its key, time and value of each absence.
+    fn absent(found: &Recording) -> Vec<(u32, u64, u32, u64, u64, u64)> {
+        let absences = found.samples.iter().filter(|s| s.event == OFF_CPU);
+        let line = |sample: &super::super::RawSample| {
+            let thread = &found.threads[sample.thread.index()];
+            let process = &found.processes[thread.process.index()];
+            let (time_ns, value) = (sample.time_ns, sample.value);
+            (
+                process.pid,
+                process.key,
+                thread.tid,
+                thread.key,
+                time_ns,
+                value,
+            )
+        };
+        absences.map(line).collect()
+    }
+
+    fn told(chunk: Chunk, name: &[u8]) -> Chunk {
+        let process = Process {
+            command: name,
+            ..Process::default()
+        };
+        let thread = Thread {
+            time_ns: 1,
+            trigger: Trigger::None,
+            period_ns: 0,
+            refused: 0,
+            unarmed_cpu_ns: 0,
+            name,
+        };
+        let chunk = chunk.record(RecordKind::Process, |out| process.encode(out));
+        chunk.record(RecordKind::Thread, |out| thread.encode(out))
+    }
+
+    #[test]
+    fn absences_are_those_of_the_threads_that_speak_for_themselves() {
+        // The process says that it began at 42,000, and its threads soon after; the kernel saw that a little earlier.
+        let own = told(Chunk::new(42, 42, 0), b"own\0").sample(head(43_000, 5), &[0x30]);
+        let other = Chunk::new(42, 44, 1).sample(head(44_500, 2), &[0x30]);
+        let seen = told(
+            absences((42, 41_900), (42, 41_900), 0, &[(42_500, 70), (42_900, 7)]),
+            b"seen\0",
+        );
+        let more = absences((42, 41_900), (44, 43_990), 1, &[(44_100, 9)]);
+        let found = read(&[seen, own, more, other]);
+        assert_eq!(
+            absent(&found),
+            [
+                (42, 42_000, 42, 42_001, 42_500, 70),
+                (42, 42_000, 42, 42_001, 42_900, 7),
+                (42, 42_000, 44, 44_001, 44_100, 9),
+            ]
+        );
+        assert_eq!((found.processes.len(), found.threads.len()), (1, 2));
+        assert_eq!(found.processes[0].command, ["own"]);
+        assert_eq!(found.threads[0].name, "own\0");
+        let weight: u64 = found.samples.iter().map(|s| s.weight).sum();
+        assert_eq!(weight, 7, "absences weigh no CPU time");
+    }
+
+    #[test]
+    fn who_says_nothing_stands_for_itself() {
+        let seen = told(absences((42, 100), (42, 100), 0, &[(500, 70)]), b"seen\0");
+        // In the same process later: another program, which speaks.
+        let bound = Chunk::new(42, 0, FROM_SWITCHES | 1);
+        let mut bound = bound.record(RecordKind::Process, |out| Process::default().encode(out));
+        bound.info.process_key = 41_000;
+        bound.info.thread_key = 0;
+        let own = Chunk::new(42, 42, 0).sample(head(43_000, 5), &[0x30]);
+        let found = read(&[seen, bound, own]);
+        assert_eq!(absent(&found), [(42, 100, 42, 100, 500, 70)]);
+        assert_eq!(found.processes.len(), 2);
+        assert_eq!(found.threads.len(), 2);
+        let seen = found.processes.iter().find(|p| p.key == 100).unwrap();
+        assert_eq!(seen.command, ["seen"]);
+    }
+
+    #[test]
+    fn a_number_that_is_used_again_is_another_thread() {
+        let chunk = |key, sequence| {
+            let mut chunk = Chunk::new(42, 44, sequence).sample(head(key + 5, 1), &[0x30]);
+            chunk.info.thread_key = key;
+            chunk
+        };
+        let seen =
+            |key, number, time_ns| absences((42, 41_900), (44, key), number, &[(time_ns, 1)]);
+        // The second of three never had a chunk of its own.
+        let found = read(&[
+            chunk(44_000, 0),
+            chunk(47_000, 1),
+            seen(43_900, 0, 43_950),
+            seen(45_000, 1, 45_100),
+            seen(46_900, 2, 46_950),
+        ]);
+        let keys: Vec<u64> = absent(&found).iter().map(|absence| absence.3).collect();
+        let mut sorted = keys.clone();
+        sorted.sort_unstable();
+        assert_eq!(sorted, [44_000, 45_000, 47_000]);
+        assert_eq!(found.threads.len(), 3);
+    }
+
+    #[test]
+    fn a_module_that_is_known_is_not_known_twice() {
+        let module = |start, time_ns| Module {
+            time_ns,
+            start,
+            end: start + 0x1000,
+            bias: start,
+            build_id: &[7],
+            path: b"/lib/x",
+        };
+        let own = Chunk::new(42, 42, 0).record(RecordKind::Module, |out| {
+            module(0x1000, 43_000).encode(out);
+        });
+        let seen = absences((42, 41_900), (42, 41_900), 0, &[(42_500, 70)]);
+        let seen = [0x1000, 0x4000, 0x4000].iter().fold(seen, |chunk, start| {
+            chunk.record(RecordKind::Module, |out| module(*start, 42_000).encode(out))
+        });
+        let found = read(&[own, seen]);
+        let mut starts: Vec<u64> = found.modules.iter().map(|m| m.start.0).collect();
+        starts.sort_unstable();
+        assert_eq!(starts, [0x1000, 0x4000]);
+    }
+}

@@ -1,6 +1,6 @@
 //! Recordings made with the wire encoders, whole and damaged, read back.
 
-use super::example::{Chunk, head, recording, segment};
+use super::example::{Chunk, absences, head, recording, segment};
 use super::*;
 use engine::address::CodeAddress;
 use engine::wire::chunk::{HEADER_SIZE as CHUNK_HEADER, SEGMENT_STRIDE};
@@ -557,10 +557,25 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
     chunks.push(one_call());
     let mut cut = recording(&chunks);
     cut.truncate(cut.len() - 100);
+    let mut switches = three_chunks();
+    for (run, key, number) in [
+        (41_900, 41_950, 0),
+        (41_900, 41_990, 1),
+        (90_000, 90_000, 2),
+    ] {
+        let seen = absences(
+            (42, run),
+            (42, key),
+            number,
+            &[(run + 200, 70), (run + 900, 8)],
+        );
+        switches.push(thread(process(seen, 0, b"x\0"), run, b"seen"));
+    }
     let seeds = [
         ("recording", recording(&chunks)),
         ("segment", segment(&three_chunks()[1..2])),
         ("cut", cut),
+        ("switches", recording(&switches)),
         ("header", recording(&[])),
     ];
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/recording");
