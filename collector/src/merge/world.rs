@@ -7,6 +7,8 @@
 use super::clock::Converter;
 use crate::perf_data::read::{PerfFile, What};
 use crate::recording::{Process, ProcessId, Recording, ThreadId};
+use engine::wire::process::Origin;
+use std::cmp::Reverse;
 use std::collections::HashMap;
 
 /// A program run of the file may be noticed this much after the recording says that it began, ns.
@@ -25,6 +27,8 @@ pub(super) struct Mapped {
 /// A program run: a process from its start, fork or exec on.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Run {
+    /// By fork or by exec; `None` if it ran before perf did.
+    pub(super) origin: Option<Origin>,
     pub(super) pid: u32,
     pub(super) name: String,
     pub(super) from: u64,
@@ -120,6 +124,7 @@ impl World {
                 // What perf tells of a program that runs when it starts is dated 0.
                 if *exec && time_ns > 0 {
                     self.begin(Run {
+                        origin: Some(Origin::Exec),
                         pid: *pid,
                         from: time_ns,
                         ..Run::default()
@@ -139,6 +144,7 @@ impl World {
                 if pid != parent_pid && time_ns > 0 {
                     let parent = self.current(*parent_pid, time_ns);
                     let child = Run {
+                        origin: Some(Origin::Fork),
                         pid: *pid,
                         from: time_ns,
                         threads: Vec::new(),
@@ -161,9 +167,13 @@ impl World {
                 let alike = likeness(recording, id, run);
                 let same = is_number_of(process, run.pid);
                 let known = alike > 0 || (same && run.maps.is_empty());
-                (known && run.from <= process.time_ns.saturating_add(SLACK)).then_some((
+                let late = run.from.saturating_sub(process.time_ns);
+                (known && late <= SLACK).then_some((
                     same && alike > 0,
+                    run.origin == Some(process.origin),
                     alike,
+                    // The last that had begun; one that begins later than the process that it is says that clocks differ.
+                    Reverse(late),
                     run.from,
                 ))
             };
@@ -266,4 +276,88 @@ fn likeness(recording: &Recording, process: ProcessId, run: &Run) -> usize {
         })
     });
     alike.count()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf_data::read::Record;
+    use crate::recording::example::{Chunk, recording};
+    use crate::recording::read_bytes;
+    use engine::wire::module::Module;
+    use engine::wire::process::Process as WireProcess;
+    use engine::wire::record::RecordKind;
+
+    const MS: u64 = 1_000_000;
+
+    fn process(pid: u32, origin: Origin, time_ns: u64) -> Chunk {
+        let process = WireProcess {
+            origin,
+            time_ns,
+            ..WireProcess::default()
+        };
+        let module = Module {
+            time_ns,
+            start: 0x1000,
+            end: 0x2000,
+            bias: 0x1000,
+            build_id: b"",
+            path: b"/bin/program",
+        };
+        let chunk = Chunk::new(pid, pid, u64::from(pid));
+        let chunk = chunk.record(RecordKind::Process, |out| process.encode(out));
+        chunk.record(RecordKind::Module, |out| module.encode(out))
+    }
+
+    /// A program begins, and forks a child at once, in a PID namespace of its own: which is which?
+    #[test]
+    fn a_child_that_comes_at_once_is_not_taken_for_its_parent() {
+        let told = [
+            (90, 1010, None),
+            (103, 1011, Some(1010)), // within the slack of either
+            (104, 1012, Some(1010)),
+        ];
+        let mut file = PerfFile::default();
+        for (time, pid, parent) in told {
+            let exec = What::Name {
+                pid,
+                tid: pid,
+                name: "program".to_owned(),
+                exec: true,
+            };
+            let what = parent.map_or(exec, |parent_pid| What::Fork {
+                pid,
+                tid: pid,
+                parent_pid,
+            });
+            let map = What::Map {
+                pid,
+                start: 0x1000,
+                length: 0x1000,
+                offset: 0,
+                build_id: Vec::new(),
+                path: "/bin/program".to_owned(),
+            };
+            let time = time * MS;
+            for what in std::iter::once(what).chain(parent.is_none().then_some(map)) {
+                file.records.push(Record {
+                    offset: 0,
+                    time,
+                    what,
+                });
+            }
+        }
+        let chunks = [
+            process(10, Origin::Exec, 100 * MS),
+            process(11, Origin::Fork, 103 * MS + 1),
+            process(12, Origin::Fork, 105 * MS),
+        ];
+        let read = read_bytes("three.rsu", recording(&chunks)).unwrap();
+        let world = World::new(&file, &Converter::Same, &read);
+        for (ours, theirs) in [(10, 1010), (11, 1011), (12, 1012)] {
+            let run = world.run(theirs, 200 * MS).unwrap();
+            let process = world.process(run).expect("a process");
+            assert_eq!(read.processes[process.index()].pid, ours, "{theirs}");
+        }
+    }
 }
