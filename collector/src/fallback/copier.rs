@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// The longest time between looks, ms; rings that fill up ask for one sooner. CPU clocks are to be read before their threads end.
 const INTERVAL_MS: u8 = 50;
-const INTERVAL_OF_SWITCHES_MS: u8 = 100;
+const INTERVAL_OF_SWITCHES_MS: u8 = 200;
 /// Within this time of a sample its record is in the ring, ns.
 const DELAY_NS: u64 = 2_000_000;
 /// Bytes of copied stacks that may wait to be unwound: those of context switches beyond are left out.
@@ -83,6 +83,7 @@ impl Reader {
         make_urgent();
         // Rings of events that nobody has any more are always readable: they are not waited for.
         let mut over = vec![false; self.channels.len()];
+        let (mut sent, mut found_some) = (Instant::now(), true);
         loop {
             let last = self.sleep(stop, &mut over);
             let before = monotonic_ns();
@@ -94,6 +95,13 @@ impl Reader {
             for Channel { ring, kind, layout } in &mut self.channels {
                 ring.take(|raw| found.extend(record::read(&raw, layout, *kind)));
             }
+            // What was found before waits for a look that finds nothing older; a further one would wake its reader for nothing.
+            let found_before = std::mem::replace(&mut found_some, !found.is_empty());
+            let idle = !found_some && !found_before && sent.elapsed() < CLOSING;
+            if idle && !last {
+                continue;
+            }
+            sent = Instant::now();
             let bytes = self.leave_out(&mut found);
             let until_ns = if last {
                 u64::MAX
@@ -102,14 +110,14 @@ impl Reader {
             };
             let clocks = clocks(&found);
             // A receiver that is gone has nothing to do with it.
-            let sent = out.send(Look {
+            let gone = out.send(Look {
                 found,
                 bytes,
                 clocks,
                 until_ns,
                 ended_ns: last.then_some(before),
             });
-            if last || sent.is_err() {
+            if last || gone.is_err() {
                 return;
             }
         }

@@ -1,7 +1,7 @@
 //! How much memory rings of context switches may take for each processor: the kernel lets an ordinary user lock only so much for all rings,
 //! and the program's own threads need some of it, too.
 
-use super::{LARGEST_SWITCH_RING, SMALLEST_RING, processors};
+use super::{LARGEST_SWITCH_RING, RECORD_RING, SMALLEST_RING, processors};
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::geteuid;
 use std::fs;
@@ -10,7 +10,7 @@ use std::fs;
 pub(super) fn share() -> usize {
     let processors = processors().len().max(1);
     if geteuid().is_root() {
-        return LARGEST_SWITCH_RING;
+        return LARGEST_SWITCH_RING + RECORD_RING;
     }
     let each = fs::read_to_string("/proc/sys/kernel/perf_event_mlock_kb");
     let each = each.ok().and_then(|text| text.trim().parse::<usize>().ok());
@@ -22,7 +22,7 @@ pub(super) fn share() -> usize {
 /// Half of what is granted to a user: `each` for each processor, and the limit of the process.
 fn bounded(each: usize, limit: usize, processors: usize) -> usize {
     let half = (each / 2).saturating_add(limit / 2 / processors);
-    half.clamp(SMALLEST_RING, LARGEST_SWITCH_RING)
+    half.clamp(SMALLEST_RING, LARGEST_SWITCH_RING + RECORD_RING)
 }
 
 #[cfg(test)]
@@ -32,7 +32,7 @@ mod tests {
     #[test]
     fn an_ordinary_user_keeps_half_for_the_program() {
         assert_eq!(bounded(516 << 10, 64 << 10, 2), (258 + 16) << 10);
-        assert_eq!(bounded(516 << 10, usize::MAX, 2), LARGEST_SWITCH_RING);
+        assert_eq!(bounded(516 << 10, usize::MAX, 2), LARGEST_SWITCH_RING + RECORD_RING);
         assert_eq!(bounded(0, 0, 64), SMALLEST_RING);
     }
 }

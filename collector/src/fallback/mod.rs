@@ -59,8 +59,9 @@ const SMALLEST_RING: usize = 128 << 10;
 const LARGEST_RING: usize = 4 << 20;
 /// The same where threads go off the CPU, which they may do many thousand times a second.
 const LARGEST_SWITCH_RING: usize = 16 << 20;
-/// Rings of records without stacks, bytes: some ten thousand records, or where memory is scarce a quarter of that.
+/// Rings of records without stacks, bytes: some ten thousand records, or where memory is scarce some hundred.
 const RECORD_RING: usize = 512 << 10;
+const SMALLEST_RECORD_RING: usize = 32 << 10;
 /// Memory for all rings together, unless it makes them too small, bytes.
 const ALL_RINGS: usize = 64 << 20;
 /// Rings of context switches that have at least this size get copies of the full length, bytes.
@@ -220,8 +221,8 @@ fn open_switches(
         ..stacks
     };
     let share = memory::share();
-    let (mut channels, _) = open(pid, records, RECORD_RING.min(share / 4))?;
-    let (samples, size) = open(pid, stacks, share)?;
+    let (mut channels, size) = open(pid, records, RECORD_RING.min(share / 4))?;
+    let (samples, size) = open(pid, stacks, share - size)?;
     if size >= AMPLE_RING {
         channels.extend(samples);
         return Ok((channels, stacks.stack_bytes));
@@ -239,7 +240,11 @@ fn open_switches(
 fn open(pid: Pid, request: Request, most: usize) -> Result<(Vec<Channel>, usize), Refusal> {
     let processors = processors();
     let share = ALL_RINGS / processors.len().max(1);
-    let mut size = 1 << share.min(most).max(SMALLEST_RING).ilog2();
+    let smallest = match request.kind {
+        Kind::Records => SMALLEST_RECORD_RING,
+        Kind::CpuTime(_) | Kind::Switches => SMALLEST_RING,
+    };
+    let mut size = 1 << share.min(most).max(smallest).ilog2();
     loop {
         let request = Request {
             watermark: (size / 4) as u32,
@@ -248,7 +253,7 @@ fn open(pid: Pid, request: Request, most: usize) -> Result<(Vec<Channel>, usize)
         match open_with(pid, request, &processors, size) {
             Err(Refusal {
                 step: Step::Map, ..
-            }) if size > SMALLEST_RING => size /= 2,
+            }) if size > smallest => size /= 2,
             other => return other.map(|channels| (channels, size)),
         }
     }

@@ -8,6 +8,8 @@ use engine::wire::source::{OFF_CPU, WALL};
 
 /// Names of CPU time, the first of which is ours.
 const CPU_TIME: [&str; 3] = ["cpu", "task-clock", "cpu-clock"];
+/// The name of time off the CPU.
+const OFF_THE_CPU: &str = "off-cpu";
 /// The name of wall-clock time.
 const WALL_CLOCK: &str = "wall";
 
@@ -67,11 +69,15 @@ impl Profile {
             return Ok(CPU_EVENT);
         }
         let sources = &self.recording.sources;
-        let has = |event| sources.iter().any(|source| source.event == event);
-        // Also where it was not asked for then: all that it takes is there.
-        let wall = has(OFF_CPU) && !has(WALL);
-        if name == WALL_CLOCK && wall {
-            return Ok(WALL);
+        // These two are known by their numbers, should the collector not have lived to name them; and wall-clock time is there wherever time
+        // off the CPU is.
+        let all = self.other_events();
+        let off_cpu = all.contains(&OFF_CPU);
+        let wall = off_cpu && !all.contains(&WALL);
+        match name {
+            OFF_THE_CPU if off_cpu => return Ok(OFF_CPU),
+            WALL_CLOCK if off_cpu => return Ok(WALL),
+            _ => {}
         }
         let found = sources.iter().find(|source| source.name == name);
         found.map(|source| source.event).ok_or_else(|| {
@@ -92,7 +98,7 @@ impl Profile {
         match sources.find(|source| source.event == event) {
             _ if event == CPU_EVENT => CPU_TIME[0].to_owned(),
             Some(source) => source.name.clone(),
-            None if event == OFF_CPU => "off-cpu".to_owned(),
+            None if event == OFF_CPU => OFF_THE_CPU.to_owned(),
             None if event == WALL => WALL_CLOCK.to_owned(),
             // Its name is in the collector's last records, which it did not live to write.
             None => format!("event-{event}"),
