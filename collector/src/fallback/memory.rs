@@ -32,7 +32,10 @@ mod tests {
     #[test]
     fn an_ordinary_user_keeps_half_for_the_program() {
         assert_eq!(bounded(516 << 10, 64 << 10, 2), (258 + 16) << 10);
-        assert_eq!(bounded(516 << 10, usize::MAX, 2), LARGEST_SWITCH_RING + RECORD_RING);
+        assert_eq!(
+            bounded(516 << 10, usize::MAX, 2),
+            LARGEST_SWITCH_RING + RECORD_RING
+        );
         assert_eq!(bounded(0, 0, 64), SMALLEST_RING);
     }
 }

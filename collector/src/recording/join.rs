@@ -12,10 +12,7 @@ use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, SampleHead, StopReason, Trigger, flags};
 use engine::wire::source::OFF_CPU;
 use engine::wire::thread::ThreadEndReason;
-use std::collections::{BTreeMap, HashMap};
-
-/// Within this time of when its stack was taken the handler begins and ends, unless it is kept off the CPU, ns.
-const HANDLER_NS: u64 = 500_000;
+use std::collections::HashMap;
 
 impl ChunkSamples<'_> {
     /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
@@ -222,55 +219,6 @@ impl Stacks {
         recording.samples.sort_by_key(|sample| sample.thread);
     }
 
-    /// Threads that went off the CPU while our handler ran, on a stack of its own: the program's stack is the one that this run of the
-    /// handler took, just before or, when it was back, just after.
-    fn find_interrupted(&mut self, recording: &mut Recording) {
-        let mut taken: HashMap<ThreadId, BTreeMap<u64, Option<StackId>>> = HashMap::new();
-        let own = |sample: &&RawSample| sample.event == CPU_EVENT && sample.stack.is_some();
-        for sample in recording.samples.iter().filter(own) {
-            let of_thread = taken.entry(sample.thread).or_default();
-            of_thread.insert(sample.time_ns, sample.stack);
-        }
-        for index in 0..recording.samples.len() {
-            let RawSample {
-                thread,
-                time_ns,
-                value,
-                stack,
-                event: OFF_CPU,
-                kernel: KernelHalf::Profiler,
-                ..
-            } = recording.samples[index]
-            else {
-                continue;
-            };
-            let back_ns = time_ns.saturating_add(value);
-            let Some(taken) = taken.get(&thread) else {
-                continue;
-            };
-            let before = taken.range(..=time_ns).next_back();
-            let before = before.map(|(taken_ns, run)| (time_ns - taken_ns, *run));
-            let after = taken.range(back_ns..).next();
-            let after = after.map(|(taken_ns, run)| (taken_ns - back_ns, *run));
-            let nearest = before.into_iter().chain(after).min_by_key(|(ns, _)| *ns);
-            let Some((_, run)) = nearest.filter(|(ns, _)| *ns < HANDLER_NS) else {
-                continue;
-            };
-            let user = without_kernel(recording, run);
-            let mut kernel = Vec::new();
-            let mut at = stack;
-            while let Some(id) = at {
-                let node = recording.stacks[id.index()];
-                kernel.push(recording.frames[node.frame.index()]);
-                at = node.parent;
-            }
-            let frames = kernel.into_iter().rev();
-            let whole = frames.fold(user, |node, frame| self.push(recording, node, frame));
-            recording.samples[index].stack = whole;
-            recording.samples[index].kernel = KernelHalf::Merged;
-        }
-    }
-
     fn without_user_stack(
         recording: &Recording,
         thread: ThreadId,
@@ -285,19 +233,6 @@ impl Stacks {
             Some(_) => KernelHalf::Exit,
         }
     }
-}
-
-/// The user's part of a stack.
-fn without_kernel(recording: &Recording, stack: Option<StackId>) -> Option<StackId> {
-    let mut at = stack;
-    while let Some(id) = at {
-        let node = recording.stacks[id.index()];
-        if !matches!(recording.frames[node.frame.index()], RawFrame::Kernel(_)) {
-            break;
-        }
-        at = node.parent;
-    }
-    at
 }
 
 /// Kernel samples that the thread itself took no user stack for: they weigh one period each. CPU time that they show after the thread's
