@@ -182,6 +182,21 @@ fn programs_started_by_programs_wait_under_their_own_names() {
 }
 
 #[test]
+fn in_a_pid_namespace_of_its_own_a_program_waits_under_its_own_number() {
+    let bench = Bench::new();
+    let mut record = bench.record(&["-q", "--off-cpu"]);
+    record.args(["unshare", "--pid", "--fork", "--mount-proc"]);
+    let ran = output(record.arg(victim::c("off_cpu.c")).arg("1500"));
+    assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stderr));
+    let profile = shown(Profile::new(bench.recording(), &Default::default()));
+    let mut processes = profile.recording.processes.iter();
+    let inner = processes.find(|process| process.name().starts_with("off_cpu"));
+    assert_eq!(inner.expect("it was recorded").pid, 1);
+    // What it measured has the numbers that it knows itself by.
+    durations_are_true(&profile, &waits::read(&text(&ran.stdout)));
+}
+
+#[test]
 fn reports_and_files_have_it() {
     let bench = Bench::new();
     let mut record = bench.record(&["-q", "--off-cpu"]);

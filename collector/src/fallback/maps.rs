@@ -46,6 +46,17 @@ pub(super) fn threads(pid: i32) -> Vec<i32> {
         .collect()
 }
 
+/// The number of a thread in the PID namespace that it lives in, if that is not ours.
+pub(super) fn inner_number(pid: i32, tid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let numbers = status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))?;
+    let mut numbers = numbers.split_ascii_whitespace();
+    numbers.next()?;
+    numbers.next_back()?.parse().ok()
+}
+
 /// A thread's name.
 pub(super) fn name(pid: i32, tid: i32) -> Vec<u8> {
     let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
@@ -144,5 +155,7 @@ mod tests {
         assert!(threads(pid).contains(&pid) && cpu_ns(pid, pid).unwrap() > 0);
         assert!(!name(pid, pid).is_empty());
         assert!(identity.ns_pids.ends_with(pid.to_string().as_bytes()));
+        let numbers = identity.ns_pids.split(|byte| byte.is_ascii_whitespace());
+        assert_eq!(inner_number(pid, pid).is_some(), numbers.count() > 1);
     }
 }

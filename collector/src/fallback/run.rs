@@ -67,6 +67,8 @@ pub(super) struct Run {
     switches: Option<Switches>,
     /// Whether the recording knows of the process, and how many of its mapped files, for those.
     switches_know: (bool, usize),
+    /// Its number in a PID namespace of its own, which is what the preload library knows it by.
+    inner_pid: Option<u32>,
     /// Whether the recording must know of it even without any: where the life of the program run before it ends.
     bounds: bool,
 }
@@ -76,6 +78,7 @@ impl Run {
         Self {
             switches: settings.switches.then(Switches::default),
             switches_know: (false, 0),
+            inner_pid: None,
             bounds: false,
             pid,
             key: time_ns,
@@ -117,11 +120,32 @@ impl Run {
         cpu_ns: u64,
         runs: bool,
     ) {
-        let owner = self.owner();
+        let owner = self.owner_of_switches(tid);
         if let Some(switches) = &mut self.switches {
             switches.begin(owner, tid, time_ns, runs);
         }
         self.sample_thread(tid, time_ns, period_ns, cpu_ns);
+    }
+
+    /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
+    pub(super) fn find_namespace(&mut self) {
+        if self.switches.is_some() {
+            self.inner_pid = maps::inner_number(self.pid, self.pid);
+        }
+    }
+
+    /// Under what numbers its context switches are recorded; no thread's for 0.
+    fn owner_of_switches(&self, tid: i32) -> ChunkInfo {
+        let owner = self.owner();
+        let outer = tid.unsigned_abs();
+        let inner = self.inner_pid.filter(|_| tid != 0);
+        ChunkInfo {
+            pid: self.inner_pid.unwrap_or(owner.pid),
+            tid: inner.map_or(outer, |_| {
+                maps::inner_number(self.pid, tid).unwrap_or(outer)
+            }),
+            ..owner
+        }
     }
 
     fn sample_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
@@ -280,9 +304,15 @@ impl Run {
 
     /// A thread is about to go off its CPU, and stands there.
     pub(super) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
-        let owner = self.owner();
+        let is_new = |switches: &Switches| !switches.knows(tid);
+        if self.switches.as_ref().is_some_and(is_new) {
+            let owner = self.owner_of_switches(tid);
+            if let Some(switches) = &mut self.switches {
+                switches.begin(owner, tid, time_ns, true);
+            }
+        }
         if let Some(switches) = &mut self.switches {
-            switches.leaves(owner, tid, time_ns, stack);
+            switches.leaves(tid, time_ns, stack);
         }
     }
 
@@ -400,7 +430,7 @@ impl Run {
             if !records.are_none() {
                 let owner = ChunkInfo {
                     sequence: switches.number(),
-                    ..self.owner()
+                    ..self.owner_of_switches(0)
                 };
                 out.push(own_chunk(owner, records));
             }
@@ -410,7 +440,7 @@ impl Run {
         out.extend(chunks);
         let unpaired = switches.take_unpaired();
         self.switches = Some(switches);
-        let owner = (self.pid.unsigned_abs(), self.key);
+        let owner = (self.owner_of_switches(0).pid, self.key);
         (first.then_some(owner), unpaired)
     }
 

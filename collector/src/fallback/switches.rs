@@ -50,10 +50,14 @@ struct Thread {
 }
 
 impl Switches {
-    /// A thread began; `running` if it has a CPU at once.
+    /// Whether a thread is known to have begun.
+    pub(super) fn knows(&self, tid: i32) -> bool {
+        self.threads.contains_key(&tid)
+    }
+
+    /// A thread began, which is recorded as `owner`; `running` if it has a CPU at once.
     pub(super) fn begin(&mut self, owner: ChunkInfo, tid: i32, time_ns: u64, running: bool) {
         let owner = ChunkInfo {
-            tid: tid.unsigned_abs(),
             thread_key: time_ns,
             ..owner
         };
@@ -65,10 +69,7 @@ impl Switches {
     }
 
     /// A thread is about to go off its CPU, and stands there.
-    pub(super) fn leaves(&mut self, owner: ChunkInfo, tid: i32, time_ns: u64, stack: Stack) {
-        if !self.threads.contains_key(&tid) {
-            self.begin(owner, tid, time_ns, true);
-        }
+    pub(super) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.presence.leaves(time_ns, stack);
         }

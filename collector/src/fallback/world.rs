@@ -66,6 +66,7 @@ impl World {
     /// A process that runs already: what it has mapped, and its first thread. Gives the number of other threads, which are not sampled.
     pub(super) fn adopt(&mut self, pid: i32, time_ns: u64) -> u64 {
         let mut run = Run::new(pid, time_ns, Nature::Copied, &self.settings);
+        run.find_namespace();
         for mapping in maps::of(pid) {
             run.map(&mut self.images, time_ns, &mapping);
         }
@@ -131,6 +132,7 @@ impl World {
             self.emit(&mut before);
             run.replaces(&before);
         }
+        run.find_namespace();
         run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns, true);
         run.name(task.pid, name);
         self.runs.insert(task.pid, run);
@@ -145,6 +147,7 @@ impl World {
             }
         } else if let Some(run) = self.runs.get(&parent.pid) {
             let mut child = run.forked(task.pid, time_ns, &self.settings);
+            child.find_namespace();
             child.begin_thread(task.tid, time_ns, period_ns, 0, false);
             child.name(task.tid, run.name_of(parent.tid));
             self.runs.insert(task.pid, child);
