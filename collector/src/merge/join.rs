@@ -196,3 +196,72 @@ pub(super) const fn half(in_kernel: bool) -> KernelHalf {
         KernelHalf::None
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::example::{Chunk, head, recording};
+    use crate::recording::read_bytes;
+    use crate::symbolize::{Places, symbolize};
+    use engine::wire::kernel::{self, KernelHead};
+    use engine::wire::record::RecordKind;
+    use engine::wire::sample::SampleHead;
+
+    const PLACE: u64 = 0x1310;
+    const FRAMES: [u64; 1] = [0xffff_ffff_8100_0010];
+
+    /// A call made from the same place by two callers, 10 ms apart; the kernel has named both.
+    fn two_calls(cookies: [u64; 2]) -> Recording {
+        let (mut chunk, mut before) = (Chunk::new(10, 10, 0), None::<KernelHead>);
+        let calls = [(60, cookies[0], 0x1151), (70, cookies[1], 0x1251)];
+        for (cursor, cookie, caller) in calls {
+            let kernel = KernelHead {
+                cursor,
+                time_ns: cursor * 1_000_000,
+                user_ip: PLACE,
+                user_sp: 0x7000,
+                cookie,
+                ..KernelHead::default()
+            };
+            let last = before.replace(kernel);
+            chunk = chunk.record(RecordKind::Kernel, |out| {
+                let last = last.as_ref().map(|last| (last, &FRAMES[..]));
+                kernel::encode(out, last, &kernel, &FRAMES);
+            });
+            let user = SampleHead {
+                nonce: cursor,
+                sp: 0x7000,
+                ..head(kernel.time_ns, 1)
+            };
+            chunk = chunk.sample(user, &[PLACE, caller]);
+        }
+        read_bytes("calls.rsu", recording(&[chunk])).unwrap()
+    }
+
+    #[test]
+    fn the_kernels_name_decides_where_the_places_agree() {
+        let (first, second) = (0x3_0000_0001, 0x5_0000_0001);
+        let calls = two_calls([first, second]);
+        let moments = Moments::new(&calls, &symbolize(&calls, &Places::default()));
+        let caller = |time_ms: u64, ip, cookie| {
+            let user = Some((ip, FrameId(0)));
+            let (found, moment) = moments.find(ThreadId(0), time_ms * 1_000_000, user, cookie)?;
+            let parent = calls.stacks[moment.stack.index()].parent;
+            match calls.frames[calls.stacks[parent?.index()].frame.index()] {
+                RawFrame::Code { frame, .. } => Some((found, frame.lookup().0 | 1)),
+                _ => None,
+            }
+        };
+        let (by_name, by_place) = (Found::Cookie, Found::Exact);
+        assert_eq!(caller(60, PLACE, 0), Some((by_place, 0x1151)));
+        assert_eq!(caller(60, PLACE, second), Some((by_name, 0x1251)));
+        assert_eq!(caller(70, PLACE, first), Some((by_name, 0x1151)));
+        assert_eq!(caller(70, PLACE + 2, second), Some((by_name, 0x1251)));
+        // A name that is nobody's, and one that the place contradicts.
+        assert_eq!(caller(60, PLACE, 0x7_0000_0001), Some((by_place, 0x1151)));
+        assert_ne!(
+            caller(60, PLACE + 0x40, second).map(|(found, _)| found),
+            Some(by_name)
+        );
+    }
+}

@@ -19,6 +19,8 @@ const EXCLUDE_KERNEL: u64 = 1 << 5;
 const EXCLUDE_HV: u64 = 1 << 6;
 const FREQUENCY: u64 = 1 << 10;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
+/// Without it newer kernels (7.2 does) take an event of user mode alone for one that may show the kernel, which needs more rights.
+const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
 const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
 const USE_CLOCKID: u64 = 1 << 25;
 /// The event ends when its thread replaces its program.
@@ -81,7 +83,11 @@ impl Attributes {
                 | EXCLUDE_CALLCHAIN_USER
                 | USE_CLOCKID
                 | REMOVE_ON_EXEC
-                | if kernel { 0 } else { EXCLUDE_KERNEL },
+                | if kernel {
+                    0
+                } else {
+                    EXCLUDE_KERNEL | EXCLUDE_CALLCHAIN_KERNEL
+                },
             wakeup_events: 1,
             sample_regs_user: PERF_REGISTERS,
             clockid: libc::CLOCK_MONOTONIC,
