@@ -1,11 +1,13 @@
 //! One program run of one process, from exec or fork on: what it has mapped, its threads, and what goes into the recording about it.
 
+mod switched;
+
 use super::Settings;
 use super::image::{Image, Images};
 use super::maps;
 use super::record::Mapping;
 use super::records::Records;
-use super::switches::{Stack, Switches};
+use super::switches::Switches;
 use super::thread::{Chunk, Thread, Waiting};
 use super::walk::Code;
 use engine::wire::chunk::ChunkInfo;
@@ -125,27 +127,6 @@ impl Run {
             switches.begin(owner, tid, time_ns, runs);
         }
         self.sample_thread(tid, time_ns, period_ns, cpu_ns);
-    }
-
-    /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
-    pub(super) fn find_namespace(&mut self) {
-        if self.switches.is_some() {
-            self.inner_pid = maps::inner_number(self.pid, self.pid);
-        }
-    }
-
-    /// Under what numbers its context switches are recorded; no thread's for 0.
-    fn owner_of_switches(&self, tid: i32) -> ChunkInfo {
-        let owner = self.owner();
-        let outer = tid.unsigned_abs();
-        let inner = self.inner_pid.filter(|_| tid != 0);
-        ChunkInfo {
-            pid: self.inner_pid.unwrap_or(owner.pid),
-            tid: inner.map_or(outer, |_| {
-                maps::inner_number(self.pid, tid).unwrap_or(outer)
-            }),
-            ..owner
-        }
     }
 
     fn sample_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
@@ -302,48 +283,6 @@ impl Run {
         }
     }
 
-    /// A thread is about to go off its CPU, and stands there.
-    pub(super) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
-        let is_new = |switches: &Switches| !switches.knows(tid);
-        if self.switches.as_ref().is_some_and(is_new) {
-            let owner = self.owner_of_switches(tid);
-            if let Some(switches) = &mut self.switches {
-                switches.begin(owner, tid, time_ns, true);
-            }
-        }
-        if let Some(switches) = &mut self.switches {
-            switches.leaves(tid, time_ns, stack);
-        }
-    }
-
-    /// It goes.
-    pub(super) fn out(&mut self, tid: i32, time_ns: u64, preempted: bool) {
-        if let Some(switches) = &mut self.switches {
-            switches.out(tid, time_ns, preempted);
-        }
-    }
-
-    /// Records of switches were lost, perhaps its own.
-    pub(super) fn doubt(&mut self) {
-        if let Some(switches) = &mut self.switches {
-            switches.doubt();
-        }
-    }
-
-    /// It is back. Gives whether its absence was recorded.
-    pub(super) fn back(&mut self, tid: i32, time_ns: u64) -> bool {
-        let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
-        let switches = self.switches.as_mut();
-        switches.is_some_and(|switches| switches.back(tid, time_ns, name))
-    }
-
-    /// Recording ends for threads that are off the CPU. Gives how many there were.
-    pub(super) fn stop_switches(&mut self, time_ns: u64) -> u64 {
-        let names = &self.names;
-        let switches = self.switches.as_mut();
-        switches.map_or(0, |switches| switches.stop(time_ns, names))
-    }
-
     pub(super) fn end_thread(&mut self, tid: i32, time_ns: u64, reason: ThreadEndReason) {
         if let Some(switches) = &mut self.switches {
             switches.end(tid, time_ns, reason);
@@ -408,46 +347,6 @@ impl Run {
         }
         out.extend(chunks);
         first.then_some((self.pid.unsigned_abs(), self.key))
-    }
-
-    /// Hands over what there is of its context switches. Gives pid and key if this is the first of it, and how many absences were left out because their end was lost.
-    pub(super) fn emit_switches(
-        &mut self,
-        settings: &Settings,
-        out: &mut Vec<Chunk>,
-    ) -> (Option<(u32, u64)>, u64) {
-        let Some(mut switches) = self.switches.take() else {
-            return (None, 0);
-        };
-        let chunks = switches.take();
-        let (known, recorded) = self.switches_know;
-        if !chunks.is_empty() || (self.bounds && !known) {
-            let mut records = Records::default();
-            if !known {
-                self.identify(settings, &mut records);
-            }
-            self.write_mapped(recorded, &mut records);
-            if !records.are_none() {
-                let owner = ChunkInfo {
-                    sequence: switches.number(),
-                    ..self.owner_of_switches(0)
-                };
-                out.push(own_chunk(owner, records));
-            }
-            self.switches_know = (true, self.mapped.len());
-        }
-        let first = !chunks.is_empty() && !known;
-        out.extend(chunks);
-        let unpaired = switches.take_unpaired();
-        self.switches = Some(switches);
-        let owner = (self.owner_of_switches(0).pid, self.key);
-        (first.then_some(owner), unpaired)
-    }
-
-    /// Says that it took the place of another program run in the same process.
-    pub(super) fn replaces(&mut self, before: &Self) {
-        self.parent_pid = before.parent_pid;
-        self.bounds = before.switches_know.0;
     }
 
     fn write_mapped(&self, from: usize, records: &mut Records) {
