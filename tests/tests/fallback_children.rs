@@ -74,7 +74,9 @@ fn a_dynamic_child_unwinds_itself_and_counts_once() {
     // Its copies end when it unwinds itself, a millisecond after exec: a tick may fall before that, twice.
     let early = weight(&profile, "static_split", true);
     assert!(early <= 4, "{early}");
-    assert_eq!(weight(&profile, "static_parent", false), 0);
+    // A stack of one frame does not tell how its callers were found.
+    let untold = weight(&profile, "static_parent", false);
+    assert!(untold <= 4, "{untold}");
     // The same three times, and once in the child that then called exec.
     about(
         "copied",
