@@ -70,8 +70,10 @@ fn stacks_are_whole(profile: &Profile, outer: &str) {
             let names = names(profile, sample);
             assert!(sample.complete, "{names:?}");
             assert_eq!(sample.kernel, KernelHalf::Merged, "{names:?}");
-            let chain = [way, "member", outer];
-            let chained = names.windows(3).any(|part| part == chain);
+            // Without libc's debug symbols its functions have no names.
+            let outermost = |name: &str| name == outer || name.starts_with("[libc.so");
+            let mut parts = names.windows(3);
+            let chained = parts.any(|part| part[..2] == [way, "member"] && outermost(part[2]));
             assert!(chained, "{names:?}");
             let mut frames = profile.walk(sample.stack);
             assert!(
