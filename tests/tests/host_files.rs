@@ -140,6 +140,8 @@ fn a_program_killed_at_once_leaves_a_readable_file() {
             delivered.abs_diff(counted) <= 4 * 4,
             "{delivered} {counted}"
         );
-        assert_eq!(recording.threads.len(), 4);
+        // On a busy machine it may be killed before all of them have begun.
+        let threads = recording.threads.len();
+        assert!((2..=4).contains(&threads), "{threads}");
     }
 }
