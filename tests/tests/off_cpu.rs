@@ -171,10 +171,10 @@ fn programs_started_by_programs_wait_under_their_own_names() {
         }
     }
     slept.sort_unstable();
-    // In order: nobody else's time is added to them. They may take longer, not less.
+    // In order: nobody else's time, 300 ms at least, is added to them. They may take longer, not less.
     assert_eq!(slept.len(), 3, "{slept:?}");
     for (slept, asked) in slept.iter().zip([300, 400, 500]) {
-        assert!((asked..asked + 100).contains(slept), "{slept} for {asked}");
+        assert!((asked..asked + 290).contains(slept), "{slept} for {asked}");
     }
     // The shell waits for two of them.
     let waits = profile.samples.iter().filter(|sample| {
