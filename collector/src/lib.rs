@@ -6,6 +6,7 @@ pub mod fallback;
 pub mod merge;
 pub mod output;
 mod perf_data;
+mod perf_event;
 pub mod profile;
 pub mod record;
 pub mod recording;

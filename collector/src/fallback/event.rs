@@ -4,10 +4,11 @@
 //! Not here: the rings ([`super::ring`]) and what is in them ([`super::record`]).
 //!
 //! # Safety
-//! Two system calls: `perf_event_open` on attributes of ours, and `ioctl` without a memory argument.
+//! One system call: `ioctl` without a memory argument.
 #![allow(unsafe_code)]
 
 use super::arch::USER_REGISTERS;
+use crate::perf_event::{self, ANY_PROCESSOR, Attributes};
 use engine::wire::ring::SAMPLE_TYPE;
 use linux_perf_event_reader::{
     BranchSampleFormat, Endianness, ReadFormat, RecordIdParseInfo, RecordParseInfo, SampleFormat,
@@ -15,7 +16,7 @@ use linux_perf_event_reader::{
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// What makes a sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,34 +46,6 @@ pub(super) struct Request {
     pub(super) watermark: u32,
 }
 
-/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER7`; fields in the order of the kernel's header.
-#[repr(C)]
-#[derive(Default)]
-struct Attributes {
-    kind: u32,
-    size: u32,
-    config: u64,
-    sample_period: u64,
-    sample_type: u64,
-    read_format: u64,
-    flags: u64,
-    wakeup_watermark: u32,
-    bp_type: u32,
-    config1: u64,
-    config2: u64,
-    branch_sample_type: u64,
-    sample_regs_user: u64,
-    sample_stack_user: u32,
-    clockid: i32,
-    sample_regs_intr: u64,
-    aux_watermark: u32,
-    sample_max_stack: u16,
-    reserved: u16,
-    aux_sample_size: u32,
-    reserved2: u32,
-    sig_data: u64,
-}
-
 const TYPE_SOFTWARE: u32 = 1;
 const CONFIG_TASK_CLOCK: u64 = 1;
 const CONFIG_CONTEXT_SWITCHES: u64 = 3;
@@ -96,7 +69,6 @@ const FLAGS_TELLING: u64 = FLAG_MMAP | FLAG_MMAP2 | FLAG_COMM | FLAG_COMM_EXEC |
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const FLAG_DEFER_CALLCHAIN: u64 = 1 << 38;
 const FORMAT_LOST: u64 = 1 << 4;
-const OPEN_CLOEXEC: usize = 8;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
 
@@ -118,7 +90,6 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
     let when = |wanted, flag| if wanted { flag } else { 0 };
     let attributes = Attributes {
         kind: TYPE_SOFTWARE,
-        size: size_of::<Attributes>() as u32,
         config,
         sample_period: period,
         sample_type: sample_format(request.kernel).bits(),
@@ -139,7 +110,7 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
         ..Attributes::default()
     };
     let processor = i32::try_from(processor).map_err(|_| Errno::ENODEV)?;
-    system_call(&attributes, pid, processor)
+    perf_event::open(&attributes, pid, processor)
 }
 
 /// Opens the event with which a thread unwinds itself, as its runtime would (`librsunwind/src/trigger/attributes.rs`), with kernel mode. It
@@ -150,7 +121,6 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
 pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
     let mut attributes = Attributes {
         kind: TYPE_SOFTWARE,
-        size: size_of::<Attributes>() as u32,
         config: CONFIG_TASK_CLOCK,
         sample_period: period_ns,
         sample_type: SAMPLE_TYPE,
@@ -165,7 +135,6 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
     };
-    let any_processor = -1;
     let plain = attributes.flags;
     let attempts = [
         // Unknown before Linux 6.19, 6.0 and 5.13.
@@ -181,28 +150,10 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
     for (format, flags) in attempts {
         if matches!(opened, Err(Errno::EINVAL)) {
             (attributes.read_format, attributes.flags) = (format, flags);
-            opened = system_call(&attributes, tid, any_processor);
+            opened = perf_event::open(&attributes, tid, ANY_PROCESSOR);
         }
     }
     opened
-}
-
-fn system_call(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd, Errno> {
-    let no_group: libc::c_int = -1;
-    // SAFETY: the kernel reads the attributes, whose size is in them.
-    let fd = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            std::ptr::from_ref(attributes),
-            pid.as_raw(),
-            processor,
-            no_group,
-            OPEN_CLOEXEC,
-        )
-    };
-    let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
-    // SAFETY: the kernel has just given it to us.
-    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Begins to sample, the process and all that inherited the event from it.

@@ -1,6 +1,6 @@
 //! Records on their way into one chunk: samples lean on the one before, so they are encoded here one after the other.
 //!
-//! Not here: what is recorded ([`super::thread`], [`super::absence`]), and the header of the chunk.
+//! Not here: what is recorded ([`super::thread`], [`super::switches`]), and the header of the chunk.
 
 use engine::wire::codec::Encoder;
 use engine::wire::kernel::{self, KernelHead};

@@ -6,15 +6,14 @@
 #![allow(unsafe_code)]
 
 use super::seccomp;
+use crate::perf_event::{self, ANY_PROCESSOR, Attributes, THIS_THREAD};
 use engine::wire::clocks::Clocks;
 use nix::libc;
 use nix::time::{ClockId, clock_gettime};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 const PAGE: usize = 4096;
-/// `perf_event_attr` of the first version that has a clock of its own.
-const ATTRIBUTES: usize = 96;
 const SOFTWARE: u32 = 1;
 const DUMMY: u64 = 9;
 const SAMPLE_TIME: u64 = 1 << 2;
@@ -25,7 +24,6 @@ const MMAP_DATA: u64 = 1 << 17;
 const SAMPLE_ID_ALL: u64 = 1 << 18;
 const USE_CLOCKID: u64 = 1 << 25;
 const RECORD_MMAP: u32 = 1;
-const OPEN_CLOEXEC: libc::c_ulong = 8;
 /// Offsets in the control page.
 const CAPABILITIES: usize = 40;
 const CAP_USER_TIME_ZERO: u64 = 1 << 5;
@@ -87,26 +85,15 @@ impl Event {
     /// On this thread, watching what it maps.
     fn open(clock: Option<libc::clockid_t>) -> Option<Self> {
         let flags = EXCLUDE_KERNEL | EXCLUDE_HV | MMAP | MMAP_DATA | SAMPLE_ID_ALL;
-        let mut attributes = [0u64; ATTRIBUTES / 8];
-        attributes[0] = u64::from(SOFTWARE) | (ATTRIBUTES as u64) << 32;
-        attributes[1] = DUMMY;
-        attributes[3] = SAMPLE_TIME;
-        attributes[5] = flags | clock.map_or(0, |_| USE_CLOCKID);
-        attributes[11] = u64::from(clock.unwrap_or(0).cast_unsigned()) << 32;
-        // SAFETY: the kernel reads the attributes; 0 is this thread, -1 any processor, -1 no group.
-        let fd = unsafe {
-            libc::syscall(
-                libc::SYS_perf_event_open,
-                attributes.as_ptr(),
-                0,
-                -1,
-                -1,
-                OPEN_CLOEXEC,
-            )
+        let attributes = Attributes {
+            kind: SOFTWARE,
+            config: DUMMY,
+            sample_type: SAMPLE_TIME,
+            flags: flags | clock.map_or(0, |_| USE_CLOCKID),
+            clockid: clock.unwrap_or(0),
+            ..Attributes::default()
         };
-        let fd = i32::try_from(fd).ok().filter(|fd| *fd >= 0)?;
-        // SAFETY: fresh, and nobody else's.
-        let descriptor = unsafe { OwnedFd::from_raw_fd(fd) };
+        let descriptor = perf_event::open(&attributes, THIS_THREAD, ANY_PROCESSOR).ok()?;
         let ring = Page::of(Some(&descriptor), 2 * PAGE)?;
         Some(Self {
             ring,

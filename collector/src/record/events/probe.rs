@@ -1,18 +1,10 @@
 //! Tries an event on the calling thread, so that what cannot be sampled is said before the program starts.
-//!
-//! # Safety
-//! One system call, which reads a structure of ours; the descriptor is closed at once.
-#![allow(unsafe_code)]
 
 use super::Event;
 use super::names::{SOFTWARE, TRACEPOINT};
+use crate::perf_event::{self, ANY_PROCESSOR, Attributes, THIS_THREAD};
 use nix::errno::Errno;
-use nix::libc;
 use std::fs;
-use std::os::fd::{FromRawFd, OwnedFd};
-
-/// `perf_event_attr` as of `PERF_ATTR_SIZE_VER0`, in words.
-type Attributes = [u64; 8];
 
 const DISABLED: u64 = 1;
 const EXCLUDE_KERNEL: u64 = 1 << 5;
@@ -46,24 +38,14 @@ fn open(event: &Event, hertz: u64, user_only: bool) -> Result<(), Errno> {
         | EXCLUDE_HV
         | if user_only { EXCLUDE_KERNEL } else { 0 }
         | if is_rate { FREQUENCY } else { 0 };
-    let size = size_of::<Attributes>() as u64;
-    let kind = u64::from(event.named.kind) | size << 32;
-    let attributes: Attributes = [kind, event.named.config, period, 0, 0, flags, 0, 0];
-    // SAFETY: the kernel reads the attributes, whose size they give; 0 is the calling thread, -1 any processor, -1 no group, 8 close-on-exec.
-    let opened = unsafe {
-        libc::syscall(
-            libc::SYS_perf_event_open,
-            &raw const attributes,
-            0,
-            -1,
-            -1,
-            8,
-        )
+    let attributes = Attributes {
+        kind: event.named.kind,
+        config: event.named.config,
+        sample_period: period,
+        flags,
+        ..Attributes::default()
     };
-    let descriptor = Errno::result(opened)?;
-    // SAFETY: fresh from the kernel and nobody else's.
-    drop(unsafe { OwnedFd::from_raw_fd(i32::try_from(descriptor).unwrap_or(-1)) });
-    Ok(())
+    perf_event::open(&attributes, THIS_THREAD, ANY_PROCESSOR).map(drop)
 }
 
 fn explain(event: &Event, errno: Errno) -> String {
