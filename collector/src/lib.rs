@@ -4,6 +4,7 @@ pub mod cli;
 pub mod export;
 pub mod fallback;
 pub mod merge;
+mod obstacle;
 pub mod output;
 mod perf_data;
 mod perf_event;

@@ -3,8 +3,10 @@
 //! Each processor has a ring of its own, so records are put in order of time before anything follows from them; those of the last moments
 //! wait for the next look, because another ring may still get an older one.
 
-use super::event::{self, Kind};
+use super::Outcome;
+use super::event::{self, Kind, Tells};
 use super::maps;
+use super::newcomers::Newcomers;
 use super::record::{self, Happening, Task, What};
 use super::ring::Ring;
 use super::thread::Chunk;
@@ -20,9 +22,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
-/// The longest time between looks, ms; rings that fill up ask for one sooner. CPU clocks are to be read before their threads end.
-const INTERVAL_MS: u8 = 50;
-const INTERVAL_OF_SWITCHES_MS: u8 = 200;
+/// The longest time between looks; rings that fill up ask for one sooner. CPU clocks are to be read before their threads end.
+const INTERVAL: Duration = Duration::from_millis(50);
+const INTERVAL_OF_SWITCHES: Duration = Duration::from_millis(200);
 /// Within this time of a sample its record is in the ring, ns.
 const DELAY_NS: u64 = 2_000_000;
 /// Bytes of copied stacks that may wait to be unwound: those of context switches beyond are left out.
@@ -35,12 +37,18 @@ pub(super) struct Reader {
     channels: Vec<Channel>,
     /// Bytes of copied stacks that wait to be unwound.
     waiting: Arc<AtomicUsize>,
+    newcomers: Option<Newcomers>,
 }
 
 /// A ring, and how to read it.
 pub(super) struct Channel {
     pub(super) ring: Ring,
+    pub(super) processor: u32,
+    /// Nobody has its event any more, which makes it always readable: it is not waited for.
+    pub(super) over: bool,
+    /// Of the events that write to it.
     pub(super) kind: Kind,
+    pub(super) tells: Tells,
     pub(super) layout: RecordParseInfo,
 }
 
@@ -66,9 +74,10 @@ pub(super) struct Clock {
 }
 
 impl Reader {
-    pub(super) fn new(channels: Vec<Channel>) -> Self {
+    pub(super) fn new(channels: Vec<Channel>, newcomers: Option<Newcomers>) -> Self {
         Self {
             channels,
+            newcomers,
             waiting: Arc::default(),
         }
     }
@@ -81,19 +90,25 @@ impl Reader {
     /// Reads until the other end of `stop` is closed.
     pub(super) fn run(mut self, stop: &OwnedFd, out: &Sender<Look>) {
         make_urgent();
-        // Rings of events that nobody has any more are always readable: they are not waited for.
-        let mut over = vec![false; self.channels.len()];
         let (mut sent, mut found_some) = (Instant::now(), true);
         loop {
-            let last = self.sleep(stop, &mut over);
+            let last = self.sleep(stop);
             let before = monotonic_ns();
             if last {
                 let events = self.channels.iter().map(|channel| channel.ring.event());
                 events.for_each(event::disable);
+                self.newcomers.iter().for_each(Newcomers::disable);
             }
             let mut found = Vec::new();
-            for Channel { ring, kind, layout } in &mut self.channels {
-                ring.take(|raw| found.extend(record::read(&raw, layout, *kind)));
+            for channel in &mut self.channels {
+                let (kind, tells, layout) = (channel.kind, channel.tells, channel.layout);
+                let ring = &mut channel.ring;
+                ring.take(|raw| found.extend(record::read(&raw, &layout, kind, tells)));
+            }
+            if let Some(newcomers) = &mut self.newcomers
+                && !last
+            {
+                newcomers.attend(&mut self.channels, &mut found);
             }
             // What was found before waits for a look that finds nothing older; a further one would wake its reader for nothing.
             let found_before = std::mem::replace(&mut found_some, !found.is_empty());
@@ -141,29 +156,47 @@ impl Reader {
     }
 
     /// Whether it is over.
-    fn sleep(&self, stop: &OwnedFd, over: &mut [bool]) -> bool {
-        let mut places = vec![PollFd::new(stop.as_fd(), PollFlags::POLLIN)];
-        let mut indices = Vec::new();
-        for (index, channel) in self.channels.iter().enumerate() {
-            if !over[index] {
-                places.push(PollFd::new(channel.ring.as_fd(), PollFlags::POLLIN));
-                indices.push(index);
-            }
-        }
-        let mut kinds = self.channels.iter().map(|channel| channel.kind);
-        let interval_ms = match kinds.all(|kind| !matches!(kind, Kind::CpuTime(_))) {
-            true => INTERVAL_OF_SWITCHES_MS,
-            false => INTERVAL_MS,
-        };
+    fn sleep(&mut self, stop: &OwnedFd) -> bool {
+        let timeout = self.interval();
+        let waited_for = self.channels.iter().filter(|channel| !channel.over);
+        let rings = waited_for.map(|channel| channel.ring.as_fd());
+        let places = [stop.as_fd()].into_iter().chain(rings);
+        let mut places: Vec<_> = places
+            .map(|fd| PollFd::new(fd, PollFlags::POLLIN))
+            .collect();
         // An interrupted poll is a short sleep.
-        let _ = poll(&mut places, PollTimeout::from(interval_ms));
-        let happened = |place: &PollFd<'_>| place.revents().unwrap_or(PollFlags::empty());
-        for (place, index) in places.iter().skip(1).zip(indices) {
-            over[index] |= happened(place).intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
+        let _ = poll(&mut places, timeout);
+        let happened = |place: PollFd<'_>| place.revents().unwrap_or(PollFlags::empty());
+        let mut happened: Vec<_> = places.into_iter().map(happened).collect();
+        let stopped = !happened.remove(0).is_empty();
+        let waited_for = self.channels.iter_mut().filter(|channel| !channel.over);
+        for (channel, happened) in waited_for.zip(happened) {
+            channel.over = happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR);
         }
-        places
-            .first()
-            .is_some_and(|stop| !happened(stop).is_empty())
+        stopped
+    }
+
+    /// How long to wait for rings that fill up.
+    fn interval(&self) -> PollTimeout {
+        let any = |wanted: fn(Kind) -> bool| {
+            let mut kinds = self.channels.iter().map(|channel| channel.kind);
+            kinds.any(wanted)
+        };
+        let copies = any(|kind| matches!(kind, Kind::CpuTime(_)));
+        let newcomers = self.newcomers.as_ref();
+        let interval = match newcomers {
+            None if copies => Some(INTERVAL),
+            Some(newcomers) if newcomers.are_copied() => Some(INTERVAL),
+            _ if any(|kind| matches!(kind, Kind::Switches | Kind::Records)) => {
+                Some(INTERVAL_OF_SWITCHES)
+            }
+            _ => None,
+        };
+        let due = newcomers.and_then(Newcomers::next_look);
+        let shortest = interval.into_iter().chain(due).min();
+        shortest.map_or(PollTimeout::NONE, |time| {
+            PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX)
+        })
     }
 }
 
@@ -184,13 +217,13 @@ fn clocks(found: &[Happening]) -> Vec<Clock> {
     tasks.into_iter().filter_map(clock).collect()
 }
 
-/// Unwinds what was read, and makes chunks of it, until there is no more. Gives the number of program runs recorded.
+/// Unwinds what was read, and makes chunks of it, until there is no more. Gives what came of it.
 pub(super) fn unwind(
     mut world: World,
     waiting_bytes: &AtomicUsize,
     looks: &Receiver<Look>,
     out: &Sender<Vec<Chunk>>,
-) -> u64 {
+) -> Outcome {
     let mut waiting: Vec<Happening> = Vec::new();
     let mut closed = Instant::now();
     let mut ended_ns = None;
@@ -214,7 +247,7 @@ pub(super) fn unwind(
     }
     world.finish(ended_ns.unwrap_or_else(monotonic_ns));
     let _ = out.send(world.chunks());
-    world.recorded()
+    world.outcome()
 }
 
 /// `CLOCK_MONOTONIC`, ns.

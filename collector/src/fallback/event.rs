@@ -28,21 +28,32 @@ pub(super) enum Kind {
     /// Nothing: there are only records, of switches from a CPU and back to one. They have a ring of their own, because they are small, and
     /// without one of them the others do not say how long a thread was away.
     Records,
+    /// Nothing by itself: it may tell what happens, and lend its ring to other events.
+    Nothing,
+}
+
+/// What an event tells beside its samples. Of the events that a process has one tells everything, so that nothing is heard twice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tells {
+    Nothing,
+    /// That a program began, by exec.
+    Programs,
+    /// What processes begin, map, and are named.
+    Everything,
 }
 
 /// What is asked of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Request {
     pub(super) kind: Kind,
-    /// Whether it also tells what processes begin, map and are named: one event of each processor does.
-    pub(super) tells: bool,
+    pub(super) tells: Tells,
     /// Bytes of stack copied at each sample, at most.
     pub(super) stack_bytes: u32,
     /// Whether kernel mode is sampled too.
     pub(super) kernel: bool,
     /// Whether it begins when the process calls exec; else at once.
     pub(super) at_exec: bool,
-    /// Bytes in a ring at which its reader is woken.
+    /// Bytes in a ring at which its reader is woken; 0 for a share of its size.
     pub(super) watermark: u32,
 }
 
@@ -65,12 +76,14 @@ const FLAG_MMAP2: u64 = 1 << 23;
 const FLAG_COMM_EXEC: u64 = 1 << 24;
 const FLAG_USE_CLOCKID: u64 = 1 << 25;
 const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
-const FLAGS_TELLING: u64 = FLAG_MMAP | FLAG_MMAP2 | FLAG_COMM | FLAG_COMM_EXEC | FLAG_TASK;
+const FLAGS_PROGRAMS: u64 = FLAG_COMM | FLAG_COMM_EXEC;
+const FLAGS_EVERYTHING: u64 = FLAGS_PROGRAMS | FLAG_MMAP | FLAG_MMAP2 | FLAG_TASK;
 const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
 const FLAG_DEFER_CALLCHAIN: u64 = 1 << 38;
 const FORMAT_LOST: u64 = 1 << 4;
 const IOC_ENABLE: libc::c_ulong = 0x2400;
 const IOC_DISABLE: libc::c_ulong = 0x2401;
+const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 
 /// Opens the event of one processor on a process; it waits for exec or for [`enable`].
 ///
@@ -86,6 +99,12 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
         Kind::CpuTime(period_ns) => (CONFIG_TASK_CLOCK, period_ns, 0),
         Kind::Switches => (CONFIG_CONTEXT_SWITCHES, 1, 0),
         Kind::Records => (CONFIG_DUMMY, 1, FLAG_CONTEXT_SWITCH),
+        Kind::Nothing => (CONFIG_DUMMY, 1, 0),
+    };
+    let told = match request.tells {
+        Tells::Nothing => 0,
+        Tells::Programs => FLAGS_PROGRAMS,
+        Tells::Everything => FLAGS_EVERYTHING,
     };
     let when = |wanted, flag| if wanted { flag } else { 0 };
     let attributes = Attributes {
@@ -101,7 +120,7 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
             | FLAG_USE_CLOCKID
             | kernel
             | own
-            | when(request.tells, FLAGS_TELLING)
+            | told
             | when(request.at_exec, FLAG_ENABLE_ON_EXEC),
         wakeup_watermark: request.watermark,
         sample_regs_user: USER_REGISTERS,
@@ -169,6 +188,16 @@ pub(super) fn disable(event: &OwnedFd) {
 fn control(event: &OwnedFd, request: libc::c_ulong) {
     // SAFETY: no memory is involved. It cannot fail on an event that is open.
     unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
+}
+
+/// Has an event write to the ring of another one of the same processor and the same layout, instead of its own.
+///
+/// # Errors
+/// As the ioctl.
+pub(super) fn redirect(event: &OwnedFd, lender: &OwnedFd) -> Result<(), Errno> {
+    // SAFETY: no memory is involved.
+    let done = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT, lender.as_raw_fd()) };
+    Errno::result(done).map(drop)
 }
 
 fn sample_format(kernel: bool) -> SampleFormat {

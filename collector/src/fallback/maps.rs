@@ -3,6 +3,7 @@
 //! Whatever cannot be read (the process is gone, or another user's) is left out.
 
 use super::record::Mapping;
+use crate::record::LIBRARY_NAME;
 use std::fs;
 
 /// Code mapped into a process.
@@ -57,6 +58,21 @@ pub(super) fn inner_number(pid: i32, tid: i32) -> Option<u32> {
     numbers.next_back()?.parse().ok()
 }
 
+/// Whether a process has other rights than who started it, and than we, in a way that even its file is hidden from us.
+pub(super) fn has_rights_of_its_own(pid: i32) -> bool {
+    let hidden = fs::metadata(format!("/proc/{pid}/exe"));
+    let hidden = hidden.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let words = |name: &str| {
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_default().split_ascii_whitespace()
+    };
+    // Real and effective; zeros where there are no rights.
+    let differ = |name: &str| words(name).next() != words(name).nth(1);
+    let granted = words("CapPrm:").any(|mask| mask.contains(|digit| digit != '0'));
+    hidden && (differ("Uid:") || differ("Gid:") || granted)
+}
+
 /// A thread's name.
 pub(super) fn name(pid: i32, tid: i32) -> Vec<u8> {
     let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
@@ -66,8 +82,45 @@ pub(super) fn name(pid: i32, tid: i32) -> Vec<u8> {
     name
 }
 
+/// A process that runs, as it was found.
+#[derive(Debug)]
+pub(super) struct Found {
+    pub(super) mappings: Vec<Mapping>,
+    pub(super) threads: Vec<FoundThread>,
+    pub(super) identity: Identity,
+}
+
+/// A thread of it.
+#[derive(Debug)]
+pub(super) struct FoundThread {
+    pub(super) tid: i32,
+    /// CPU time that it has used, ns.
+    pub(super) cpu_ns: u64,
+    pub(super) name: Vec<u8>,
+}
+
+/// Looks at a process, and at those of its threads.
+pub(super) fn find(pid: i32, tids: &[i32]) -> Found {
+    let thread = |tid: &i32| FoundThread {
+        tid: *tid,
+        cpu_ns: cpu_ns(pid, *tid).unwrap_or(0),
+        name: name(pid, *tid),
+    };
+    Found {
+        threads: tids.iter().map(thread).collect(),
+        mappings: of(pid),
+        identity: identity(pid),
+    }
+}
+
+/// Whether code is mapped from the preload library.
+pub(super) fn is_library(mapping: &Mapping) -> bool {
+    let file = mapping.path.rsplit(|byte| *byte == b'/').next();
+    file.is_some_and(|name| name.starts_with(LIBRARY_NAME.as_bytes()))
+}
+
 /// Identity of a process, as far as it is still there.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Identity {
     /// Arguments, each ended by a zero byte.
     pub(super) command: Vec<u8>,

@@ -1,5 +1,6 @@
 //! Stacks that the kernel copies and that are unwound here: of programs that the preload library cannot get into, at each sample of their
-//! CPU time; and of all programs where their threads go off the CPU, when no signal may be sent, for it would wake them.
+//! CPU time, whether they are what is recorded or one of its descendants ([`newcomers`]); and of all programs where their threads go off
+//! the CPU, when no signal may be sent, for it would wake them.
 //!
 //! **Start at [`attach`].** Perf events on the program and all that it starts fill rings for each processor with samples: registers, the
 //! upper part of the stack, the kernel's own stack. Threads of ours read them ([`copier`]), follow what each process is and has
@@ -23,6 +24,7 @@ mod frozen;
 mod image;
 mod maps;
 mod memory;
+mod newcomers;
 mod presence;
 mod record;
 mod records;
@@ -42,10 +44,12 @@ pub use thread::Chunk;
 
 use copier::{Channel, Reader};
 use engine::wire::sample::Trigger;
-use event::{Kind, Request};
+use event::{Kind, Request, Tells};
+use newcomers::Newcomers;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::unistd::{Pid, pipe2};
+use record::Adopted;
 use ring::Ring;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{self, Receiver};
@@ -86,6 +90,8 @@ pub struct Settings {
     pub cpu_time: bool,
     /// Whether they are where threads go off the CPU.
     pub switches: bool,
+    /// Whether programs that do not unwind themselves are looked out for among those that are started.
+    pub newcomers: bool,
     /// Bytes copied of a stack, at most; and where a thread goes off the CPU.
     stack_bytes: u32,
     switch_bytes: u32,
@@ -106,6 +112,7 @@ impl Settings {
             realtime_offset_ns,
             cpu_time: true,
             switches: false,
+            newcomers: false,
             stack_bytes: STACK_BYTES,
             switch_bytes: STACK_BYTES,
             kernel: true,
@@ -136,8 +143,17 @@ pub enum Start {
 pub struct Copying {
     chunks: Receiver<Vec<Chunk>>,
     stop: Option<OwnedFd>,
-    unwinding: Option<JoinHandle<u64>>,
+    unwinding: Option<JoinHandle<Outcome>>,
     settings: Settings,
+}
+
+/// What came of it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outcome {
+    /// Program runs that were recorded.
+    pub runs: u64,
+    /// Programs that began and were not looked at, because the kernel's record of it was lost.
+    pub unnoticed: u64,
 }
 
 /// Events that are open, and not read yet.
@@ -168,9 +184,18 @@ pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached
         settings.switch_bytes = bytes;
         channels.extend(switches);
     }
+    if settings.newcomers {
+        match newcomers::listen(pid, start) {
+            Err(refusal) if channels.is_empty() => return Err(refusal),
+            heard => channels
+                .splice(..0, heard.into_iter().flatten())
+                .for_each(drop),
+        }
+    }
     let mut world = World::new(settings);
     let now = copier::monotonic_ns();
     match start {
+        Start::AtExec if !settings.cpu_time && !settings.switches => {}
         Start::AtExec => {
             let cpu_ns = maps::cpu_ns(pid.as_raw(), pid.as_raw()).unwrap_or(0);
             world.expect(pid.as_raw(), now, cpu_ns);
@@ -178,11 +203,20 @@ pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached
         Start::Now => {
             let events = channels.iter().map(|channel| channel.ring.event());
             events.for_each(event::enable);
-            world.adopt(pid.as_raw(), now);
+            let pid = pid.as_raw();
+            let adopted = Adopted {
+                found: maps::find(pid, &[pid]),
+                kernel_refused: None,
+                unwatched: (maps::threads(pid).len() as u64).saturating_sub(1),
+            };
+            world.adopt(pid, now, adopted);
         }
     }
     Ok(Attached {
-        reader: Reader::new(channels),
+        reader: Reader::new(
+            channels,
+            settings.newcomers.then(|| Newcomers::new(settings)),
+        ),
         world,
         settings,
     })
@@ -191,7 +225,7 @@ pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached
 fn open_cpu_time(pid: Pid, start: Start, settings: &Settings) -> Result<Vec<Channel>, Refusal> {
     let request = Request {
         kind: Kind::CpuTime(settings.period_ns),
-        tells: true,
+        tells: Tells::Everything,
         stack_bytes: settings.stack_bytes,
         kernel: settings.kernel,
         at_exec: start == Start::AtExec,
@@ -209,7 +243,7 @@ fn open_switches(
 ) -> Result<(Vec<Channel>, u32), Refusal> {
     let stacks = Request {
         kind: Kind::Switches,
-        tells: false,
+        tells: Tells::Nothing,
         stack_bytes: settings.switch_bytes,
         kernel: true, // where they happen
         at_exec: start == Start::AtExec,
@@ -217,7 +251,10 @@ fn open_switches(
     };
     let records = Request {
         kind: Kind::Records,
-        tells: !settings.cpu_time,
+        tells: match settings.cpu_time {
+            true => Tells::Nothing,
+            false => Tells::Everything,
+        },
         ..stacks
     };
     let share = memory::share();
@@ -242,12 +279,16 @@ fn open(pid: Pid, request: Request, most: usize) -> Result<(Vec<Channel>, usize)
     let share = ALL_RINGS / processors.len().max(1);
     let smallest = match request.kind {
         Kind::Records => SMALLEST_RECORD_RING,
+        Kind::Nothing => most, // as asked
         Kind::CpuTime(_) | Kind::Switches => SMALLEST_RING,
     };
     let mut size = 1 << share.min(most).max(smallest).ilog2();
     loop {
         let request = Request {
-            watermark: (size / 4) as u32,
+            watermark: match request.watermark {
+                0 => (size / 4) as u32,
+                asked => asked,
+            },
             ..request
         };
         match open_with(pid, request, &processors, size) {
@@ -272,7 +313,10 @@ fn open_with(
         opened => Some(opened.map_err(refused(Step::Open)).and_then(|event| {
             Ok(Channel {
                 ring: Ring::map(event, size).map_err(refused(Step::Map))?,
+                processor: *processor,
+                over: false,
                 kind: request.kind,
+                tells: request.tells,
                 layout: event::layout(request.kernel),
             })
         })),
@@ -350,14 +394,14 @@ impl Copying {
         drop(self.stop.take());
     }
 
-    /// Ends sampling, and gives the number of program runs that were recorded; the rest is then ready.
-    pub fn finish(&mut self) -> u64 {
+    /// Ends sampling, and gives what came of it; the rest is then ready.
+    pub fn finish(&mut self) -> Outcome {
         self.end();
         // A thread that panicked has recorded nothing that could be relied on.
         self.unwinding
             .take()
             .and_then(|thread| thread.join().ok())
-            .unwrap_or(0)
+            .unwrap_or_default()
     }
 
     /// Sampling period in force, ns.

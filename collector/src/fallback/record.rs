@@ -3,7 +3,8 @@
 //! Not here: what follows from them ([`super::world`]).
 
 use super::arch::{self, Registers, STACK_POINTER};
-use super::event::Kind;
+use super::event::{Kind, Tells};
+use super::maps::Found;
 use super::ring::RawRecord;
 use linux_perf_event_reader::{
     ContextSwitchRecord, EventRecord, RawEventRecord, RecordParseInfo, RecordType, SampleRecord,
@@ -45,6 +46,12 @@ pub(super) enum What {
     Mapped(Mapping),
     /// The process replaced its program; the thread's name.
     Exec(Vec<u8>),
+    /// The same, from an event that tells no more than that; whether it is one that copies stacks.
+    Began(bool),
+    /// The process is copied from now on, of which others have told nothing yet.
+    Adopted(Box<Adopted>),
+    /// The process is not profiled, and why.
+    Unprofiled(Box<(Found, String)>),
     /// The thread was given a name.
     Name(Vec<u8>),
     /// The task began, made by that one.
@@ -57,6 +64,18 @@ pub(super) enum What {
     StacksLost(u64),
     /// Likewise records of context switches, and of what else happened.
     SwitchesLost(u64),
+    /// Likewise records of programs that began.
+    BeginningsLost(u64),
+}
+
+/// A process that runs, and is copied from now on.
+#[derive(Debug)]
+pub(super) struct Adopted {
+    pub(super) found: Found,
+    /// errno of the refusal to sample kernel mode, if it was refused.
+    pub(super) kernel_refused: Option<u32>,
+    /// Threads that are not sampled.
+    pub(super) unwatched: u64,
 }
 
 /// Code that was mapped.
@@ -82,11 +101,12 @@ pub(super) struct Copied {
     pub(super) kernel: Vec<u64>,
 }
 
-/// Reads a record of an event of that kind; `None` if it is of no interest, or not what it should be.
+/// Reads a record of an event of that kind, which tells that much; `None` if it is of no interest, or not what it should be.
 pub(super) fn read(
     raw: &RawRecord<'_>,
     layout: &RecordParseInfo,
     kind_of_event: Kind,
+    tells: Tells,
 ) -> Option<Happening> {
     let kind = RecordType(raw.kind);
     let interesting = [
@@ -112,7 +132,7 @@ pub(super) fn read(
             let copied = Box::new(copied(&sample));
             match kind_of_event {
                 Kind::CpuTime(_) => What::Sample(copied),
-                Kind::Switches | Kind::Records => What::Leaves(copied),
+                Kind::Switches | Kind::Records | Kind::Nothing => What::Leaves(copied),
             }
         }
         EventRecord::ContextSwitch(ContextSwitchRecord::In { .. }) => What::Back,
@@ -131,10 +151,11 @@ pub(super) fn read(
                 tid: comm.tid,
             };
             let name = comm.name.as_slice().into_owned();
-            if comm.is_execve {
-                What::Exec(name)
-            } else {
-                What::Name(name)
+            match (comm.is_execve, tells) {
+                (true, Tells::Programs) => What::Began(matches!(kind_of_event, Kind::CpuTime(_))),
+                (true, _) => What::Exec(name),
+                (false, Tells::Programs) => return None,
+                (false, _) => What::Name(name),
             }
         }
         EventRecord::Fork(fork) => {
@@ -158,6 +179,7 @@ pub(super) fn read(
             Kind::CpuTime(_) => What::Lost(lost.count),
             Kind::Switches => What::StacksLost(lost.count),
             Kind::Records => What::SwitchesLost(lost.count),
+            Kind::Nothing => What::BeginningsLost(lost.count),
         },
         _ => return None,
     };

@@ -1,28 +1,26 @@
 //! One program run of one process, from exec or fork on: what it has mapped, its threads, and what goes into the recording about it.
 
+mod recorded;
 mod switched;
 
 use super::Settings;
+use super::copier::Clock;
 use super::image::{Image, Images};
-use super::maps;
-use super::record::Mapping;
-use super::records::Records;
+use super::maps::{self, FoundThread, Identity};
+use super::record::{Adopted, Mapping};
 use super::switches::Switches;
 use super::thread::{Chunk, Thread, Waiting};
 use super::walk::Code;
 use engine::wire::chunk::ChunkInfo;
-use engine::wire::module::Module;
-use engine::wire::process::{Origin, Process};
+use engine::wire::process::Origin;
 use engine::wire::record::RecordKind;
-use engine::wire::session::SegmentTotals;
 use engine::wire::thread::{self as wire_thread, ThreadEnd, ThreadEndReason};
+pub(super) use recorded::own_chunk;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A program that has used this much CPU time without having loaded the preload library does not load it, ns.
 const LOADER_NS: u64 = 30_000_000;
-/// What the name of the preload library begins with.
-const LIBRARY: &[u8] = crate::record::LIBRARY_NAME.as_bytes();
 
 /// Who unwinds the stacks of a program run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +62,9 @@ pub(super) struct Run {
     sequence: u64,
     identified: bool,
     /// Threads that could not be sampled.
-    pub(super) unwatched: u64,
+    unwatched: u64,
+    /// Who it is, if it was asked already.
+    found: Option<Identity>,
     /// Context switches of all its threads, whoever unwinds its stacks; `None` if they are not recorded.
     switches: Option<Switches>,
     /// Whether the recording knows of the process, and how many of its mapped files, for those.
@@ -97,6 +97,7 @@ impl Run {
             sequence: 0,
             identified: false,
             unwatched: 0,
+            found: None,
         }
     }
 
@@ -192,8 +193,7 @@ impl Run {
 
     /// Code was mapped.
     pub(super) fn map(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
-        let file = mapping.path.rsplit(|byte| *byte == b'/').next();
-        if file.is_some_and(|name| name.starts_with(LIBRARY)) {
+        if maps::is_library(mapping) {
             self.unwinds_itself();
         }
         if self.nature == Nature::OwnUnwinding && self.switches.is_none() {
@@ -250,11 +250,46 @@ impl Run {
         false
     }
 
+    /// Notes what the CPU clock of a thread showed.
+    pub(super) fn observe(&mut self, clock: &Clock) {
+        let passed_over = self.nature == Nature::OwnUnwinding;
+        if let Some(thread) = self.threads.get_mut(&clock.task.tid) {
+            thread.observe(clock.cpu_ns, clock.now_ns);
+            if passed_over {
+                thread.pass_to(clock.cpu_ns);
+            }
+        }
+    }
+
     /// It will not load the preload library any more.
     pub(super) fn decide(&mut self) {
         if let Nature::Unknown(_) = self.nature {
             self.nature = Nature::Copied;
         }
+    }
+
+    /// It is copied from now on, whatever was thought of it, and was found like that.
+    pub(super) fn adopt(
+        &mut self,
+        images: &mut Images,
+        time_ns: u64,
+        adopted: Adopted,
+        settings: &Settings,
+    ) {
+        self.nature = Nature::Copied;
+        self.unwatched = adopted.unwatched;
+        for mapping in adopted.found.mappings {
+            self.map(images, time_ns, &mapping);
+        }
+        for FoundThread { tid, cpu_ns, name } in adopted.found.threads {
+            let switches = self.switches.as_ref();
+            match switches.is_some_and(|switches| switches.knows(tid)) {
+                true => self.sample_thread(tid, time_ns, settings.period_ns, cpu_ns),
+                false => self.begin_thread(tid, time_ns, settings.period_ns, cpu_ns, true),
+            }
+            self.name(tid, name);
+        }
+        self.found = Some(adopted.found.identity);
     }
 
     /// Takes a sample of a thread.
@@ -321,94 +356,4 @@ impl Run {
     pub(super) fn is_over(&self) -> bool {
         self.threads.is_empty()
     }
-
-    /// Hands over what is ready for the recording. Gives pid and key if this is the first of it.
-    pub(super) fn emit(&mut self, settings: &Settings, out: &mut Vec<Chunk>) -> Option<(u32, u64)> {
-        if self.nature != Nature::Copied {
-            return None;
-        }
-        let mut chunks = std::mem::take(&mut self.ended);
-        for thread in self.threads.values_mut() {
-            chunks.extend(thread.take(&mut self.sequence));
-        }
-        if chunks.is_empty() {
-            return None;
-        }
-        let first = !self.identified;
-        let mut records = Records::default();
-        if first {
-            self.identify(settings, &mut records);
-            self.identified = true;
-        }
-        self.write_mapped(self.recorded, &mut records);
-        self.recorded = self.mapped.len();
-        if !records.are_none() {
-            out.push(own_chunk(self.owner(), records));
-        }
-        out.extend(chunks);
-        first.then_some((self.pid.unsigned_abs(), self.key))
-    }
-
-    fn write_mapped(&self, from: usize, records: &mut Records) {
-        for mapped in self.mapped.get(from..).unwrap_or_default() {
-            mapped.encode(records);
-        }
-    }
-
-    /// Writes who the process is, as far as it can still be asked.
-    fn identify(&self, settings: &Settings, records: &mut Records) {
-        let mut found = maps::identity(self.pid);
-        if let Some(first) = self.mapped.first() {
-            // What the kernel mapped first at exec is the program, however little is left of the process.
-            found.executable.clone_from(&first.path);
-        }
-        let process = Process {
-            origin: self.origin,
-            parent_pid: match self.parent_pid {
-                0 => found.parent,
-                known => known,
-            },
-            parent_key: self.parent_key,
-            time_ns: self.key,
-            realtime_offset_ns: settings.realtime_offset_ns,
-            start_ticks: found.start_ticks,
-            asked_period_ns: settings.asked_period_ns,
-            period_ns: settings.period_ns,
-            max_depth: settings.max_depth as u64,
-            ns_pids: &found.ns_pids,
-            pid_namespace: 0,
-            executable: &found.executable,
-            command: &found.command,
-        };
-        records.other(RecordKind::Process, |out| process.encode(out));
-        if self.unwatched > 0 {
-            let totals = SegmentTotals {
-                unarmed_threads: self.unwatched,
-                ..SegmentTotals::default()
-            };
-            records.other(RecordKind::SegmentTotals, |out| totals.encode(out));
-        }
-    }
-}
-
-impl Mapped {
-    fn encode(&self, records: &mut Records) {
-        let length = self.image.range.end.wrapping_sub(self.image.range.start);
-        let module = Module {
-            time_ns: self.time_ns,
-            start: self.start,
-            end: self.start.wrapping_add(length),
-            bias: self.bias,
-            build_id: &self.image.build_id,
-            path: &self.path,
-        };
-        records.other(RecordKind::Module, |out| module.encode(out));
-    }
-}
-
-/// A chunk that is no thread's.
-pub(super) fn own_chunk(owner: ChunkInfo, mut records: Records) -> Chunk {
-    let records = records.take();
-    let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
-    (ChunkInfo { committed, ..owner }, records)
 }

@@ -100,6 +100,11 @@ impl Thread {
         self.start_ns = self.start_ns.saturating_add(self.period_ns);
     }
 
+    /// All that it used up to here was passed over: not every tick of the kernel's clock makes a sample.
+    pub(super) const fn pass_to(&mut self, cpu_ns: u64) {
+        self.start_ns = cpu_ns;
+    }
+
     /// Drops everything of it but its CPU time.
     pub(super) fn forget(&mut self) {
         let info = ChunkInfo {

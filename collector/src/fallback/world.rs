@@ -5,17 +5,17 @@
 //!
 //! Not here: one program run ([`super::run`]), where records come from ([`super::copier`]).
 
-use super::Settings;
 use super::account::{self, Counts};
 use super::arch::Cache;
 use super::copier::Clock;
 use super::image::Images;
-use super::maps;
-use super::record::{Copied, Happening, Task, What};
+use super::maps::Found;
+use super::record::{Adopted, Copied, Happening, Task, What};
 use super::run::{Nature, Run};
 use super::switches;
 use super::thread::{Chunk, Waiting};
 use super::walk::{self, Stack};
+use super::{Outcome, Settings};
 use engine::wire::sample::{Frame, SampleHead, StopReason};
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
@@ -36,6 +36,8 @@ pub(super) struct World {
     unpaired: u64,
     /// Records of switches, and of what else happened, that found no room.
     lost_switches: u64,
+    /// Records of programs that began, likewise.
+    unnoticed: u64,
     out: Vec<Chunk>,
 }
 
@@ -51,6 +53,7 @@ impl World {
             absences: 0,
             unpaired: 0,
             lost_switches: 0,
+            unnoticed: 0,
             out: Vec::new(),
             settings,
         }
@@ -63,20 +66,27 @@ impl World {
         self.runs.insert(pid, run);
     }
 
-    /// A process that runs already: what it has mapped, and its first thread. Gives the number of other threads, which are not sampled.
-    pub(super) fn adopt(&mut self, pid: i32, time_ns: u64) -> u64 {
-        let mut run = Run::new(pid, time_ns, Nature::Copied, &self.settings);
-        run.find_namespace();
-        for mapping in maps::of(pid) {
-            run.map(&mut self.images, time_ns, &mapping);
+    /// A process that runs already, and is copied from now on.
+    pub(super) fn adopt(&mut self, pid: i32, time_ns: u64, adopted: Adopted) {
+        if let Some(refused) = adopted.kernel_refused {
+            self.settings.kernel = false;
+            self.settings.refused = refused;
         }
-        let cpu_ns = maps::cpu_ns(pid, pid).unwrap_or(0);
-        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns, true);
-        run.name(pid, maps::name(pid, pid));
-        let others = maps::threads(pid).iter().filter(|tid| **tid != pid).count() as u64;
-        run.unwatched = others;
-        self.runs.insert(pid, run);
-        others
+        let settings = &self.settings;
+        let run = self.runs.entry(pid).or_insert_with(|| {
+            let mut run = Run::new(pid, time_ns, Nature::Copied, settings);
+            run.find_namespace();
+            run
+        });
+        run.adopt(&mut self.images, time_ns, adopted, settings);
+    }
+
+    /// A process that is not profiled, and why.
+    fn unprofiled(&mut self, time_ns: u64, pid: i32, found: Found, why: &str) {
+        let settings = &self.settings;
+        let run = Run::new(pid, time_ns, Nature::OwnUnwinding, settings);
+        let chunk = run.unprofiled(time_ns, found.identity, why, settings);
+        self.out.push(chunk);
     }
 
     /// Takes in what happened; in order of time.
@@ -105,6 +115,13 @@ impl World {
                 }
             }
             What::Exec(name) => self.exec(time_ns, task, name),
+            What::Adopted(adopted) => self.adopt(task.pid, time_ns, *adopted),
+            What::Unprofiled(about) => self.unprofiled(time_ns, task.pid, about.0, &about.1),
+            // Of interest where the rings are read.
+            What::Began(_) => {}
+            What::BeginningsLost(count) => {
+                self.unnoticed = self.unnoticed.saturating_add(count);
+            }
             What::Name(name) => {
                 if let Some(run) = self.runs.get_mut(&task.pid) {
                     run.rename(task.tid, time_ns, name, &self.settings);
@@ -247,10 +264,8 @@ impl World {
     /// After a look at the rings: gives samples their weight. `close`: chunks are closed too, so that they go into the recording.
     pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
         for clock in clocks {
-            if let Some(run) = self.runs.get_mut(&clock.task.pid)
-                && let Some(thread) = run.thread(clock.task.tid)
-            {
-                thread.observe(clock.cpu_ns, clock.now_ns);
+            if let Some(run) = self.runs.get_mut(&clock.task.pid) {
+                run.observe(clock);
             }
         }
         if !close {
@@ -299,8 +314,11 @@ impl World {
         std::mem::take(&mut self.out)
     }
 
-    /// Program runs that are in the recording.
-    pub(super) const fn recorded(&self) -> u64 {
-        self.cpu_time.runs
+    /// What came of it.
+    pub(super) const fn outcome(&self) -> Outcome {
+        Outcome {
+            runs: self.cpu_time.runs,
+            unnoticed: self.unnoticed,
+        }
     }
 }

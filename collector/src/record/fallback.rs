@@ -1,4 +1,4 @@
-//! Stacks that the kernel copies: of a program that the preload library cannot get into, and of all programs where their threads go off the
+//! Stacks that the kernel copies: of programs that the preload library cannot get into, and of all programs where their threads go off the
 //! CPU, if that is asked for. Whether it does, and what is said about it.
 //!
 //! Not here: how that is done ([`crate::fallback`]).
@@ -7,9 +7,10 @@ use super::args::{Args, Trigger};
 use super::clock;
 use super::drain::Drain;
 use super::hold::Hold;
-use super::obstacle::{Obstacle, ObstacleKind};
 use super::seccomp;
 use crate::fallback::{Attached, Copying, Refusal, Settings, Start, attach};
+use crate::obstacle::{Obstacle, ObstacleKind};
+use crate::summary::plural;
 use nix::unistd::{Pid, geteuid};
 use std::io;
 
@@ -54,6 +55,8 @@ impl<'a> Fallback<'a> {
         let mut settings = Settings::new(args.rate.period_ns(), args.max_depth, realtime_offset_ns);
         settings.cpu_time = obstacle.is_some();
         settings.switches = args.records_off_cpu();
+        settings.newcomers =
+            obstacle.is_none() && !args.no_follow && args.trigger != Trigger::Timer;
         Self {
             obstacle,
             quiet: args.quiet,
@@ -72,7 +75,9 @@ impl<'a> Fallback<'a> {
             Some((ObstacleKind::Privileged(_), true)) if geteuid().is_root() => {
                 self.hold = Hold::at_exec(pid);
             }
-            None if self.settings.switches => self.attach(pid, Start::AtExec),
+            None if self.settings.switches || self.settings.newcomers => {
+                self.attach(pid, Start::AtExec)
+            }
             _ => {}
         }
     }
@@ -139,10 +144,10 @@ impl<'a> Fallback<'a> {
                 eprintln!("rsunwind: {obstacle}; its stacks cannot be copied either: {refusal}");
             }
             (Some(obstacle), None) => eprintln!("rsunwind: {obstacle}"),
-            (None, Some(refusal)) => {
+            (None, Some(refusal)) if self.settings.switches => {
                 eprintln!("rsunwind: time off the CPU is not recorded: {refusal}");
             }
-            (None, None) => {}
+            (None, _) => {}
         }
     }
 
@@ -173,8 +178,14 @@ impl<'a> Fallback<'a> {
     /// As write.
     pub fn finish(&mut self, drain: &mut Drain) -> io::Result<()> {
         if let State::Copying(copying) = &mut self.state {
-            let runs = copying.finish();
-            drain.count(runs, copying.period_ns());
+            let outcome = copying.finish();
+            drain.count(outcome.runs, copying.period_ns());
+            if outcome.unnoticed > 0 && !self.quiet {
+                let unnoticed = plural(outcome.unnoticed, "program", "programs");
+                eprintln!(
+                    "rsunwind: {unnoticed} began faster than could be noted: those of them that cannot unwind themselves are not profiled"
+                );
+            }
         }
         self.look(drain)
     }

@@ -21,7 +21,6 @@ mod hold;
 pub mod inherited;
 mod launch;
 mod library;
-mod obstacle;
 mod output;
 pub(crate) mod perf_clock;
 mod perf_map;

@@ -1,9 +1,9 @@
 //! The program to record: where it is, and what a refused exec of it means.
 //!
-//! Not here: starting it ([`super::launch`]), and whether the preload library gets into it ([`super::obstacle`]).
+//! Not here: starting it ([`super::launch`]), and whether the preload library gets into it ([`crate::obstacle`]).
 
 use super::error::Error;
-use super::obstacle::{Nature, Obstacle};
+use crate::obstacle::{Nature, Obstacle};
 use nix::errno::Errno;
 use nix::unistd::{AccessFlags, access};
 use std::ffi::{OsStr, OsString};

@@ -47,3 +47,30 @@ fn the_thread_whose_weight_is_off_is_named() {
         "{text}"
     );
 }
+
+#[test]
+fn what_the_program_before_exec_used_was_seen_in_its_own_account() {
+    let mut profile = example();
+    // The same, read once more, as the run after it.
+    let mut again = example().recording;
+    let mut process = again.processes.remove(0);
+    process.key += 1;
+    let mut after = again.threads.remove(0);
+    let used = after.cpu_ns();
+    assert!(used > 0);
+    after.process = crate::recording::ProcessId::next_of(1);
+    after.armings.clear();
+    after.totals.unarmed_cpu_ns = used + 2_000_000;
+    profile.recording.processes.push(process);
+    profile.recording.threads.push(after);
+    // 1 ms of the program before, 2 ms of this one.
+    let seen = text(&profile);
+    assert!(
+        seen.contains("not seen  3.00 ms before threads were armed\n"),
+        "{seen}"
+    );
+    // Another process that had the same number once is another one.
+    profile.recording.processes[1].start_ticks += 1;
+    let seen = text(&profile);
+    assert!(!seen.contains("not seen  3.00 ms"), "{seen}");
+}

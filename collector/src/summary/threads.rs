@@ -2,7 +2,7 @@
 
 use super::{line, plural};
 use crate::profile::Profile;
-use crate::recording::{Thread, ThreadId};
+use crate::recording::{Recording, Thread, ThreadId};
 use crate::report::{duration, share};
 use engine::wire::sample::Trigger;
 use std::collections::{BTreeMap, HashMap};
@@ -30,6 +30,7 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
         let sum = sampled.entry(sample.thread).or_default();
         *sum = sum.saturating_add(profile.time_ns(sample));
     }
+    let before = before_exec(&profile.recording);
     let threads = profile.recording.threads.iter().enumerate();
     threads
         .map(|(index, thread)| {
@@ -44,12 +45,33 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
                 lost_samples: thread.totals.lost_samples,
                 lost_weight: thread.totals.lost_weight,
                 armed_ns: (cpu_ns > 0).then(|| cpu_ns.saturating_sub(unarmed_ns)),
-                unarmed_ns,
+                unarmed_ns: unarmed_ns.saturating_sub(before[index]),
                 handler_ns: thread.totals.handler_ns,
                 period_ns,
             }
         })
         .collect()
+}
+
+/// CPU time that each thread's clock showed at the end of the program run before, ns, in the same process: its clock goes on through exec,
+/// and that run has an account of its own.
+fn before_exec(recording: &Recording) -> Vec<u64> {
+    let process = |thread: &Thread| &recording.processes[thread.process.index()];
+    let clock = |thread: &Thread| (process(thread).pid, process(thread).start_ticks, thread.tid);
+    let mut runs: BTreeMap<_, u64> = BTreeMap::new();
+    for thread in &recording.threads {
+        let end = runs
+            .entry((clock(thread), process(thread).key))
+            .or_default();
+        *end = thread.cpu_ns().max(*end);
+    }
+    let threads = recording.threads.iter();
+    let before = threads.map(|thread| {
+        let clock = clock(thread);
+        let runs = runs.range((clock, 0)..(clock, process(thread).key));
+        runs.last().map_or(0, |(_, end)| *end)
+    });
+    before.collect()
 }
 
 /// Which triggers threads had, and why not better ones.

@@ -1,6 +1,7 @@
 //! Whether the preload library can get into a program, from what is in its file.
 //!
-//! Not here: finding the file ([`super::target`]). A program with an obstacle is run all the same.
+//! Not here: finding the file (`record/target.rs`), and what is done about an obstacle (`record/fallback.rs` for the program that is run,
+//! `fallback/newcomers.rs` for those that it starts). A program with an obstacle is run all the same.
 //!
 //! # Safety
 //! One call without a safe wrapper, `getxattr`, with a buffer of no size.
