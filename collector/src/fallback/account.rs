@@ -1,9 +1,9 @@
 //! What a reader of the profile should know of copied stacks, in words: notes of the first program run that has some.
 
 use super::Settings;
-use super::records::Records;
 use super::run::own_chunk;
 use super::thread::Chunk;
+use crate::recording::records::Records;
 use crate::summary::plural;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::event::{Event, EventKind};

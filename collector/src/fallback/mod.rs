@@ -27,7 +27,6 @@ mod memory;
 mod newcomers;
 mod presence;
 mod record;
-mod records;
 mod refusal;
 mod ring;
 mod run;

@@ -5,8 +5,8 @@
 //! ([`engine::wire::chunk::FROM_SWITCHES`]).
 
 use super::presence::{Absence, Presence};
-use super::records::Records;
 use super::thread::Chunk;
+use crate::recording::records::Records;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::kernel::KernelHead;
 use engine::wire::record::RecordKind;

@@ -4,7 +4,7 @@
 //! read, and share what it has gone on by. The clock of a thread that has ended cannot be read: samples since it was read last weigh one
 //! period each.
 
-use super::records::Records;
+use crate::recording::records::Records;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
 use engine::wire::kernel::KernelHead;
@@ -190,7 +190,7 @@ impl Thread {
     }
 
     /// Adds another record to its chunk.
-    pub(super) fn write(&mut self, kind: RecordKind, encode: impl FnOnce(&mut Encoder<'_>)) {
+    pub(super) fn write(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) {
         self.records.other(kind, encode);
     }
 

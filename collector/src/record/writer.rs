@@ -112,7 +112,7 @@ impl Writer {
         &mut self,
         about: About,
         kind: RecordKind,
-        encode: impl FnOnce(&mut Encoder<'_>),
+        encode: impl Fn(&mut Encoder<'_>),
     ) -> io::Result<()> {
         let mut chunks = OwnChunks::new(ChunkInfo {
             pid: about.0,

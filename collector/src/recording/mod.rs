@@ -20,6 +20,7 @@ mod join;
 mod kernel;
 mod model;
 mod modules;
+pub(crate) mod records;
 mod scan;
 mod source;
 mod stacks;

@@ -3,10 +3,12 @@
 //! Each chunk goes out with one write, so that a collector that is killed leaves a recording that lacks at most the chunk in flight.
 //! What is written is read back by [`super::read`].
 
+pub use super::records::LONGEST_RECORD;
+use super::records::append;
 use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, HEADER_SIZE};
-use engine::wire::record::{self, RecordKind};
+use engine::wire::record::RecordKind;
 use std::io::{self, Seek, SeekFrom, Write};
 
 /// A recording being written.
@@ -100,11 +102,8 @@ impl<W: Write + Seek> Writer<W> {
 pub struct OwnChunks {
     owner: ChunkInfo,
     chunks: Vec<(ChunkInfo, Vec<u8>)>,
-    buffer: Vec<u8>,
 }
 
-/// The longest record there is, bytes.
-pub const LONGEST_RECORD: usize = u16::MAX as usize * 8;
 /// A chunk of the collector's is closed when it has this many bytes.
 const FULL: usize = 1 << 20;
 
@@ -116,22 +115,12 @@ impl OwnChunks {
         Self {
             owner,
             chunks: Vec::new(),
-            buffer: Vec::new(),
         }
     }
 
     /// Adds a record; `encode` writes its payload. Gives `false`, and adds nothing, if it is longer than a record can be.
     #[must_use]
-    pub fn push(&mut self, kind: RecordKind, encode: impl FnOnce(&mut Encoder<'_>)) -> bool {
-        self.buffer.resize(LONGEST_RECORD, 0);
-        let mut out = Encoder::new(&mut self.buffer[record::HEADER_SIZE..]);
-        encode(&mut out);
-        let sealed = out
-            .finish()
-            .and_then(|length| record::seal(&mut self.buffer, kind, length));
-        let Some(length) = sealed else {
-            return false;
-        };
+    pub fn push(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
         if self.chunks.last().is_none_or(|last| last.1.len() >= FULL) {
             let sequence = self.owner.sequence + self.chunks.len() as u64;
             let info = ChunkInfo {
@@ -140,10 +129,11 @@ impl OwnChunks {
             };
             self.chunks.push((info, Vec::new()));
         }
-        if let Some((info, records)) = self.chunks.last_mut() {
-            records.extend_from_slice(&self.buffer[..length]);
-            info.committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
-        }
-        true
+        let Some((info, records)) = self.chunks.last_mut() else {
+            return false;
+        };
+        let added = append(records, kind, encode);
+        info.committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        added
     }
 }

@@ -3,10 +3,10 @@
 //! Not here: what is in those ([`super::super::thread`]), and its context switches ([`super::switched`]).
 
 use super::super::maps::{self, Identity};
-use super::super::records::Records;
 use super::super::thread::Chunk;
 use super::super::{Settings, account};
 use super::{Mapped, Nature, Run};
+use crate::recording::records::Records;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::module::Module;
 use engine::wire::process::Process;

@@ -4,10 +4,10 @@
 
 use super::super::Settings;
 use super::super::maps;
-use super::super::records::Records;
 use super::super::switches::{Stack, Switches};
 use super::super::thread::Chunk;
 use super::{Run, own_chunk};
+use crate::recording::records::Records;
 use engine::wire::chunk::ChunkInfo;
 
 impl Run {

@@ -3,12 +3,11 @@
 use super::super::writer::Writer;
 use super::ring::Ring;
 use crate::fallback::{Entry, Frozen, Onlooker};
+use crate::recording::records::Records;
 use crate::recording::write::OwnChunks;
 use engine::wire::chunk::{ChunkInfo, FROM_OUTSIDE, FROM_RING};
-use engine::wire::codec::Encoder;
-use engine::wire::kernel::{self, KernelHead};
 use engine::wire::offer::Offer;
-use engine::wire::record::{self, RecordKind};
+use engine::wire::record::RecordKind;
 use engine::wire::ring::{RingRecord, RingSample};
 use engine::wire::sample::{self, SampleHead, Trigger, flags};
 use std::io;
@@ -19,8 +18,6 @@ use std::time::{Duration, Instant};
 const FULL: usize = 28 << 10;
 /// … or is this old.
 const OLD: Duration = Duration::from_secs(1);
-/// No record of a kernel sample is longer, bytes.
-const LONGEST: usize = 4096;
 
 /// A thread's ring and what was taken out of it.
 #[derive(Debug)]
@@ -61,9 +58,8 @@ struct Seen {
 /// Records that are not written yet.
 #[derive(Debug, Default)]
 struct Gathered {
-    records: Vec<u8>,
+    records: Records,
     since: Option<Instant>,
-    before: Option<(KernelHead, Vec<u64>)>,
     /// Samples that found the ring full, as far as the ring has said: with the next sample that fits.
     lost: u64,
 }
@@ -97,7 +93,8 @@ impl Stream {
             .take(thread_is_gone, |record, frames| match record {
                 RingRecord::Sample(sample) => {
                     if let Some(head) = sample.recorded(&offer.events, offer.base) {
-                        gathered.add(&head, frames);
+                        gathered.records.kernel(&head, frames);
+                        gathered.since.get_or_insert_with(Instant::now);
                     }
                     *newest = Newest::of(&sample, offer.base);
                     if let Some(seen) = seen {
@@ -198,7 +195,7 @@ impl Stream {
     #[must_use]
     pub fn is_due(&self) -> bool {
         let old = |since: &Instant| since.elapsed() >= OLD;
-        self.gathered.records.len() >= FULL || self.gathered.since.as_ref().is_some_and(old)
+        self.gathered.records.length() >= FULL || self.gathered.since.as_ref().is_some_and(old)
     }
 
     /// Writes what was gathered; `number` is the chunk's, among those of this recording that came from rings.
@@ -207,20 +204,18 @@ impl Stream {
     /// As write.
     pub fn write(&mut self, number: &mut u64, writer: &mut Writer) -> io::Result<()> {
         let owner = self.owner();
-        let gathered = &mut self.gathered;
-        if gathered.records.is_empty() && gathered.lost == 0 {
+        let mut gathered = std::mem::take(&mut self.gathered);
+        if gathered.records.are_none() && gathered.lost == 0 {
             return Ok(());
         }
         let info = ChunkInfo {
-            committed: u32::try_from(gathered.records.len()).unwrap_or(0),
+            committed: u32::try_from(gathered.records.length()).unwrap_or(0),
             sequence: FROM_RING | *number,
             lost_in_ring: gathered.lost,
             ..owner
         };
         *number += 1;
-        writer.chunk(&info, &gathered.records)?;
-        *gathered = Gathered::default();
-        Ok(())
+        writer.chunk(&info, &gathered.records.take())
     }
 }
 
@@ -249,27 +244,6 @@ impl Newest {
         match self {
             Self::Out => None,
             Self::In(_, _, entry) => Some(*entry),
-        }
-    }
-}
-
-impl Gathered {
-    fn add(&mut self, head: &KernelHead, frames: &[u64]) {
-        let start = self.records.len();
-        self.records.resize(start + LONGEST, 0);
-        let room = self.records.get_mut(start..).unwrap_or(&mut []);
-        let length = room.get_mut(record::HEADER_SIZE..).and_then(|payload| {
-            let mut out = Encoder::new(payload);
-            let before = self.before.as_ref();
-            let before = before.map(|(head, frames)| (head, frames.as_slice()));
-            kernel::encode(&mut out, before, head, frames);
-            out.finish()
-        });
-        let length = length.and_then(|length| record::seal(room, RecordKind::Kernel, length));
-        self.records.truncate(start + length.unwrap_or(0));
-        if length.is_some() {
-            self.before = Some((*head, frames.to_vec()));
-            self.since.get_or_insert_with(Instant::now);
         }
     }
 }
