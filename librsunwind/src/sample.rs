@@ -10,7 +10,10 @@ use crate::modules::{self, Finder};
 use crate::process::PROCESS;
 use crate::sys::HeldBack;
 use crate::thread::ThreadState;
+use crate::weak_address;
+use engine::address::RuntimeAddress;
 use engine::frame_buffer::{Depth, FrameBuffer};
+use engine::module_map::Modules;
 use engine::registers::Registers;
 use engine::unwind::{Outcome, Unwinder, unwind};
 use engine::wire::sample::{Frame, SampleHead, Trigger, flags};
@@ -103,19 +106,40 @@ fn walk_into(
     })
 }
 
+/// Frames of a wrapper of ours together take less, bytes: further away the signal did not come in behind its call.
+const WRAPPER: u64 = 1024;
+/// libc's `syscall` is shorter, bytes.
+const SYSTEM_CALL: u64 = 64;
+
+/// Whether the thread stands in libc's `syscall`: with our signal pending the program has just unblocked it there.
+fn let_in(registers: &Registers) -> u64 {
+    let start = weak_address!("syscall") as u64;
+    match registers.pc.wrapping_sub(start) < SYSTEM_CALL {
+        true if start != 0 => flags::LET_IN,
+        _ => 0,
+    }
+}
+
 /// Writes the sample of the walk just made.
 ///
 /// # Signal safety
 /// Stores into the thread's chunk.
 pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
+    let sp = entry.registers.sp();
+    let held = this.held.filter(|held| held.sp.wrapping_sub(sp) < WRAPPER);
+    if let Some(held) = &held {
+        // What is called may lie in a module that no walk meets.
+        Finder::new(this).find(RuntimeAddress(held.function));
+    }
     let head = SampleHead {
         nonce: request.nonce,
         time_ns: entry.time_ns,
         weight: request.weight,
         trigger: request.trigger,
         stop: walked.outcome.stop,
-        flags: walked.outcome.flags | request.flags,
-        sp: entry.registers.sp(),
+        flags: walked.outcome.flags | request.flags | let_in(entry.registers),
+        sp,
+        held,
         elided: walked.depth.elided,
         elided_at: walked.depth.elided_at,
     };

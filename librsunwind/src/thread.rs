@@ -36,7 +36,7 @@ use engine::wire::chunk::ThreadTotals;
 use engine::wire::kernel::{self, KernelHead};
 use engine::wire::offer::MAX_EVENTS;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, SampleHead, Trigger};
+use engine::wire::sample::{Frame, Held, SampleHead, Trigger};
 use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
 
 /// What [`ThreadState::magic`] holds in a live state.
@@ -73,6 +73,8 @@ pub struct ThreadState {
     pub owed: bool,
     /// The stack pointer of the call for whose length the signal is blocked by us; 0 if it is not.
     pub shielded: u64,
+    /// That call, until the signal has come in behind it.
+    pub held: Option<Held>,
     /// `si_fd` of the perf events before, -1 in unused slots: a signal of theirs may still be pending.
     pub past_descriptors: [i32; MAX_EVENTS],
     /// The collector may hold events that this thread has opened, armed or not.
@@ -164,6 +166,7 @@ impl ThreadState {
                 believes_blocked: false,
                 owed: false,
                 shielded: 0,
+                held: None,
                 past_descriptors: [-1; MAX_EVENTS],
                 lent: false,
                 unfinished: false,
@@ -205,6 +208,7 @@ impl ThreadState {
         (this.lent, this.unfinished) = (false, false);
         this.requests.abandon();
         (this.shielded, this.past_descriptors) = (0, [-1; MAX_EVENTS]);
+        this.held = None;
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);
         this.totals = ThreadTotals::default();
@@ -364,6 +368,14 @@ impl ThreadState {
     pub fn next_nonce(&mut self) -> u64 {
         self.nonce = self.nonce.wrapping_add(1).max(1);
         self.nonce
+    }
+
+    /// Where its perf ring stands: what is sampled from now on is behind that.
+    pub fn cursor(&self) -> u64 {
+        match &self.armed {
+            Armed::Perf(event) => event.cursor(),
+            _ => self.nonce,
+        }
     }
 
     /// What samples it.

@@ -21,7 +21,7 @@ impl Next {
         }
     }
 
-    /// Its address; `None` if the host has no such function.
+    /// Its address; `None` if the host has no such function. (A function declared by [`next!`] is `next::NAME`.)
     pub fn address(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);
         if address == 0 {
@@ -59,14 +59,17 @@ fn look_up(name: &CStr) -> usize {
 #[macro_export]
 macro_rules! next {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $absent:expr;)*) => {
+        #[allow(non_upper_case_globals)]
+        pub mod next {
+            $(pub static $name: $crate::next::Next = $crate::next::Next::new(
+                // SAFETY: one zero byte, at the end.
+                unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });)*
+        }
         $(
             $(#[$doc])*
             #[allow(clippy::too_many_arguments, non_snake_case)]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                static NEXT: $crate::next::Next = $crate::next::Next::new(
-                    // SAFETY: one zero byte, at the end.
-                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
-                match NEXT.address() {
+                match next::$name.address() {
                     Some(address) => {
                         // SAFETY: the host's function has the signature that its manual page gives.
                         let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $result>(address) };

@@ -3,7 +3,9 @@
 use engine::wire::chunk::{self, ChunkInfo};
 use engine::wire::event::{Event, EventKind};
 use engine::wire::file::{self, FileInfo};
+use engine::wire::kernel::{KernelHead, KernelSample};
 use engine::wire::module::{Module, ModuleGone};
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::process::{Origin, Process};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{Frame, Sample, SampleHead, Trigger};
@@ -24,7 +26,7 @@ pub struct Recording {
     pub modules: Vec<ModuleFacts>,
     /// Events, in the order of their records.
     pub events: Vec<EventFacts>,
-    /// Kernel samples, counted by their records.
+    /// Kernel samples, counted by their records; of CPU time only those of kernel mode.
     pub kernel_samples: u64,
 }
 
@@ -200,7 +202,12 @@ impl Recording {
                 self.threads.entry(id).or_default().end = Some((end.cpu_ns, end.reason));
             }
             RecordKind::Sample => self.sample(info, payload, before),
-            RecordKind::Kernel => self.kernel_samples += 1,
+            RecordKind::Kernel => {
+                let sample = expect(KernelSample::decode(payload, &KernelHead::default()));
+                let frames = sample.reused + sample.new_frames().count();
+                let of_user_mode = sample.head.event == CPU_EVENT && frames == 0;
+                self.kernel_samples += u64::from(!of_user_mode);
+            }
             _ => {}
         }
     }

@@ -18,16 +18,16 @@ pub enum KernelHalf {
     /// Likewise, a further one of the same entry: the same user stack again.
     Reused,
     /// Taken in a call that holds our signal back (a wrapper of ours, or one of libc that blocks all signals): the user stack was taken
-    /// right behind it, and the kernel's is shown below the caller of that call. sp is near, ip cannot agree.
+    /// right behind it, and the kernel's is shown below the caller of that call. By cursor, ip and sp it was that call's own doing.
     Shielded,
-    /// The user stack was taken elsewhere: the kernel's stack stands alone.
+    /// The thread went on without a user stack, because our signal was blocked; one was taken elsewhere later, or none. The kernel's stack
+    /// stands alone.
     Late,
     /// Taken while our own code ran: it is ours, not the program's. The kernel's stack stands alone.
     Profiler,
     /// The thread ended, and took no user stack any more. The kernel's stack stands alone.
     Exit,
-    /// No user stack was taken after it, and the thread is not known to have ended: it was killed, or sleeps. The kernel's stack stands
-    /// alone.
+    /// The newest of its thread, which is not known to have ended: it was killed there, or is there still. The kernel's stack stands alone.
     Orphan,
 }
 

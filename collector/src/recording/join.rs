@@ -3,10 +3,10 @@
 //! Not here: the samples that wait ([`super::kernel`]), and how user stacks are read ([`super::stacks`]).
 
 use super::account::KernelHalf;
-use super::kernel::{Waiting, agrees, is_entry, is_near};
-use super::model::{RawFrame, RawSample, Recording, StackId, ThreadId};
+use super::held::User;
+use super::kernel::{Waiting, is_entry};
+use super::model::{ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId};
 use super::stacks::{ChunkSamples, Stacks};
-use engine::address::CodeAddress;
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, SampleHead, StopReason, Trigger, flags};
@@ -31,8 +31,8 @@ impl ChunkSamples<'_> {
             value: 0,
             cookie: 0,
         };
-        let (leaf, caller) = self.shield(stack);
         let entry = self.stacks.waiting.leave(self.thread, head.nonce);
+        let user = User::of(self.recording, *head, stack, newest_entry(entry.iter()));
         if head.flags & flags::FROM_OUTSIDE != 0 {
             let samples = self.recording.samples.iter().rev();
             let own = samples.take_while(|sample| sample.thread == self.thread);
@@ -40,67 +40,104 @@ impl ChunkSamples<'_> {
             let last = own.map(|sample| sample.time_ns).max();
             made.weight = count_late(self.recording, self.thread, last, &entry);
         }
+        let by_libc = self.is_held_by_libc(&user, &entry);
         let mut joined = false;
         for kernel in entry {
-            let (mut half, user) = match agrees(&kernel.head, head, leaf) {
-                true if kernel.head.event == OFF_CPU => self.without_ours(stack, caller),
+            let (mut half, below) = match user.agrees(&kernel.head) {
+                true if kernel.head.event == OFF_CPU => self.without_ours(stack, user.caller),
                 true => (KernelHalf::Merged, stack),
-                false => self.elsewhere(&kernel.head, head, stack, caller),
+                false => self.elsewhere(&kernel.head, &user, by_libc),
             };
-            if half == KernelHalf::Merged && std::mem::replace(&mut joined, true) {
-                half = KernelHalf::Reused;
-            }
-            let whole = self.stacks.push_kernel(self.recording, user, &kernel);
-            // The weights of an entry add up to its CPU time, which may be a little less than its samples say. Other events have none.
-            let is_cpu_time = kernel.head.event == CPU_EVENT;
-            let weight = made.weight.min(u64::from(is_cpu_time));
-            made.weight -= weight;
-            self.recording.samples.push(RawSample {
+            let mut sample = RawSample {
                 time_ns: kernel.head.time_ns,
-                weight,
-                stack: whole,
-                kernel: half,
                 entry_ip: kernel.head.user_ip,
                 event: kernel.head.event,
                 value: kernel.head.value,
                 cookie: kernel.head.cookie,
                 ..made
-            });
+            };
+            if half.is_alone() {
+                (sample.flags, sample.stop) = (0, StopReason::Abandoned);
+            }
+            if half == KernelHalf::Late {
+                sample.stop = StopReason::Blocked;
+            }
+            sample.stack = match (kernel.is_of_user_mode(), half) {
+                (false, _) => self.stacks.push_kernel(self.recording, below, &kernel),
+                // The thread has gone on since.
+                (true, KernelHalf::Late) => {
+                    half = KernelHalf::None;
+                    self.stacks.push_leaf(self.recording, self.thread, &kernel)
+                }
+                // The user stack is this sample's.
+                (true, _) => continue,
+            };
+            if half == KernelHalf::Merged && std::mem::replace(&mut joined, true) {
+                half = KernelHalf::Reused;
+            }
+            sample.kernel = half;
+            // The weights of an entry add up to its CPU time, which may be a little less than its samples say. Other events have none.
+            let is_cpu_time = kernel.head.event == CPU_EVENT;
+            sample.weight = made.weight.min(u64::from(is_cpu_time));
+            made.weight -= sample.weight;
+            self.recording.samples.push(sample);
         }
         if made.weight > 0 {
             self.recording.samples.push(made);
         }
     }
 
-    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack. `caller` is the stack of who called
-    /// the wrapper of ours that the user stack was taken in, if it was.
+    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack. `by_libc`: nothing but a function of
+    /// libc held our signal back.
     fn elsewhere(
         &self,
         kernel: &KernelHead,
-        user: &SampleHead,
-        stack: Option<StackId>,
-        caller: Option<StackId>,
+        user: &User,
+        by_libc: bool,
     ) -> (KernelHalf, Option<StackId>) {
-        if let Some(interrupted) = self.interrupted(stack, kernel.user_ip) {
+        if let Some(interrupted) = self.interrupted(user, kernel) {
             return (KernelHalf::Merged, Some(interrupted));
         }
         let process = self.recording.threads[self.thread.index()].process;
-        let is_ours = self
-            .recording
-            .is_ours(process, kernel.user_ip, user.time_ns);
-        // Our signal waited for the return from a handler of the program's: the user stack is what that interrupted.
-        let late = || match self.stacks.is_way_back(process, kernel.user_ip) {
-            true => (KernelHalf::Merged, stack),
-            false => (KernelHalf::Late, None),
-        };
-        match caller {
-            _ if is_ours => (KernelHalf::Profiler, None),
-            Some(caller) if is_near(kernel, user) => (KernelHalf::Shielded, Some(caller)),
-            None if is_near(kernel, user) && kernel.user_sp < user.sp => {
-                self.held_back(stack).unwrap_or_else(late)
-            }
-            _ => late(),
+        let time_ns = user.head.time_ns;
+        if self.recording.is_ours(process, kernel.user_ip, time_ns) {
+            return (KernelHalf::Profiler, None);
         }
+        if user.was_called(self.recording, process, kernel) {
+            return (KernelHalf::Shielded, user.caller);
+        }
+        if by_libc && user.is_deeper_in_libc(self.recording, process, kernel) {
+            let holder = user.stack.map(|id| self.recording.stacks[id.index()]);
+            return (
+                KernelHalf::Shielded,
+                holder.and_then(|holder| holder.parent),
+            );
+        }
+        match self.is_way_back(process, user, kernel) {
+            true => (KernelHalf::Merged, user.stack),
+            false => (KernelHalf::Late, None),
+        }
+    }
+
+    /// Whether our signal waited for the return from a handler of the program's: the user stack is what that interrupted.
+    fn is_way_back(&self, process: ProcessId, user: &User, kernel: &KernelHead) -> bool {
+        kernel.cursor >= user.newest && self.stacks.is_way_back(process, kernel.user_ip)
+    }
+
+    /// Whether it can only have been a function of libc that held our signal back up to this user stack: it was taken there, and so was all
+    /// that was sampled since the stack before. libc's functions around clone and vfork hold all signals back.
+    fn is_held_by_libc(&self, user: &User, entry: &[Waiting]) -> bool {
+        let process = self.recording.threads[self.thread.index()].process;
+        let time_ns = user.head.time_ns;
+        let mut heads = entry.iter().map(|sample| &sample.head);
+        user.is_in_libc(self.recording)
+            && heads.all(|head| {
+                user.agrees(head)
+                    || user.is_deeper_in_libc(self.recording, process, head)
+                    || self.recording.is_ours(process, head.user_ip, time_ns)
+                    || self.interrupted(user, head).is_some()
+                    || self.is_way_back(process, user, head)
+            })
     }
 
     /// The part of a stack that is the program's, where a thread went off the CPU in code of ours: in a wrapper, whose own stack is `caller`;
@@ -125,30 +162,15 @@ impl ChunkSamples<'_> {
         (KernelHalf::Merged, Some(user))
     }
 
-    /// A sample taken deeper in the stack than where the user stack was taken, which it was not at once: some function held all signals
-    /// back meanwhile. libc's do, around clone and vfork. Its caller is on both stacks.
-    fn held_back(&self, stack: Option<StackId>) -> Option<(KernelHalf, Option<StackId>)> {
-        let holder = self.recording.stacks[stack?.index()];
-        let RawFrame::Code {
-            module: Some(module),
-            ..
-        } = self.recording.frames[holder.frame.index()]
-        else {
-            return None;
-        };
-        let holder_is_libc = self.recording.modules[module.index()].is_libc();
-        holder_is_libc.then_some((KernelHalf::Shielded, holder.parent))
-    }
-
-    /// The stack from the frame on that a signal of the program interrupted at that address: on the way back from the kernel its handler
-    /// was entered before ours, and our walk began there.
-    fn interrupted(&self, stack: Option<StackId>, user_ip: u64) -> Option<StackId> {
-        let mut at = stack;
+    /// The stack from the frame on that a signal of the program interrupted where the sample was taken: on the way back from the kernel its
+    /// handler was entered before ours, and our walk began there. No sample was taken elsewhere in between.
+    fn interrupted(&self, user: &User, kernel: &KernelHead) -> Option<StackId> {
+        let mut at = user.stack.filter(|_| kernel.cursor >= user.newest);
         while let Some(id) = at {
             let node = self.recording.stacks[id.index()];
             if let RawFrame::Code { frame, method, .. } = self.recording.frames[node.frame.index()]
                 && method == Method::SignalFrame
-                && is_entry(user_ip, frame.lookup().0)
+                && is_entry(kernel.user_ip, frame.lookup().0)
             {
                 return Some(id);
             }
@@ -156,34 +178,13 @@ impl ChunkSamples<'_> {
         }
         None
     }
-
-    /// The address of the leaf, and if that lies in our own library, the stack from the outermost of its frames there: the wrapper that the
-    /// program called.
-    fn shield(&self, stack: Option<StackId>) -> (u64, Option<StackId>) {
-        let (mut leaf, mut wrapper, mut at) = (None, None, stack);
-        while let Some(id) = at {
-            let node = self.recording.stacks[id.index()];
-            let RawFrame::Code { frame, module, .. } = self.recording.frames[node.frame.index()]
-            else {
-                break;
-            };
-            leaf.get_or_insert(match frame {
-                CodeAddress::Instruction(address) | CodeAddress::Return(address) => address.0,
-            });
-            if !module.is_some_and(|module| self.recording.modules[module.index()].is_ours()) {
-                break;
-            }
-            wrapper = Some(id);
-            at = node.parent;
-        }
-        (leaf.unwrap_or(0), wrapper)
-    }
 }
 
 impl Stacks {
     /// Kernel samples that no user stack came for.
     pub(super) fn finish(mut self, recording: &mut Recording) {
         let mut last: HashMap<ThreadId, u64> = HashMap::new();
+        let mut newest: HashMap<ThreadId, u64> = HashMap::new();
         let of_threads = recording.samples.iter().filter(|s| s.event != OFF_CPU);
         for sample in of_threads {
             let last = last.entry(sample.thread).or_default();
@@ -195,19 +196,36 @@ impl Stacks {
             let samples: Vec<_> = of_thread.iter().map(|(_, sample)| sample.clone()).collect();
             if let Some((thread, _)) = of_thread.first() {
                 count_late(recording, *thread, last.get(thread).copied(), &samples);
+                let of_cpu_time = samples.iter().filter(|s| s.head.event == CPU_EVENT);
+                newest.insert(*thread, newest_entry(of_cpu_time));
             }
         }
         self.find_interrupted(recording);
         for (thread, sample) in rest {
-            let stack = self.push_kernel(recording, None, &sample);
-            let half = Self::without_user_stack(recording, thread, &sample.head);
+            let went_on = newest
+                .get(&thread)
+                .is_some_and(|at| sample.head.cursor < *at);
+            let why = without_user_stack(recording, thread, &sample.head, went_on);
+            let stop = match why {
+                KernelHalf::Late => StopReason::Blocked,
+                _ => StopReason::Abandoned,
+            };
+            let process = recording.threads[thread.index()].process;
+            let (half, stack) = if sample.is_of_user_mode() {
+                let leaf = self.push_leaf(recording, thread, &sample);
+                (KernelHalf::None, leaf)
+            } else {
+                let is_ours = recording.is_ours(process, sample.head.user_ip, sample.head.time_ns);
+                let half = if is_ours { KernelHalf::Profiler } else { why };
+                (half, self.push_kernel(recording, None, &sample))
+            };
             recording.samples.push(RawSample {
                 thread,
                 time_ns: sample.head.time_ns,
                 weight: u64::from(sample.head.event == CPU_EVENT),
                 stack,
                 trigger: Trigger::PerfKernel,
-                stop: StopReason::Abandoned,
+                stop,
                 flags: 0,
                 kernel: half,
                 entry_ip: sample.head.user_ip,
@@ -218,21 +236,38 @@ impl Stacks {
         }
         recording.samples.sort_by_key(|sample| sample.thread);
     }
+}
 
-    fn without_user_stack(
-        recording: &Recording,
-        thread: ThreadId,
-        kernel: &KernelHead,
-    ) -> KernelHalf {
-        let about = &recording.threads[thread.index()];
-        if recording.is_ours(about.process, kernel.user_ip, kernel.time_ns) {
-            return KernelHalf::Profiler;
+/// Why no user stack came for a sample. `went_on`: the thread entered the kernel anew after it, or left it, so it could have taken one.
+fn without_user_stack(
+    recording: &Recording,
+    thread: ThreadId,
+    kernel: &KernelHead,
+    went_on: bool,
+) -> KernelHalf {
+    match recording.threads[thread.index()].end {
+        None if went_on => KernelHalf::Late,
+        None => KernelHalf::Orphan,
+        // Behind its end there may be samples of events that the collector still held.
+        Some(end) if end.reason == ThreadEndReason::Stopped => {
+            match went_on && kernel.time_ns <= end.time_ns {
+                true => KernelHalf::Late,
+                false => KernelHalf::Orphan,
+            }
         }
-        match about.end.map(|end| end.reason) {
-            None | Some(ThreadEndReason::Stopped) => KernelHalf::Orphan,
-            Some(_) => KernelHalf::Exit,
-        }
+        Some(_) => KernelHalf::Exit,
     }
+}
+
+/// From which cursor on all of a thread's samples, which are in their order, were taken at the same place: it may be there still.
+fn newest_entry<'a>(samples: impl DoubleEndedIterator<Item = &'a Waiting>) -> u64 {
+    let mut backwards = samples.rev().map(|sample| &sample.head);
+    let Some(newest) = backwards.next() else {
+        return 0;
+    };
+    let place = |head: &KernelHead| (head.user_ip, head.user_sp);
+    let same = backwards.take_while(|head| place(head) == place(newest));
+    same.last().unwrap_or(newest).cursor
 }
 
 /// Kernel samples that the thread itself took no user stack for: they weigh one period each. CPU time that they show after the thread's

@@ -14,8 +14,6 @@ use std::rc::Rc;
 
 /// Length of the instruction that enters the kernel: a call that is restarted after the handler begins with it again.
 const SYSTEM_CALL: u64 = 2;
-/// How far from its caller's frame a call that holds our signal back can have entered the kernel, bytes.
-const SHIELD_REACH: u64 = 64 << 10;
 
 /// A kernel sample that waits for its user stack.
 #[derive(Clone, Debug)]
@@ -26,6 +24,11 @@ pub(super) struct Waiting {
 }
 
 impl Waiting {
+    /// Whether it is a sample of CPU time that was taken in user mode, for which no handler ran at once.
+    pub(super) fn is_of_user_mode(&self) -> bool {
+        self.head.event == CPU_EVENT && self.frames.is_empty()
+    }
+
     /// The kernel's frames, from root to leaf.
     pub(super) fn root_first(&self) -> impl Iterator<Item = CodeAddress> + '_ {
         let last = self.frames.len().saturating_sub(1);
@@ -137,11 +140,6 @@ fn is_behind_probe(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool
 /// Bytes.
 const LONGEST_INSTRUCTION: u64 = 15;
 
-/// Whether a kernel sample was taken near the place in the stack where the user stack was taken, our signal having been held back meanwhile.
-pub(super) fn is_near(kernel: &KernelHead, user: &SampleHead) -> bool {
-    kernel.user_sp.abs_diff(user.sp) < SHIELD_REACH
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -169,8 +167,6 @@ mod tests {
         let behind = |head: &KernelHead| super::agrees(head, &user, 0x1000);
         assert!(behind(&probe(0x7ffe_0000)) && behind(&probe(0x7ffe_0008)));
         assert!(!behind(&probe(0x7ffe_0010)) && !behind(&kernel(0xffc, 0x7ffe_0000)));
-        assert!(is_near(&kernel(0x9000, 0x7ffd_ff00), &user));
-        assert!(!is_near(&kernel(0x1000, 0x7ff0_0000), &user));
     }
 
     #[test]

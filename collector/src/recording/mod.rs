@@ -15,6 +15,7 @@ mod error;
 #[cfg(test)]
 pub(crate) mod example;
 mod facts;
+mod held;
 mod interrupted;
 mod join;
 mod kernel;

@@ -8,8 +8,16 @@ use engine::address::RuntimeAddress;
 
 /// What the name of our own library contains.
 const OWN_LIBRARY: &str = "rsunwind_preload";
-/// How the names of C libraries begin.
-const LIBC: [&str; 4] = ["libc.so", "libc-2", "libpthread", "ld-musl"];
+/// How the names of C libraries begin: glibc's, which was several before 2.34, and musl's, under which name ever.
+const LIBC: [&str; 7] = [
+    "libc.so",
+    "libc-2",
+    "libpthread",
+    "librt.so",
+    "librt-2",
+    "ld-musl",
+    "libc.musl",
+];
 /// How far up to look for the modules of a process that forked and recorded none of its own.
 const MOST_FORKS: usize = 16;
 

@@ -8,7 +8,7 @@ use super::error::Damages;
 use super::kernel::{KernelReader, Waiting, WaitingRoom};
 use super::model::{FrameId, ProcessId, RawFrame, Recording, StackId, StackNode, ThreadId};
 use super::walk::Step;
-use engine::address::CodeAddress;
+use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, Method, Sample, SampleHead};
@@ -68,6 +68,25 @@ impl Stacks {
         frames.fold(user, |node, frame| {
             self.push(recording, node, RawFrame::Kernel(frame))
         })
+    }
+}
+
+impl Stacks {
+    /// Where a sample of user mode was taken is all that is known of its stack.
+    pub(super) fn push_leaf(
+        &mut self,
+        recording: &mut Recording,
+        thread: ThreadId,
+        sample: &Waiting,
+    ) -> Option<StackId> {
+        let process = recording.threads[thread.index()].process;
+        let frame = Frame {
+            pc: RuntimeAddress(sample.head.user_ip),
+            method: Method::Registers,
+        };
+        let module = recording.module_at(process, frame.pc, sample.head.time_ns);
+        let frame = RawFrame::code(process, frame, module);
+        self.push(recording, None, frame)
     }
 }
 

@@ -213,14 +213,28 @@ impl PerfEvent {
         self.lent
     }
 
+    /// The nonce that a sample taken now would be named by.
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn cursor(&self) -> u64 {
+        self.ring.cursor().wrapping_add(self.base)
+    }
+
     /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel mode, and all samples of other events
-    /// than CPU time. Where the collector does that, it only looks for the cursor.
+    /// than CPU time; of CPU time in user mode those that no user stack was taken for at once. Where the collector does that, it only looks for the cursor.
     ///
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
     pub fn drain(&mut self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
         let (base, events, kernel) = (self.base, &self.events, self.kernel);
+        // The newest sample of user mode is the one whose stack is about to be taken; those before it were held back.
+        let mut before: Option<KernelHead> = None;
         let mut drained = self.ring.look(self.lent, |sample: &RingSample, frames| {
+            if let (true, Some(head)) = (kernel, before.take()) {
+                visit(&head, &[]);
+            }
+            before = sample.unserved(events, base);
             if let Some(head) = sample
                 .recorded(events, base)
                 .filter(|head| kernel || head.event != CPU_EVENT)

@@ -9,8 +9,8 @@ use crate::sys::{self, Errno, File, PAGE};
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
-    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, RingRecord, RingSample, TAIL_OFFSET,
-    THREAD, read,
+    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, RingRecord, RingSample, SERVED_OFFSET,
+    TAIL_OFFSET, THREAD, read,
 };
 
 /// A ring of this thread.
@@ -57,6 +57,14 @@ impl Ring {
         self.data_size
     }
 
+    /// End position of the newest record now.
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn cursor(&self) -> u64 {
+        self.shared_word(HEAD_OFFSET).load(Ordering::Acquire)
+    }
+
     /// Says in the ring that the collector may claim it.
     pub fn lend(&self) {
         self.shared_word(OWNER_OFFSET)
@@ -87,7 +95,7 @@ impl Ring {
     }
 
     fn drain(&mut self, mut visit: impl FnMut(&RingSample, &[u64])) -> Drained {
-        let head = self.shared_word(HEAD_OFFSET).load(Ordering::Acquire);
+        let head = self.cursor();
         let mut drained = Drained {
             cursor: head,
             ..Drained::default()
@@ -108,24 +116,31 @@ impl Ring {
             }
             at = next;
         }
-        self.seen = head;
+        self.serve(head);
         self.shared_word(TAIL_OFFSET).store(head, Ordering::Release);
         drained
     }
 
     /// The cursor alone: the collector takes records out.
     fn peek(&mut self) -> Drained {
-        let head = self.shared_word(HEAD_OFFSET).load(Ordering::Acquire);
+        let head = self.cursor();
         let tail = self.shared_word(TAIL_OFFSET).load(Ordering::Relaxed);
         let moved = head != self.seen;
         let room = (self.data_size as u64).saturating_sub(head.wrapping_sub(tail));
-        self.seen = head;
+        self.serve(head);
         Drained {
             cursor: head,
             samples: u64::from(moved),
             lost: 0,
             stands_still: !moved && room < LONGEST_SAMPLE,
         }
+    }
+
+    /// Notes up to where there are user stacks: the samples found are about to get theirs.
+    fn serve(&mut self, head: u64) {
+        self.seen = head;
+        self.shared_word(SERVED_OFFSET)
+            .store(head, Ordering::Relaxed);
     }
 
     fn shared_word(&self, offset: usize) -> &AtomicU64 {

@@ -7,7 +7,7 @@ use core::ptr;
 use rsunwind::process::PROCESS;
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
-use rsunwind::{handler, sys};
+use rsunwind::{arch, handler, sys};
 
 type Set = *const libc::sigset_t;
 
@@ -163,7 +163,8 @@ macro_rules! with_set {
                 unsafe {
                     let passed = Passed::$how($set);
                     // Without a mask of its own the call waits under the thread's.
-                    let _shield = Shield::raise_if(matches!(passed, Passed::AsGiven(_)) || stringify!($how) == "to_wait_for");
+                    let wanted = matches!(passed, Passed::AsGiven(_)) || stringify!($how) == "to_wait_for";
+                    let _shield = Shield::raise_if(wanted, &host::next::$name, arch::stack_pointer());
                     host::$name($($before,)* passed.get() $(, $after)*)
                 }
             }

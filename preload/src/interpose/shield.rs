@@ -5,11 +5,12 @@
 //!
 //! Only threads whose perf event samples kernel mode need it; CPU timers and user-mode events never interrupt a sleeping call.
 
+use crate::next::Next;
 use core::ffi::{c_int, c_long, c_uint, c_void};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
-use rsunwind::wire::sample::Trigger;
+use rsunwind::wire::sample::{Held, Trigger};
 use rsunwind::{arch, sys};
 
 /// Reads of at least this many bytes are held together; shorter ones are not worth two system calls.
@@ -34,19 +35,24 @@ impl Shield {
         ThreadState::current_unchecked().is_some_and(|this| this.trigger() == Trigger::PerfKernel)
     }
 
-    /// Raises the shield on a thread that needs it, if wanted.
-    pub fn raise_if(wanted: bool) -> Self {
+    /// Raises the shield on a thread that needs it, if wanted, for a call of `function` by the caller, whose own stack pointer is `sp`. What
+    /// is sampled while it is up is known by that.
+    pub fn raise_if(wanted: bool, function: &Next, sp: u64) -> Self {
         let needed = wanted && Self::is_needed();
         let Some(this) = ThreadState::current_unchecked().filter(|_| needed) else {
             return Self(false);
         };
-        let sp = arch::stack_pointer();
         // A call that a handler makes within a shielded one lies below the handler's frame; otherwise a longjmp has left that one behind.
         let abandoned = this.shielded != 0 && this.shielded < sp.saturating_add(LEAST_SIGNAL_FRAME);
         // A program that sets its mask on its own (inside a handler that has ours blocked) keeps it.
         let was_open = sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL)) & sys::bit(SIGNAL) == 0;
         if was_open || abandoned {
             this.shielded = sp;
+            this.held = Some(Held {
+                since: this.cursor(),
+                sp,
+                function: function.address().unwrap_or(0) as u64,
+            });
         }
         Self(was_open || abandoned)
     }
@@ -55,10 +61,15 @@ impl Shield {
 impl Drop for Shield {
     fn drop(&mut self) {
         if self.0 {
-            if let Some(this) = ThreadState::current_unchecked() {
+            let mut this = ThreadState::current_unchecked();
+            if let Some(this) = &mut this {
                 this.shielded = 0;
             }
+            // Here the signal comes in, if there is one.
             sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+            if let Some(this) = this {
+                this.held = None;
+            }
         }
     }
 }
@@ -74,7 +85,7 @@ macro_rules! shielded {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                let _shield = Shield::raise_if($when);
+                let _shield = Shield::raise_if($when, &host::next::$name, arch::stack_pointer());
                 // SAFETY: the caller's arguments.
                 unsafe { host::$name($($argument),*) }
             }

@@ -10,7 +10,7 @@ use rsunwind::process::PROCESS;
 use rsunwind::sys::HeldBack;
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
-use rsunwind::{clock, sys};
+use rsunwind::{arch, clock, sys};
 
 type Set = *const libc::sigset_t;
 
@@ -39,7 +39,7 @@ unsafe extern "C" fn sigtimedwait(
         // SAFETY: the caller's arguments.
         return unsafe { wait_for_it(this, set, info, timeout) };
     }
-    let _shield = Shield::raise_if(true);
+    let _shield = Shield::raise_if(true, &host::next::sigtimedwait, arch::stack_pointer());
     let others = mask_set(mask & !sys::bit(SIGNAL));
     // SAFETY: the caller's arguments, or our copy.
     unsafe { host::sigtimedwait(&others, info, timeout.cast()) }

@@ -10,7 +10,7 @@
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
     CLOSED, COLLECTOR, CONTROL_SIZE, HEAD_OFFSET, OWNER_OFFSET, RingRecord, RingSample,
-    TAIL_OFFSET, THREAD, read,
+    SERVED_OFFSET, TAIL_OFFSET, THREAD, read,
 };
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
@@ -76,6 +76,12 @@ impl Ring {
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.word(OWNER_OFFSET).load(Acquire) & CLOSED != 0
+    }
+
+    /// Up to which position the thread says that it has taken user stacks.
+    #[must_use]
+    pub fn served(&self) -> u64 {
+        self.word(SERVED_OFFSET).load(Relaxed)
     }
 
     /// Takes everything out; gives how much of the ring that was, 0 to 1.

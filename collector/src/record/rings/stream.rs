@@ -89,10 +89,13 @@ impl Stream {
     pub fn take(&mut self, thread_is_gone: bool) -> f64 {
         let (offer, gathered) = (&self.offer, &mut self.gathered);
         let (newest, seen, told) = (&mut self.newest, &mut self.seen, &mut self.told);
+        let served = self.ring.served();
         self.ring
             .take(thread_is_gone, |record, frames| match record {
                 RingRecord::Sample(sample) => {
-                    if let Some(head) = sample.recorded(&offer.events, offer.base) {
+                    let waits = || sample.unserved(&offer.events, offer.base);
+                    let waits = (sample.head.cursor > served).then(waits).flatten();
+                    if let Some(head) = sample.recorded(&offer.events, offer.base).or(waits) {
                         gathered.records.kernel(&head, frames);
                         gathered.since.get_or_insert_with(Instant::now);
                     }
@@ -163,6 +166,7 @@ impl Stream {
             stop: seen.stack.stop,
             flags: flags::FROM_OUTSIDE,
             sp: seen.entry.sp,
+            held: None,
             elided: seen.stack.elided.0,
             elided_at: seen.stack.elided.1,
         };

@@ -9,6 +9,8 @@
 //!                                                                        (frame differences: to the frame before)
 //! ```
 //!
+//! A sample of CPU time without frames was taken in user mode: it waits for a user stack, too, because no handler ran for it at once.
+//!
 //! The cookie is left out where there is none; 1 is that of the kernel sample before, and any other has its halves exchanged: a counter
 //! and, above it, a small number.
 

@@ -30,6 +30,10 @@ pub const TAIL_OFFSET: usize = 1032;
 /// Where it has the owner's word: at its end, far behind what the kernel uses of the page.
 pub const OWNER_OFFSET: usize = CONTROL_SIZE - 8;
 
+/// Where it has the position up to which the thread has taken user stacks: just before that. What lies behind it and was sampled in user mode
+/// waits for a handler that is held back.
+pub const SERVED_OFFSET: usize = CONTROL_SIZE - 16;
+
 /// The owner's word: the thread empties the ring in its handler, and has offered it. The kernel's fresh page says 0, which is none of
 /// these: who maps the events of a thread that has let go of its ring gets a fresh one.
 pub const THREAD: u64 = 1;
@@ -89,6 +93,21 @@ impl RingSample {
             cursor,
             event,
             value,
+            ..self.head
+        })
+    }
+
+    /// What is to be recorded besides: a sample of CPU time in user mode, for which no user stack was taken at once. It is recorded as
+    /// one of the kernel's without frames.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    #[must_use]
+    pub fn unserved(&self, events: &[EventId; MAX_EVENTS], base: u64) -> Option<KernelHead> {
+        let is_cpu_time = Offer::event_of(events, self.event_id) == CPU_EVENT;
+        let cursor = self.head.cursor.wrapping_add(base);
+        (!self.in_kernel && is_cpu_time).then_some(KernelHead {
+            cursor,
             ..self.head
         })
     }
@@ -161,6 +180,10 @@ fn sample(
             _ => {}
         }
     }
+    if in_kernel && depth == 0 {
+        // No chain could be taken.
+        (frames[0], depth) = (word(2), 1);
+    }
     let registers = FIXED.wrapping_add(count);
     let known = registers.wrapping_add(REGISTERS) <= words && word(registers) != 0;
     let register = |index: u64| match known {
@@ -226,6 +249,34 @@ mod tests {
             ),
             (0x59, 0x19, 1234)
         );
+    }
+
+    #[test]
+    fn a_kernel_sample_has_a_frame_and_one_of_user_mode_has_none() {
+        let mut frames = [0; MAX_DEPTH];
+        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, 2, 0xb9, 0x59, 0x19];
+        for (mode, expected) in [(CPU_MODE_KERNEL, &[0x10][..]), (2, &[])] {
+            words[0] = header(RECORD_SAMPLE, mode, words.len());
+            let (record, _) = read_words(&words, &mut frames).unwrap();
+            let RingRecord::Sample(sample) = record else {
+                panic!("{record:?}");
+            };
+            assert_eq!(frames[..sample.depth], *expected);
+            let mut events = [EventId::default(); MAX_EVENTS];
+            events[0] = EventId {
+                id: 77,
+                event: CPU_EVENT,
+            };
+            let recorded = sample.recorded(&events, 1000);
+            let unserved = sample.unserved(&events, 1000);
+            assert_eq!(recorded.is_some(), sample.in_kernel);
+            assert_eq!(unserved.is_some(), !sample.in_kernel);
+            let head = recorded.or(unserved).unwrap();
+            assert_eq!((head.cursor, head.user_ip), (1000 + 88, 0x19));
+            events[0].event = 3;
+            assert!(sample.recorded(&events, 0).is_some());
+            assert!(sample.unserved(&events, 0).is_none());
+        }
     }
 
     #[test]

@@ -4,165 +4,18 @@
 //! the same as in the sample before are only counted. The first sample of a chunk leans on [`SampleHead::default`] and no frames.
 //!
 //! ```text
-//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | reused | elided [elided at] | new frames | frame … frame
+//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ [since Δ | caller's sp Δ | function] | reused | elided [elided at]
+//!       | new frames | frame … frame          (in the first brackets: SampleHead::held, if flags has HELD)
 //! frame:  | c zzz mmmm | LEB128 …      m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
 //! ```
+
+mod terms;
+
+pub use terms::{Method, StopReason, Trigger};
 
 use super::WireError;
 use super::codec::{Decoder, Encoder, unzigzag, zigzag};
 use crate::address::{CodeAddress, RuntimeAddress};
-
-/// What made the thread unwind itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-#[repr(u8)]
-pub enum Trigger {
-    /// Nothing known.
-    #[default]
-    None = 0,
-    /// A perf event that samples in user and kernel mode.
-    PerfKernel = 1,
-    /// A perf event that samples in user mode only.
-    PerfUser = 2,
-    /// A CPU timer of the thread.
-    Timer = 3,
-    /// A request by a client.
-    Request = 4,
-}
-
-impl Trigger {
-    /// The trigger of that number.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::None,
-            1 => Self::PerfKernel,
-            2 => Self::PerfUser,
-            3 => Self::Timer,
-            4 => Self::Request,
-            _ => return None,
-        })
-    }
-}
-
-/// Why a walk ended. Only [`StopReason::Root`] claims a complete stack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-#[non_exhaustive]
-pub enum StopReason {
-    /// The tables say that the frame has no caller (undefined return address, SFrame outermost).
-    Root = 0,
-    /// The frame-pointer chain ended in zero, in code without tables.
-    FramePointerZero = 1,
-    /// The return address is zero.
-    NullPc = 2,
-    /// The pc lies in no module and no frame pointer led on.
-    UnknownCode = 3,
-    /// The module has no table row for the pc and no frame pointer led on.
-    #[default]
-    NoRow = 4,
-    /// A table is damaged or uses what we do not understand.
-    BadTable = 5,
-    /// Stack memory that the rule needs is not readable.
-    UnreadableStack = 6,
-    /// The rule needs a register whose value was not recovered.
-    MissingRegister = 7,
-    /// The caller's stack pointer is not above the callee's: a loop or a torn stack.
-    NotAdvancing = 8,
-    /// The walk reached the bound on frames visited.
-    FrameBudget = 9,
-    /// The walk reached the bound on time or on slow steps.
-    TimeBudget = 10,
-    /// The sample was abandoned by the handler's safety net.
-    Abandoned = 11,
-    /// The stack goes on beyond the part of it that was copied, which the collector unwound.
-    CopyEnded = 12,
-}
-
-impl StopReason {
-    /// All reasons, by number.
-    pub const ALL: [Self; 13] = [
-        Self::Root,
-        Self::FramePointerZero,
-        Self::NullPc,
-        Self::UnknownCode,
-        Self::NoRow,
-        Self::BadTable,
-        Self::UnreadableStack,
-        Self::MissingRegister,
-        Self::NotAdvancing,
-        Self::FrameBudget,
-        Self::TimeBudget,
-        Self::Abandoned,
-        Self::CopyEnded,
-    ];
-
-    /// The reason of that number.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Self> {
-        Self::ALL.get(usize::from(number)).copied()
-    }
-
-    /// A few words for people.
-    #[must_use]
-    pub const fn words(self) -> &'static str {
-        match self {
-            Self::Root => "reached the root",
-            Self::FramePointerZero => "frame pointer chain ended",
-            Self::NullPc => "null return address",
-            Self::UnknownCode => "code of no module",
-            Self::NoRow => "no unwind information",
-            Self::BadTable => "damaged unwind table",
-            Self::UnreadableStack => "unreadable stack",
-            Self::MissingRegister => "register not recovered",
-            Self::NotAdvancing => "stack does not advance",
-            Self::FrameBudget => "too many frames",
-            Self::TimeBudget => "too slow",
-            Self::Abandoned => "abandoned",
-            Self::CopyEnded => "deeper than the copy of the stack",
-        }
-    }
-}
-
-/// How a frame was found: what was applied to its callee. It also says what kind of address the frame has.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-#[repr(u8)]
-pub enum Method {
-    /// The interrupted registers themselves: the leaf.
-    #[default]
-    Registers = 0,
-    /// An SFrame row.
-    Sframe = 1,
-    /// An `.eh_frame` row.
-    EhFrame = 2,
-    /// The frame-pointer chain.
-    FramePointer = 3,
-    /// The registers that the kernel saved when it delivered a signal.
-    SignalFrame = 4,
-    /// The return address at the top of the stack or in the link register, in code known to have no frame yet.
-    Leaf = 5,
-    /// A language unwinder: the address is the language's own.
-    Language = 6,
-    /// Offline, from a copy of the stack.
-    StackCopy = 7,
-}
-
-impl Method {
-    /// The method of that number.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Self> {
-        Some(match number {
-            0 => Self::Registers,
-            1 => Self::Sframe,
-            2 => Self::EhFrame,
-            3 => Self::FramePointer,
-            4 => Self::SignalFrame,
-            5 => Self::Leaf,
-            6 => Self::Language,
-            7 => Self::StackCopy,
-            _ => return None,
-        })
-    }
-}
 
 /// One step of a stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -202,6 +55,21 @@ pub mod flags {
     pub const FROM_OUTSIDE: u64 = 16;
     /// The thread was off the CPU without having asked for it: it could have run on.
     pub const PREEMPTED: u64 = 32;
+    /// Taken at the end of a call for whose length the signal was held back ([`super::SampleHead::held`]).
+    pub const HELD: u64 = 64;
+    /// The signal came in as the program called libc's `syscall`: it had blocked it itself.
+    pub const LET_IN: u64 = 128;
+}
+
+/// A call of the host for whose length a wrapper of ours held the signal back: what was sampled meanwhile was sampled in it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Held {
+    /// The cursor when it began: later samples were taken in it.
+    pub since: u64,
+    /// The wrapper's stack pointer: what it calls is below.
+    pub sp: u64,
+    /// Address of the function that it called.
+    pub function: u64,
 }
 
 /// Everything of a sample but its frames.
@@ -221,6 +89,8 @@ pub struct SampleHead {
     pub flags: u64,
     /// The interrupted stack pointer.
     pub sp: u64,
+    /// The call at whose end the sample was taken; only with [`flags::HELD`].
+    pub held: Option<Held>,
     /// Frames left out between [`SampleHead::elided_at`] and the next, because the stack was deeper than the limit.
     pub elided: u64,
     /// How many leaf-side frames stand before the gap; 0 if none are elided.
@@ -247,8 +117,16 @@ pub fn encode(
     out.number(head.weight);
     out.byte(head.trigger as u8);
     out.byte(head.stop as u8);
-    out.number(head.flags);
+    out.number(match head.held {
+        Some(_) => head.flags | flags::HELD,
+        None => head.flags & !flags::HELD,
+    });
     out.difference(before.sp, head.sp);
+    if let Some(held) = &head.held {
+        out.difference(head.nonce, held.since);
+        out.difference(head.sp, held.sp);
+        out.number(held.function);
+    }
     out.number(reused as u64);
     out.number(head.elided);
     if head.elided > 0 {
@@ -270,6 +148,7 @@ const BLANK: SampleHead = SampleHead {
     stop: StopReason::NoRow,
     flags: 0,
     sp: 0,
+    held: None,
     elided: 0,
     elided_at: 0,
 };
@@ -322,6 +201,14 @@ impl<'a> Sample<'a> {
             .ok_or(WireError::BadValue("stop reason", u64::from(stop)))?;
         let flags = from.number()?;
         let sp = from.difference(before.sp)?;
+        let held = match flags & flags::HELD {
+            0 => None,
+            _ => Some(Held {
+                since: from.difference(nonce)?,
+                sp: from.difference(sp)?,
+                function: from.number()?,
+            }),
+        };
         let reused = from.small("reused frames")? as usize;
         let elided = from.number()?;
         let elided_at = if elided > 0 { from.number()? } else { 0 };
@@ -334,6 +221,7 @@ impl<'a> Sample<'a> {
             stop,
             flags,
             sp,
+            held,
             elided,
             elided_at,
         };
@@ -444,6 +332,32 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_held_call_round_trips_and_is_no_part_of_the_next_sample() {
+        let held = Held {
+            since: 40,
+            sp: 0x7ffd_0040,
+            function: 0x7fff_1234_5678,
+        };
+        let head = SampleHead {
+            nonce: 64,
+            sp: 0x7ffd_0010,
+            flags: flags::HELD,
+            held: Some(held),
+            ..SampleHead::default()
+        };
+        let frames = [frame(0x7fff_1234_5678, Method::Registers)];
+        round_trip(None, &head, &frames);
+        let plain = SampleHead {
+            nonce: 80,
+            flags: 0,
+            held: None,
+            ..head
+        };
+        round_trip(Some((&head, &frames)), &plain, &frames);
+        round_trip(Some((&plain, &frames)), &head, &frames);
+    }
+
     fn length_of_unchanged(before: &SampleHead, head: &SampleHead, frames: &[Frame]) -> usize {
         let mut buffer = [0; 64];
         let mut out = Encoder::new(&mut buffer);
@@ -470,19 +384,6 @@ mod tests {
             let whole = Sample::decode(&buffer[..cut], &SampleHead::default())
                 .is_ok_and(|s| s.new_frames().all(|f| f.is_ok()));
             assert!(!whole, "cut at {cut}");
-        }
-    }
-
-    #[test]
-    fn every_stop_reason_and_method_keeps_its_number() {
-        for (number, reason) in StopReason::ALL.iter().enumerate() {
-            assert_eq!(*reason as usize, number);
-        }
-        for number in 0..8 {
-            assert_eq!(Method::from_number(number).unwrap() as u8, number);
-        }
-        for number in 0..5 {
-            assert_eq!(Trigger::from_number(number).unwrap() as u8, number);
         }
     }
 }

@@ -1,0 +1,162 @@
+//! Programs that block SIGPROF by a raw system call, which we do not see: all of their CPU time is in the recording, where it was spent, and
+//! nothing of it is taken for another place's.
+//!
+//! The victim is `tests/victims/raw_mask.c`; it says itself how much CPU time it used, and when the signal was blocked.
+
+use collector::recording::{KernelHalf, RawFrame, RawSample, Recording};
+use engine::wire::sample::StopReason;
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::victim;
+
+/// Of what the program used, ns, how much may be missing or too much: two per cent.
+#[track_caller]
+fn equals(what: &str, found_ns: u64, truth_ns: u64) {
+    let share = found_ns as f64 / truth_ns as f64;
+    assert!(
+        (0.98..1.02).contains(&share),
+        "{what}: {found_ns} of {truth_ns}"
+    );
+}
+
+struct Blocked {
+    recording: Recording,
+    summary: String,
+    from_ns: u64,
+    to_ns: u64,
+    cpu_ns: u64,
+}
+
+/// CPU time before and after, and while it was blocked, ns: the victim's own doing.
+const OPEN_NS: u64 = 200_000_000;
+const BLOCKED_MS: &str = "1500";
+
+impl Blocked {
+    fn run(options: &[&str], how: &str, way: &str) -> Self {
+        let bench = Bench::new();
+        let mut command = bench.record(options);
+        let result = output(
+            command
+                .arg(victim::c("raw_mask.c"))
+                .args([how, way, BLOCKED_MS]),
+        );
+        let summary = text(&result.stderr);
+        assert!(result.status.success(), "{how} {way}: {summary}");
+        let told = text(&result.stdout);
+        let told: Vec<u64> = told
+            .split_whitespace()
+            .filter_map(|word| word.parse().ok())
+            .collect();
+        let &[from_ns, to_ns, cpu_ns] = &told[..] else {
+            panic!("{told:?}: {summary}");
+        };
+        let recording = bench.recording();
+        Self {
+            recording,
+            summary,
+            from_ns,
+            to_ns,
+            cpu_ns,
+        }
+    }
+
+    fn while_blocked(&self) -> impl Iterator<Item = &RawSample> {
+        let window = self.from_ns..self.to_ns;
+        let samples = self.recording.samples.iter();
+        samples.filter(move |sample| window.contains(&sample.time_ns))
+    }
+
+    #[track_caller]
+    fn check(&self, what: &str) {
+        let (recording, summary) = (&self.recording, &self.summary);
+        let account = recording.kernel_account();
+        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+        let unarmed = recording.threads[0].unarmed_cpu_ns();
+        equals(what, weight * 1_000_000 + unarmed, self.cpu_ns);
+        assert!(
+            summary.contains(&format!(": {account}\n")),
+            "{what}: {summary}"
+        );
+        assert_eq!(
+            (account.lost, account.shielded),
+            (0, 0),
+            "{what}: {summary}"
+        );
+        // The rest was spent before and after, and a little on the way out.
+        let blocked: u64 = self.while_blocked().map(|sample| sample.weight).sum();
+        let open = (self.cpu_ns - unarmed).saturating_sub(blocked * 1_000_000);
+        assert!(
+            open > OPEN_NS * 95 / 100 && open < OPEN_NS * 5 / 2,
+            "{what}: {open}: {summary}"
+        );
+        let (mut user, mut kernel, mut joined) = (0, 0, 0);
+        for sample in self.while_blocked() {
+            let frames: Vec<_> = recording.walk(sample.stack).collect();
+            match sample.kernel {
+                // Its place, and no callers.
+                KernelHalf::None => {
+                    assert_eq!(frames.len(), 1, "{what}: {sample:?}");
+                    assert!(
+                        matches!(
+                            frames[0],
+                            RawFrame::Code {
+                                module: Some(_),
+                                ..
+                            }
+                        ),
+                        "{what}: {frames:?}"
+                    );
+                    user += sample.weight;
+                }
+                half if half.is_alone() => {
+                    assert!(
+                        frames
+                            .iter()
+                            .all(|frame| matches!(frame, RawFrame::Kernel(_)))
+                    );
+                    kernel += sample.weight;
+                }
+                _ => joined += 1,
+            }
+        }
+        assert!(
+            user > 100 && kernel > 100,
+            "{what}: {user} and {kernel}: {summary}"
+        );
+        assert!(
+            joined <= 1,
+            "{what}: {joined} stacks of another time: {summary}"
+        );
+        let named: u64 = self
+            .while_blocked()
+            .filter(|s| s.stop == StopReason::Blocked)
+            .map(|s| s.weight)
+            .sum();
+        assert!(
+            named * 100 >= blocked * 95,
+            "{what}: {named} of {blocked}: {summary}"
+        );
+        assert!(summary.contains("SIGPROF was blocked"), "{what}: {summary}");
+    }
+}
+
+#[test]
+fn until_it_is_unblocked() {
+    for how in ["libc", "asm"] {
+        Blocked::run(&["-F", "1000"], how, "unblock").check(how);
+    }
+}
+
+#[test]
+fn to_the_end_of_the_program() {
+    for how in ["libc", "asm"] {
+        Blocked::run(&["-F", "1000"], how, "exit").check(how);
+    }
+}
+
+#[test]
+fn to_the_end_of_the_recording() {
+    // It works on, or sleeps where none of its samples were taken.
+    for way in ["stay", "sleep"] {
+        Blocked::run(&["-F", "1000", "-d", "5s"], "libc", way).check(way);
+    }
+}

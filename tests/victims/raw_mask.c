@@ -1,0 +1,84 @@
+// Blocks SIGPROF behind our back, by a raw system call, works for a while in user and in kernel mode, and then goes one of several ways.
+// Usage: raw_mask (libc|asm) (unblock|exit|stay|sleep) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
+// CPU time used, ns.
+#define _GNU_SOURCE
+#include <fcntl.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+static char block[32 << 10];
+static int zero;
+static volatile uint64_t sum;
+static double from, to;
+
+static double now(clockid_t clock) {
+  struct timespec time;
+  clock_gettime(clock, &time);
+  return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+static long raw(long number, long a, long b, long c, long d) {
+  long result;
+  register long fourth __asm__("r10") = d;
+  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
+  return result;
+}
+
+static void mask(int libc, int how) {
+  uint64_t set = 1ull << (SIGPROF - 1);
+  if (libc) syscall(SYS_rt_sigprocmask, how, &set, NULL, 8);
+  else raw(SYS_rt_sigprocmask, how, (long)&set, 0, 8);
+}
+
+__attribute__((noinline)) static void compute(void) {
+  for (int i = 0; i < 100000; i++) sum += (uint64_t)i * 3;
+}
+
+// As deep as the program's work goes while the signal is blocked.
+__attribute__((noinline)) static void transfer(void) {
+  for (int i = 0; i < 40; i++) if (read(zero, block, sizeof block) <= 0) exit(1);
+}
+
+__attribute__((noinline)) static void work(double seconds) {
+  double end = now(CLOCK_THREAD_CPUTIME_ID) + seconds;
+  while (now(CLOCK_THREAD_CPUTIME_ID) < end) compute(), transfer();
+}
+
+static void tell(void) {
+  if (to == 0) to = now(CLOCK_MONOTONIC);
+  char line[80];
+  int length = snprintf(line, sizeof line, "%.0f %.0f %.0f\n", from * 1e9, to * 1e9, now(CLOCK_THREAD_CPUTIME_ID) * 1e9);
+  if (write(1, line, length) != length) _exit(1);
+}
+
+static void told_to_end(int unused) {
+  (void)unused;
+  tell();
+  _exit(0);
+}
+
+int main(int count, char **arguments) {
+  if (count < 4) return 2;
+  int libc = !strcmp(arguments[1], "libc");
+  const char *way = arguments[2];
+  double seconds = atof(arguments[3]) * 1e-3;
+  zero = open("/dev/zero", O_RDONLY);
+  signal(SIGTERM, told_to_end);
+  work(0.2);
+  mask(libc, SIG_BLOCK);
+  from = now(CLOCK_MONOTONIC);
+  work(seconds);
+  if (!strcmp(way, "exit")) return tell(), 0;
+  if (!strcmp(way, "stay")) work(1e6);
+  if (!strcmp(way, "sleep")) for (;;) pause();
+  to = now(CLOCK_MONOTONIC);
+  mask(libc, SIG_UNBLOCK);
+  work(0.2);
+  return tell(), 0;
+}
