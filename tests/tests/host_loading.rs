@@ -22,6 +22,7 @@ const TAKEN: &[&str] = &[
     "pthread_atfork",
     "pthread_key_create",
     "pthread_setspecific",
+    "syscall", // its address, never called
 ];
 
 fn with_library<T>(act: impl FnOnce(&ElfFile64<'_>) -> T) -> T {
