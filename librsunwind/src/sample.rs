@@ -16,7 +16,7 @@ use engine::frame_buffer::{Depth, FrameBuffer};
 use engine::module_map::Modules;
 use engine::registers::Registers;
 use engine::unwind::{Outcome, Unwinder, unwind};
-use engine::wire::sample::{Frame, SampleHead, Trigger, flags};
+use engine::wire::sample::{Frame, Held, SampleHead, Trigger, flags};
 
 /// The last sample of a thread, in ordinary code at its end: what it has used since the sample before, if that is nearer to a period
 /// than to nothing. It runs on the thread's handler stack, however small the thread's own is.
@@ -58,6 +58,10 @@ pub(crate) struct Walked {
 /// # Signal safety
 /// This is what the handler is for.
 pub(crate) fn walk(this: &mut ThreadState, registers: &Registers) -> Option<Walked> {
+    if let Some(held) = held(this, registers) {
+        // It may lie in a module that no walk meets. First, because after a search in vain there is a pause.
+        Finder::new(this).find(RuntimeAddress(held.function));
+    }
     // SAFETY: nothing else uses that room until the sample is written.
     let room = unsafe { this.frame_buffer() };
     walk_into(this, room, registers)
@@ -111,6 +115,12 @@ const WRAPPER: u64 = 1024;
 /// libc's `syscall` is shorter, bytes.
 const SYSTEM_CALL: u64 = 64;
 
+/// The call that has just been made with the signal held back, if it has come in behind that.
+fn held(this: &ThreadState, registers: &Registers) -> Option<Held> {
+    let is_here = |held: &Held| held.sp.wrapping_sub(registers.sp()) < WRAPPER;
+    this.held.filter(is_here)
+}
+
 /// Whether the thread stands in libc's `syscall`: with our signal pending the program has just unblocked it there.
 fn let_in(registers: &Registers) -> u64 {
     let start = weak_address!("syscall") as u64;
@@ -125,12 +135,6 @@ fn let_in(registers: &Registers) -> u64 {
 /// # Signal safety
 /// Stores into the thread's chunk.
 pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
-    let sp = entry.registers.sp();
-    let held = this.held.filter(|held| held.sp.wrapping_sub(sp) < WRAPPER);
-    if let Some(held) = &held {
-        // What is called may lie in a module that no walk meets.
-        Finder::new(this).find(RuntimeAddress(held.function));
-    }
     let head = SampleHead {
         nonce: request.nonce,
         time_ns: entry.time_ns,
@@ -138,8 +142,8 @@ pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>
         trigger: request.trigger,
         stop: walked.outcome.stop,
         flags: walked.outcome.flags | request.flags | let_in(entry.registers),
-        sp,
-        held,
+        sp: entry.registers.sp(),
+        held: held(this, entry.registers),
         elided: walked.depth.elided,
         elided_at: walked.depth.elided_at,
     };

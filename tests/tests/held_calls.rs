@@ -59,6 +59,26 @@ fn another_library_in_front_of_libc_is_part_of_the_call() {
 }
 
 #[test]
+fn calls_of_musl_are_joined_too() {
+    // Its file is found by looking for what is called: walks have other addresses to look for first, and may do so in vain.
+    let linux = [
+        "-idirafter",
+        "/usr/include",
+        "-idirafter",
+        "/usr/include/x86_64-linux-gnu",
+    ];
+    let program = victim::compile(victim::Compiler::MuslC, "kernel_share.c", &linux);
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "1000"]);
+    let recording = recorded(&bench, command.arg(program).args(["poll", "1500"]));
+    let account = recording.kernel_account();
+    let possible = account.recorded() - account.exit - account.profiler;
+    let apart = possible - account.joined();
+    assert!(account.shielded > 50, "{account}");
+    assert!(apart.saturating_sub(1) * 1000 <= possible, "{account}");
+}
+
+#[test]
 fn what_a_handler_of_the_program_does_meanwhile_is_not_the_calls_doing() {
     let bench = Bench::new();
     let mut command = bench.record(&["-F", "1000"]);
