@@ -8,8 +8,8 @@
 #![allow(unsafe_code)]
 
 use super::arch::USER_REGISTERS;
-use crate::perf_event::{self, ANY_PROCESSOR, Attributes};
-use engine::wire::ring::SAMPLE_TYPE;
+use crate::perf_event::{self, ANY_PROCESSOR};
+use engine::perf_event::{Attributes, flag, kind, request, software};
 use linux_perf_event_reader::{
     BranchSampleFormat, Endianness, ReadFormat, RecordIdParseInfo, RecordParseInfo, SampleFormat,
 };
@@ -57,33 +57,8 @@ pub(super) struct Request {
     pub(super) watermark: u32,
 }
 
-const TYPE_SOFTWARE: u32 = 1;
-const CONFIG_TASK_CLOCK: u64 = 1;
-const CONFIG_CONTEXT_SWITCHES: u64 = 3;
-const CONFIG_DUMMY: u64 = 9;
-const FLAG_DISABLED: u64 = 1;
-const FLAG_INHERIT: u64 = 1 << 1;
-const FLAG_EXCLUDE_KERNEL: u64 = 1 << 5;
-const FLAG_EXCLUDE_HV: u64 = 1 << 6;
-const FLAG_MMAP: u64 = 1 << 8;
-const FLAG_COMM: u64 = 1 << 9;
-const FLAG_ENABLE_ON_EXEC: u64 = 1 << 12;
-const FLAG_TASK: u64 = 1 << 13;
-const FLAG_WATERMARK: u64 = 1 << 14;
-const FLAG_SAMPLE_ID_ALL: u64 = 1 << 18;
-const FLAG_EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
-const FLAG_MMAP2: u64 = 1 << 23;
-const FLAG_COMM_EXEC: u64 = 1 << 24;
-const FLAG_USE_CLOCKID: u64 = 1 << 25;
-const FLAG_CONTEXT_SWITCH: u64 = 1 << 26;
-const FLAGS_PROGRAMS: u64 = FLAG_COMM | FLAG_COMM_EXEC;
-const FLAGS_EVERYTHING: u64 = FLAGS_PROGRAMS | FLAG_MMAP | FLAG_MMAP2 | FLAG_TASK;
-const FLAG_REMOVE_ON_EXEC: u64 = 1 << 36;
-const FLAG_DEFER_CALLCHAIN: u64 = 1 << 38;
-const FORMAT_LOST: u64 = 1 << 4;
-const IOC_ENABLE: libc::c_ulong = 0x2400;
-const IOC_DISABLE: libc::c_ulong = 0x2401;
-const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
+const PROGRAMS: u64 = flag::COMM | flag::COMM_EXEC;
+const EVERYTHING: u64 = PROGRAMS | flag::MMAP | flag::MMAP2 | flag::TASK;
 
 /// Opens the event of one processor on a process; it waits for exec or for [`enable`].
 ///
@@ -91,38 +66,38 @@ const IOC_SET_OUTPUT: libc::c_ulong = 0x2405;
 /// As `perf_event_open(2)`.
 pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedFd, Errno> {
     let kernel = if request.kernel {
-        FLAG_EXCLUDE_CALLCHAIN_USER
+        flag::EXCLUDE_CALLCHAIN_USER
     } else {
-        FLAG_EXCLUDE_KERNEL
+        flag::EXCLUDE_KERNEL
     };
     let (config, period, own) = match request.kind {
-        Kind::CpuTime(period_ns) => (CONFIG_TASK_CLOCK, period_ns, 0),
-        Kind::Switches => (CONFIG_CONTEXT_SWITCHES, 1, 0),
-        Kind::Records => (CONFIG_DUMMY, 1, FLAG_CONTEXT_SWITCH),
-        Kind::Nothing => (CONFIG_DUMMY, 1, 0),
+        Kind::CpuTime(period_ns) => (software::TASK_CLOCK, period_ns, 0),
+        Kind::Switches => (software::CONTEXT_SWITCHES, 1, 0),
+        Kind::Records => (software::DUMMY, 1, flag::CONTEXT_SWITCH),
+        Kind::Nothing => (software::DUMMY, 1, 0),
     };
     let told = match request.tells {
         Tells::Nothing => 0,
-        Tells::Programs => FLAGS_PROGRAMS,
-        Tells::Everything => FLAGS_EVERYTHING,
+        Tells::Programs => PROGRAMS,
+        Tells::Everything => EVERYTHING,
     };
     let when = |wanted, flag| if wanted { flag } else { 0 };
     let attributes = Attributes {
-        kind: TYPE_SOFTWARE,
+        kind: kind::SOFTWARE,
         config,
         sample_period: period,
         sample_type: sample_format(request.kernel).bits(),
-        flags: FLAG_DISABLED
-            | FLAG_INHERIT
-            | FLAG_EXCLUDE_HV
-            | FLAG_WATERMARK
-            | FLAG_SAMPLE_ID_ALL
-            | FLAG_USE_CLOCKID
+        flags: flag::DISABLED
+            | flag::INHERIT
+            | flag::EXCLUDE_HV
+            | flag::WATERMARK
+            | flag::SAMPLE_ID_ALL
+            | flag::USE_CLOCKID
             | kernel
             | own
             | told
-            | when(request.at_exec, FLAG_ENABLE_ON_EXEC),
-        wakeup_watermark: request.watermark,
+            | when(request.at_exec, flag::ENABLE_ON_EXEC),
+        wakeup: request.watermark,
         sample_regs_user: USER_REGISTERS,
         sample_stack_user: request.stack_bytes,
         clockid: libc::CLOCK_MONOTONIC,
@@ -132,43 +107,17 @@ pub(super) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
     perf_event::open(&attributes, pid, processor)
 }
 
-/// Opens the event with which a thread unwinds itself, as its runtime would (`librsunwind/src/trigger/attributes.rs`), with kernel mode. It
-/// is not running.
+/// Opens the event with which a thread unwinds itself, as its runtime would (`librsunwind/src/trigger/event.rs`), with kernel mode. It is not
+/// running.
 ///
 /// # Errors
 /// As `perf_event_open(2)`.
 pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
-    let mut attributes = Attributes {
-        kind: TYPE_SOFTWARE,
-        config: CONFIG_TASK_CLOCK,
-        sample_period: period_ns,
-        sample_type: SAMPLE_TYPE,
-        flags: FLAG_DISABLED
-            | FLAG_EXCLUDE_HV
-            | FLAG_SAMPLE_ID_ALL
-            | FLAG_EXCLUDE_CALLCHAIN_USER
-            | FLAG_USE_CLOCKID
-            | FLAG_REMOVE_ON_EXEC,
-        wakeup_watermark: 1,
-        sample_regs_user: USER_REGISTERS,
-        clockid: libc::CLOCK_MONOTONIC,
-        ..Attributes::default()
-    };
-    let plain = attributes.flags;
-    let attempts = [
-        // Unknown before Linux 6.19, 6.0 and 5.13.
-        (
-            FORMAT_LOST,
-            plain & !FLAG_EXCLUDE_CALLCHAIN_USER | FLAG_DEFER_CALLCHAIN,
-        ),
-        (FORMAT_LOST, plain),
-        (0, plain),
-        (0, plain & !FLAG_REMOVE_ON_EXEC),
-    ];
+    let plain = Attributes::of_thread(kind::SOFTWARE, software::TASK_CLOCK, period_ns, true);
+    let attempts = std::iter::once(plain.deferring()).chain(plain.and_for_older_kernels());
     let mut opened = Err(Errno::EINVAL);
-    for (format, flags) in attempts {
+    for attributes in attempts {
         if matches!(opened, Err(Errno::EINVAL)) {
-            (attributes.read_format, attributes.flags) = (format, flags);
             opened = perf_event::open(&attributes, tid, ANY_PROCESSOR);
         }
     }
@@ -177,12 +126,12 @@ pub fn open_for_thread(tid: Pid, period_ns: u64) -> Result<OwnedFd, Errno> {
 
 /// Begins to sample, the process and all that inherited the event from it.
 pub(super) fn enable(event: &OwnedFd) {
-    control(event, IOC_ENABLE);
+    control(event, request::ENABLE);
 }
 
 /// Ends that.
 pub(super) fn disable(event: &OwnedFd) {
-    control(event, IOC_DISABLE);
+    control(event, request::DISABLE);
 }
 
 fn control(event: &OwnedFd, request: libc::c_ulong) {
@@ -196,7 +145,7 @@ fn control(event: &OwnedFd, request: libc::c_ulong) {
 /// As the ioctl.
 pub(super) fn redirect(event: &OwnedFd, lender: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: no memory is involved.
-    let done = unsafe { libc::ioctl(event.as_raw_fd(), IOC_SET_OUTPUT, lender.as_raw_fd()) };
+    let done = unsafe { libc::ioctl(event.as_raw_fd(), request::SET_OUTPUT, lender.as_raw_fd()) };
     Errno::result(done).map(drop)
 }
 

@@ -4,7 +4,9 @@
 //! than 20 bytes, reads counts of groups and of single events the wrong way round, and does not know lost counts.
 
 use super::bytes::{Bytes, Malformed};
-use super::format::{CPU_CLOCK, DUMMY, SOFTWARE, TASK_CLOCK, flag, sample};
+use engine::perf_event::kind::SOFTWARE;
+use engine::perf_event::software::{CPU_CLOCK, DUMMY, TASK_CLOCK};
+use engine::perf_event::{flag, sample};
 
 /// What a clock of perf's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

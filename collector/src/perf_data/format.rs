@@ -1,22 +1,11 @@
 //! Numbers of the `perf.data` format and of the kernel's records in it, as `linux/perf_event.h` and perf's `header.h` have them.
 //!
-//! Not here: how records are laid out (`records`).
+//! Not here: how records are laid out (`records`), and the attributes of events ([`engine::perf_event`]).
 
 /// First bytes of a file, on a little-endian machine.
 pub(crate) const MAGIC: [u8; 8] = *b"PERFILE2";
 /// Length of the file header.
 pub(crate) const HEADER_SIZE: u64 = 104;
-/// Length of the attributes that are written: `PERF_ATTR_SIZE_VER7`.
-pub(crate) const ATTRIBUTES_SIZE: u32 = 128;
-
-/// `PERF_TYPE_SOFTWARE`.
-pub(crate) const SOFTWARE: u32 = 1;
-/// `PERF_COUNT_SW_TASK_CLOCK`.
-pub(crate) const TASK_CLOCK: u64 = 1;
-/// `PERF_COUNT_SW_CPU_CLOCK`.
-pub(crate) const CPU_CLOCK: u64 = 0;
-/// `PERF_COUNT_SW_DUMMY`.
-pub(crate) const DUMMY: u64 = 9;
 
 /// Kinds of records.
 pub(crate) mod record {
@@ -38,41 +27,6 @@ pub(crate) mod misc {
     pub(crate) const USER: u16 = 2;
     pub(crate) const COMM_EXEC: u16 = 1 << 13;
     pub(crate) const MMAP_BUILD_ID: u16 = 1 << 14;
-}
-
-/// Bits of `sample_type`.
-pub(crate) mod sample {
-    pub(crate) const IP: u64 = 1;
-    pub(crate) const TID: u64 = 1 << 1;
-    pub(crate) const TIME: u64 = 1 << 2;
-    pub(crate) const ADDR: u64 = 1 << 3;
-    pub(crate) const READ: u64 = 1 << 4;
-    pub(crate) const CALLCHAIN: u64 = 1 << 5;
-    pub(crate) const ID: u64 = 1 << 6;
-    pub(crate) const CPU: u64 = 1 << 7;
-    pub(crate) const PERIOD: u64 = 1 << 8;
-    pub(crate) const STREAM_ID: u64 = 1 << 9;
-    pub(crate) const RAW: u64 = 1 << 10;
-    pub(crate) const BRANCH_STACK: u64 = 1 << 11;
-    pub(crate) const REGS_USER: u64 = 1 << 12;
-    pub(crate) const IDENTIFIER: u64 = 1 << 16;
-}
-
-/// Bits of the attributes' flags.
-pub(crate) mod flag {
-    pub(crate) const INHERIT: u64 = 1 << 1;
-    pub(crate) const EXCLUDE_KERNEL: u64 = 1 << 5;
-    pub(crate) const EXCLUDE_HV: u64 = 1 << 6;
-    pub(crate) const MMAP: u64 = 1 << 8;
-    pub(crate) const COMM: u64 = 1 << 9;
-    pub(crate) const TASK: u64 = 1 << 13;
-    pub(crate) const SAMPLE_ID_ALL: u64 = 1 << 18;
-    pub(crate) const MMAP2: u64 = 1 << 23;
-    pub(crate) const FREQUENCY: u64 = 1 << 10;
-    pub(crate) const COMM_EXEC: u64 = 1 << 24;
-    pub(crate) const USE_CLOCKID: u64 = 1 << 25;
-    pub(crate) const DEFER_CALLCHAIN: u64 = 1 << 38;
-    pub(crate) const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
 /// Marks in a call chain that say whose addresses follow.

@@ -2,12 +2,13 @@
 //!
 //! Not here: the records (`timeline`).
 
-use super::format::{
-    ATTRIBUTES_SIZE, HEADER_SIZE, MAGIC, SOFTWARE, TASK_CLOCK, feature, flag, sample,
-};
+use super::format::{HEADER_SIZE, MAGIC, feature};
 use super::timeline::Timeline;
 use crate::output::{Companion, Format, Holds, Options, started_at};
 use crate::profile::Profile;
+use engine::perf_event::kind::SOFTWARE;
+use engine::perf_event::software::TASK_CLOCK;
+use engine::perf_event::{Attributes, CLOCK_MONOTONIC, flag, sample};
 use engine::wire::offer::CPU_EVENT;
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -131,8 +132,8 @@ fn attributes(profile: &Profile, deferred: bool, kernel: bool) -> Vec<u8> {
         flags |= flag::DEFER_CALLCHAIN | flag::DEFER_OUTPUT;
     }
     let fields = sample::IP | sample::TID | sample::TIME | sample::CALLCHAIN | sample::PERIOD;
-    let type_and_size = u64::from(SOFTWARE) | u64::from(ATTRIBUTES_SIZE) << 32;
-    let clock = (nix::libc::CLOCK_MONOTONIC as u64) << 32;
+    let type_and_size = u64::from(SOFTWARE) | u64::from(Attributes::SIZE) << 32;
+    let clock = u64::from(CLOCK_MONOTONIC.cast_unsigned()) << 32;
     let words = [
         type_and_size,
         TASK_CLOCK,
@@ -185,7 +186,7 @@ fn features(profile: &Profile, timeline: &Timeline, attributes: &[u8]) -> Vec<(u
     } else {
         "task-clock:u"
     };
-    let mut event = [1, ATTRIBUTES_SIZE].map(u32::to_le_bytes).concat();
+    let mut event = [1, Attributes::SIZE].map(u32::to_le_bytes).concat();
     event.extend_from_slice(attributes);
     event.extend_from_slice(&0u32.to_le_bytes());
     event.extend(text(name));

@@ -6,7 +6,8 @@
 #![allow(unsafe_code)]
 
 use super::seccomp;
-use crate::perf_event::{self, ANY_PROCESSOR, Attributes, THIS_THREAD};
+use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
+use engine::perf_event::{Attributes, flag, kind, sample, software};
 use engine::wire::clocks::Clocks;
 use nix::libc;
 use nix::time::{ClockId, clock_gettime};
@@ -14,15 +15,6 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 
 const PAGE: usize = 4096;
-const SOFTWARE: u32 = 1;
-const DUMMY: u64 = 9;
-const SAMPLE_TIME: u64 = 1 << 2;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HV: u64 = 1 << 6;
-const MMAP: u64 = 1 << 8;
-const MMAP_DATA: u64 = 1 << 17;
-const SAMPLE_ID_ALL: u64 = 1 << 18;
-const USE_CLOCKID: u64 = 1 << 25;
 const RECORD_MMAP: u32 = 1;
 /// Offsets in the control page.
 const CAPABILITIES: usize = 40;
@@ -84,12 +76,16 @@ struct Event {
 impl Event {
     /// On this thread, watching what it maps.
     fn open(clock: Option<libc::clockid_t>) -> Option<Self> {
-        let flags = EXCLUDE_KERNEL | EXCLUDE_HV | MMAP | MMAP_DATA | SAMPLE_ID_ALL;
+        let flags = flag::EXCLUDE_KERNEL
+            | flag::EXCLUDE_HV
+            | flag::MMAP
+            | flag::MMAP_DATA
+            | flag::SAMPLE_ID_ALL;
         let attributes = Attributes {
-            kind: SOFTWARE,
-            config: DUMMY,
-            sample_type: SAMPLE_TIME,
-            flags: flags | clock.map_or(0, |_| USE_CLOCKID),
+            kind: kind::SOFTWARE,
+            config: software::DUMMY,
+            sample_type: sample::TIME,
+            flags: flags | clock.map_or(0, |_| flag::USE_CLOCKID),
             clockid: clock.unwrap_or(0),
             ..Attributes::default()
         };

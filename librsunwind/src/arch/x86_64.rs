@@ -13,8 +13,6 @@ use core::mem::offset_of;
 
 /// ELF machine of this architecture.
 pub const MACHINE: u32 = 62;
-/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for `sample_regs_user`; samples list them in this order.
-pub const PERF_REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 
 /// A raw system call: the result, or minus errno. errno itself is not touched.
 ///

@@ -4,8 +4,8 @@
 //! mode only, timer; a step down is recorded with its reason.
 
 pub mod asked;
-mod attributes;
 pub mod cost;
+mod event;
 mod handover;
 pub mod perf;
 mod petition;

@@ -18,13 +18,14 @@
 #![allow(unsafe_code)]
 
 use super::SIGNAL;
-use super::attributes::{self, Attributes, SOFTWARE, TASK_CLOCK};
+use super::event;
 use super::handover;
 use super::petition;
 use super::ring::{Drained, Ring};
 use crate::config::PATH_SIZE;
 use crate::sys::{self, Errno, File, call};
 use crate::text::Text;
+use engine::perf_event::{Attributes, kind, software};
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
 use engine::wire::ring::RingSample;
@@ -63,8 +64,8 @@ impl Source {
     pub fn cpu_time(period_ns: u64, kernel: bool) -> Self {
         Self {
             event: CPU_EVENT,
-            kind: SOFTWARE,
-            config: TASK_CLOCK,
+            kind: kind::SOFTWARE,
+            config: software::TASK_CLOCK,
             period: period_ns,
             is_rate: false,
             kernel,
@@ -125,7 +126,7 @@ impl PerfEvent {
             made.lend(recipient, &file, &files);
         }
         for file in core::iter::once(&file).chain(files.iter().flatten()) {
-            attributes::enable(file)?;
+            event::enable(file)?;
         }
         Ok(made)
     }
@@ -138,7 +139,7 @@ impl PerfEvent {
         let source = Source::cpu_time(period_ns, true);
         let file = petition::ask(period_ns, recipient)?;
         let made = Self::around(&file, &source, base, true)?;
-        attributes::enable(&file)?;
+        event::enable(&file)?;
         Ok(made)
     }
 
@@ -160,7 +161,7 @@ impl PerfEvent {
     fn join(&mut self, left: usize, source: &Source, first: &File) -> Result<File, Errno> {
         let index = MAX_EVENTS.wrapping_sub(left).wrapping_add(1);
         let file = open_source(source)?;
-        attributes::write_into(&file, first)?;
+        event::write_into(&file, first)?;
         self.remember(index, source, &file)?;
         Ok(file)
     }
@@ -181,7 +182,7 @@ impl PerfEvent {
         if source.raises_signal {
             deliver_to(file, sys::gettid())?;
         }
-        let id = attributes::id(file)?;
+        let id = event::id(file)?;
         let (event, descriptor) = (self.events.get_mut(index), self.descriptors.get_mut(index));
         if let (Some(event), Some(descriptor)) = (event, descriptor) {
             *event = EventId {
@@ -259,12 +260,12 @@ pub fn rest_all() {
 }
 
 fn open_source(source: &Source) -> Result<File, Errno> {
-    let attributes = Attributes::sampling(source.kind, source.config, source.period, source.kernel);
-    if source.is_rate {
-        attributes.at_a_rate().open()
+    let every = Attributes::of_thread(source.kind, source.config, source.period, source.kernel);
+    event::open(&if source.is_rate {
+        every.at_a_rate()
     } else {
-        attributes.open()
-    }
+        every
+    })
 }
 
 fn map_largest(file: &File, source: &Source, sparing: bool) -> Result<Ring, Errno> {
@@ -312,11 +313,6 @@ fn deliver_to(file: &File, tid: u32) -> Result<(), Errno> {
 mod tests {
     use super::*;
 
-    /// `PERF_COUNT_SW_DUMMY`: never happens.
-    const DUMMY: u64 = 9;
-    /// `PERF_COUNT_SW_PAGE_FAULTS`.
-    const PAGE_FAULTS: u64 = 2;
-
     #[test]
     fn events_share_a_ring_and_a_cursor() {
         let session = std::env::temp_dir().join(format!("rsunwind-test-{}", std::process::id()));
@@ -332,8 +328,8 @@ mod tests {
         };
         let quiet = Source {
             event: 0,
-            kind: SOFTWARE,
-            config: DUMMY,
+            kind: kind::SOFTWARE,
+            config: software::DUMMY,
             period: 1 << 40,
             is_rate: false,
             kernel: false,
@@ -341,7 +337,7 @@ mod tests {
         };
         let faults = Source {
             event: 5,
-            config: PAGE_FAULTS,
+            config: software::PAGE_FAULTS,
             period: 1,
             ..quiet
         };

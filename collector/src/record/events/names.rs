@@ -2,13 +2,14 @@
 //! mode only and `/period=N/` for a sample every N.
 
 use super::Event;
+use engine::perf_event::kind::{CACHE, HARDWARE, RAW, SOFTWARE, TRACEPOINT};
 use std::fs;
 use std::path::Path;
 
 /// What an event is to the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Named {
-    /// `perf_event_attr.type`.
+    /// `perf_event_attr.type` ([`engine::perf_event::kind`]).
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
@@ -17,12 +18,6 @@ pub struct Named {
     /// Each is worth a sample, unless a period is given.
     pub each: bool,
 }
-
-pub const HARDWARE: u32 = 0;
-pub const SOFTWARE: u32 = 1;
-pub const TRACEPOINT: u32 = 2;
-pub const CACHE: u32 = 3;
-pub const RAW: u32 = 4;
 
 /// Where the kernel describes tracepoints.
 const TRACING: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];

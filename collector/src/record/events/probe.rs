@@ -1,15 +1,10 @@
 //! Tries an event on the calling thread, so that what cannot be sampled is said before the program starts.
 
 use super::Event;
-use super::names::{SOFTWARE, TRACEPOINT};
-use crate::perf_event::{self, ANY_PROCESSOR, Attributes, THIS_THREAD};
+use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
+use engine::perf_event::{Attributes, flag, kind};
 use nix::errno::Errno;
 use std::fs;
-
-const DISABLED: u64 = 1;
-const EXCLUDE_KERNEL: u64 = 1 << 5;
-const EXCLUDE_HV: u64 = 1 << 6;
-const FREQUENCY: u64 = 1 << 10;
 
 /// Tries it.
 ///
@@ -23,7 +18,7 @@ pub fn probe(event: &Event, hertz: u64) -> Result<(), String> {
     // Without the kernel it may be allowed, and still happen: targets step down by themselves, and say so.
     if !event.user_only
         && matches!(refused, Errno::EACCES | Errno::EPERM)
-        && event.named.kind != TRACEPOINT
+        && event.named.kind != kind::TRACEPOINT
         && event.named.signals
         && open(event, hertz, true).is_ok()
     {
@@ -34,10 +29,10 @@ pub fn probe(event: &Event, hertz: u64) -> Result<(), String> {
 
 fn open(event: &Event, hertz: u64, user_only: bool) -> Result<(), Errno> {
     let (period, is_rate) = event.period_or_rate(hertz);
-    let flags = DISABLED
-        | EXCLUDE_HV
-        | if user_only { EXCLUDE_KERNEL } else { 0 }
-        | if is_rate { FREQUENCY } else { 0 };
+    let flags = flag::DISABLED
+        | flag::EXCLUDE_HV
+        | if user_only { flag::EXCLUDE_KERNEL } else { 0 }
+        | if is_rate { flag::FREQUENCY } else { 0 };
     let attributes = Attributes {
         kind: event.named.kind,
         config: event.named.config,
@@ -49,7 +44,7 @@ fn open(event: &Event, hertz: u64, user_only: bool) -> Result<(), Errno> {
 }
 
 fn explain(event: &Event, errno: Errno) -> String {
-    let software = event.named.kind == SOFTWARE;
+    let software = event.named.kind == kind::SOFTWARE;
     match errno {
         Errno::ENOENT | Errno::ENODEV | Errno::EOPNOTSUPP if !software => {
             "this machine's processor does not count it, or not for us (virtual machines and containers often have no counters); \
@@ -58,7 +53,7 @@ fn explain(event: &Event, errno: Errno) -> String {
         }
         Errno::EACCES | Errno::EPERM => {
             let level = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid").unwrap_or_default();
-            let needed = if event.named.kind == TRACEPOINT { "-1" } else { "1" };
+            let needed = if event.named.kind == kind::TRACEPOINT { "-1" } else { "1" };
             format!(
                 "not permitted (kernel.perf_event_paranoid is {}): run as root, give rsunwind CAP_PERFMON, or sysctl kernel.perf_event_paranoid={needed}",
                 level.trim()

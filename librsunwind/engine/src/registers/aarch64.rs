@@ -10,6 +10,8 @@
 use super::Register;
 use core::ffi::c_void;
 
+/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for `sample_regs_user`; samples list them in this order.
+pub const PERF_REGISTERS: u64 = 1 << 29 | 1 << 31 | 1 << 32;
 /// How many general registers there are.
 pub const COUNT: usize = 32;
 /// The stack pointer.

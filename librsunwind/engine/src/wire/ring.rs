@@ -18,9 +18,16 @@
 
 use super::kernel::{KernelHead, MAX_DEPTH};
 use super::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
+use crate::perf_event::sample;
 
 /// What every event writes of a sample: identifier, ip, tid, time, period, call chain, registers of the user.
-pub const SAMPLE_TYPE: u64 = 1 << 16 | 1 | 1 << 1 | 1 << 2 | 1 << 8 | 1 << 5 | 1 << 12;
+pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
+    | sample::IP
+    | sample::TID
+    | sample::TIME
+    | sample::PERIOD
+    | sample::CALLCHAIN
+    | sample::REGS_USER;
 /// Bytes of the control page before the data.
 pub const CONTROL_SIZE: usize = 4096;
 /// Where the control page has the position behind the newest record, bytes.
