@@ -285,7 +285,8 @@ fn keep(this: &mut ThreadState) {
     }
 }
 
-/// Sets the mask that the program's handler would run with.
+/// Does what the kernel would have done, had the action been the program's own: sets the mask that its handler runs with, and ends a call
+/// that it does not want restarted.
 fn enter_program_handler(action: KernelAction, context: *mut c_void) {
     // SAFETY: the kernel's ucontext holds the interrupted mask there.
     let interrupted = unsafe { context.byte_add(arch::CONTEXT_MASK).cast::<u64>().read() };
@@ -294,6 +295,10 @@ fn enter_program_handler(action: KernelAction, context: *mut c_void) {
     } else {
         0
     };
+    if action.flags & libc::SA_RESTART as u64 == 0 {
+        // SAFETY: the kernel's ucontext.
+        unsafe { arch::end_restarted_call(context) };
+    }
     if action.flags & libc::SA_RESETHAND as u64 != 0 {
         PROGRAM_HANDLER.store(libc::SIG_DFL, Relaxed);
     }

@@ -15,6 +15,7 @@ pub mod loader;
 pub mod modules;
 pub mod process;
 mod sample;
+pub use sample::set_syscall;
 pub mod segment;
 pub mod session;
 pub mod sys;

@@ -92,19 +92,21 @@ pub fn record_own(this: &mut ThreadState) {
 pub fn record_known(this: &mut ThreadState) {
     let Some(map) = map() else { return };
     for module in map.iter() {
+        let build_id = || {
+            elf_image::at(module.start)
+                .map(|image| image.build_id())
+                .unwrap_or_default()
+        };
         match module.kind {
             ModuleKind::Anonymous => {}
-            ModuleKind::Vdso => record(this, &module, &[], b"[vdso]"),
+            ModuleKind::Vdso => record(this, &module, build_id().as_bytes(), b"[vdso]"),
             ModuleKind::Elf => {
-                let build_id = elf_image::at(module.start)
-                    .map(|image| image.build_id())
-                    .unwrap_or_default();
                 let mut buffer = [0u8; 1024];
                 let path = match loader_object(module.start) {
                     Some(object) => object.path(&mut buffer),
                     None => maps::path_at(module.start, &mut buffer),
                 };
-                record(this, &module, build_id.as_bytes(), path);
+                record(this, &module, build_id().as_bytes(), path);
             }
         }
     }

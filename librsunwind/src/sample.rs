@@ -11,6 +11,7 @@ use crate::process::PROCESS;
 use crate::sys::HeldBack;
 use crate::thread::ThreadState;
 use crate::weak_address;
+use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use engine::address::RuntimeAddress;
 use engine::frame_buffer::{Depth, FrameBuffer};
 use engine::module_map::Modules;
@@ -121,9 +122,20 @@ fn held(this: &ThreadState, registers: &Registers) -> Option<Held> {
     this.held.filter(is_here)
 }
 
+/// libc's `syscall`, where another one stands in front of it.
+static SYSCALL: AtomicUsize = AtomicUsize::new(0);
+
+/// Says where libc's `syscall` is, to a library that stands in front of it.
+pub fn set_syscall(address: usize) {
+    SYSCALL.store(address, Relaxed);
+}
+
 /// Whether the thread stands in libc's `syscall`: with our signal pending the program has just unblocked it there.
 fn let_in(registers: &Registers) -> u64 {
-    let start = weak_address!("syscall") as u64;
+    let start = match SYSCALL.load(Relaxed) {
+        0 => weak_address!("syscall") as u64,
+        known => known as u64,
+    };
     match registers.pc.wrapping_sub(start) < SYSTEM_CALL {
         true if start != 0 => flags::LET_IN,
         _ => 0,

@@ -10,8 +10,6 @@ pub struct Next {
     address: AtomicUsize,
 }
 
-const ABSENT: usize = 1;
-
 impl Next {
     /// A function of that name.
     pub const fn new(name: &'static CStr) -> Self {
@@ -21,32 +19,44 @@ impl Next {
         }
     }
 
-    /// Its address; `None` if the host has no such function. (A function declared by [`next!`] is `next::NAME`.)
+    /// Its address; `None` if the host has no such function yet.
     pub fn address(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);
         if address == 0 {
             address = look_up(self.name);
             self.address.store(address, Relaxed);
         }
-        (address != ABSENT).then_some(address)
+        (address != 0).then_some(address)
     }
 }
 
+/// Parts of libc before glibc 2.34, and libraries of its kind: a plug-in may bring them where RTLD_NEXT does not look.
+const ELSEWHERE: [&CStr; 3] = [c"libpthread.so.0", c"librt.so.1", c"libaio.so.1"];
+
 fn look_up(name: &CStr) -> usize {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    const RTLD_NEXT: usize = usize::MAX;
-    let dlsym = weak_address!("dlsym");
-    if dlsym == 0 {
-        return loader::next_function(look_up as *const () as usize, name).unwrap_or(ABSENT);
+    type Dlopen = unsafe extern "C" fn(*const c_char, i32) -> *mut c_void;
+    const RTLD_NEXT: *mut c_void = usize::MAX as *mut c_void;
+    let (dlsym, dlopen) = (weak_address!("dlsym"), weak_address!("dlopen"));
+    if dlsym == 0 || dlopen == 0 {
+        return loader::next_function(look_up as *const () as usize, name).unwrap_or(0);
     }
-    // SAFETY: the host's dlsym.
-    let found = unsafe {
+    // SAFETY: the host's functions.
+    let (dlsym, dlopen) = unsafe {
         let dlsym = core::mem::transmute::<usize, Dlsym>(dlsym);
-        dlsym(RTLD_NEXT as *mut c_void, name.as_ptr())
+        (dlsym, core::mem::transmute::<usize, Dlopen>(dlopen))
     };
-    if found.is_null() {
-        ABSENT
-    } else {
+    // SAFETY: as they are documented; nothing is loaded that is not there already.
+    unsafe {
+        let mut found = dlsym(RTLD_NEXT, name.as_ptr());
+        for library in ELSEWHERE {
+            if found.is_null() {
+                let library = dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+                if !library.is_null() {
+                    found = dlsym(library, name.as_ptr());
+                }
+            }
+        }
         found as usize
     }
 }

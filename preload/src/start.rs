@@ -1,7 +1,7 @@
 //! The constructor and the destructor.
 
 use crate::environment;
-use crate::interpose::fork;
+use crate::interpose::{fork, handlers, syscalls};
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
@@ -59,6 +59,8 @@ unsafe extern "C" fn set_up(settings: *mut c_void) {
         Ok(()) => {
             fork::register();
             thread::end::register();
+            syscalls::find();
+            handlers::adopt();
         }
         Err(StartError::SessionOver) => {}
         Err(error) => complain(error),

@@ -57,6 +57,16 @@ fn the_header_is_good_c_and_good_cpp() {
 }
 
 #[test]
+fn who_asks_from_a_handler_has_the_stack_on_return() {
+    let program = linked("clients_in_handler.c", &[]);
+    for way in WAYS {
+        for how in ["spin", "pause"] {
+            is_right(run(way, &program).arg(how).outcome(), way);
+        }
+    }
+}
+
+#[test]
 fn a_program_may_do_without_the_library() {
     let program = victim::compile(Compiler::C, "clients_optional.c", &[&*include_option()]);
     assert_eq!(Run::plain(&program).outcome().quiet().text(), "absent\n");

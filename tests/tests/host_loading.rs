@@ -17,12 +17,12 @@ const TAKEN: &[&str] = &[
     "_dl_find_object",
     "_r_debug",
     "dlsym",
+    "dlopen", // of what is loaded already
     "environ",
     "getauxval",
     "pthread_atfork",
     "pthread_key_create",
     "pthread_setspecific",
-    "syscall", // its address, never called
 ];
 
 fn with_library<T>(act: impl FnOnce(&ElfFile64<'_>) -> T) -> T {

@@ -1,6 +1,7 @@
 // Starts a program behind the preload library's back: by system calls of its own, and with an empty environment. `bare_exec PROGRAM [ARGUMENT…]`
 // exits with its status.
 #define _GNU_SOURCE
+#include "bare.h"
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,7 +10,7 @@ int main(int count, char **arguments) {
   int status = 0;
   pid_t pid = vfork();
   if (!pid) {
-    syscall(SYS_execve, arguments[1], arguments + 1, nothing);
+    bare(SYS_execve, arguments[1], arguments + 1, nothing);
     _exit(9);
   }
   waitpid(pid, &status, 0);

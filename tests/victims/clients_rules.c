@@ -176,7 +176,8 @@ static void what_is_asked_while_the_signal_is_blocked_is_one_entry(void) {
     EXPECT(a.calls == 1 && b.calls == 0 && c.calls == 1);
     EXPECT(nonce[0] != 0 && nonce[1] == nonce[0] && nonce[2] == nonce[0] && nonce[3] == nonce[0]);
     EXPECT(a.nonce == nonce[0] && c.nonce == nonce[0] && a.frames == c.frames);
-    EXPECT(after.entries - before.entries == 1 && after.unwinds - before.unwinds == 1);
+    /* A sample of the program's own CPU time may have come in besides. */
+    EXPECT(after.entries > before.entries && after.unwinds - before.unwinds == after.entries - before.entries);
     EXPECT(after.cancelled - before.cancelled == 1);
     client_b = fresh;
     end();

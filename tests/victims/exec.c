@@ -1,6 +1,7 @@
 // Replaces itself, or starts itself, again and again: `exec HOW COUNT` ends with "end" and status 7.
 // HOW is the function by which it does so; a leading "threads-" lets other threads burn meanwhile, "worker-" execs from one of them.
 #define _GNU_SOURCE
+#include "bare.h"
 #include <fcntl.h>
 #include <pthread.h>
 #include <spawn.h>
@@ -43,7 +44,7 @@ static void go(const char *with) {
     execle(self, self, how, next_count, "a", "b", "c", "d", "e", "f", "g", "h", NULL, environ);
   else if (!strcmp(with, "fexecve")) fexecve(open(self, O_RDONLY | O_CLOEXEC), arguments, environ);
   else if (!strcmp(with, "execveat")) execveat(AT_FDCWD, self, arguments, environ, 0);
-  else if (!strcmp(with, "raw")) syscall(SYS_execve, self, arguments, environ);
+  else if (!strcmp(with, "raw")) bare(SYS_execve, self, arguments, environ);
   perror(with);
   _exit(99);
 }

@@ -2,6 +2,8 @@
 // `interrupted libc|raw ROUNDS` prints a line "CALL INTERRUPTED SHORT" for each that was, by libc's functions or by raw system calls.
 // No signal of its own is ever sent: every line is somebody else's doing.
 #define _GNU_SOURCE
+#include "bare.h"
+#include <aio.h>
 #include <errno.h>
 #include <linux/time_types.h>
 #include <poll.h>
@@ -26,6 +28,7 @@
 #include <time.h>
 #include <unistd.h>
 
+extern ssize_t __recv_chk(int fd, void *buffer, size_t size, size_t room, int flags);
 static int raw, epoll, pair[2], semaphores, queue;
 static char *big;
 enum { BIG = 16 << 20 };
@@ -45,61 +48,110 @@ static struct timespec at(void) {
   return t;
 }
 
-static long c_poll(void) { return raw ? syscall(SYS_poll, NULL, 0, 1) : poll(NULL, 0, 1); }
-static long c_ppoll(void) { struct timespec t = soon; return raw ? syscall(SYS_ppoll, NULL, 0, &t, NULL, 8) : ppoll(NULL, 0, &t, NULL); }
-static long c_select(void) { struct timeval t = {0, 300}; return raw ? syscall(SYS_select, 0, NULL, NULL, NULL, &t) : select(0, NULL, NULL, NULL, &t); }
-static long c_pselect(void) { struct timespec t = soon; return raw ? syscall(SYS_pselect6, 0, NULL, NULL, NULL, &t, NULL) : pselect(0, NULL, NULL, NULL, &t, NULL); }
-static long c_epoll_wait(void) { struct epoll_event e; return raw ? syscall(SYS_epoll_wait, epoll, &e, 1, 1) : epoll_wait(epoll, &e, 1, 1); }
-static long c_epoll_pwait(void) { struct epoll_event e; return raw ? syscall(SYS_epoll_pwait, epoll, &e, 1, 1, NULL, 8) : epoll_pwait(epoll, &e, 1, 1, NULL); }
-static long c_nanosleep(void) { return raw ? syscall(SYS_nanosleep, &soon, NULL) : nanosleep(&soon, NULL); }
+static long c_poll(void) { return raw ? bare(SYS_poll, NULL, 0, 1) : poll(NULL, 0, 1); }
+static long c_ppoll(void) { struct timespec t = soon; return raw ? bare(SYS_ppoll, NULL, 0, &t, NULL, 8) : ppoll(NULL, 0, &t, NULL); }
+static long c_select(void) { struct timeval t = {0, 300}; return raw ? bare(SYS_select, 0, NULL, NULL, NULL, &t) : select(0, NULL, NULL, NULL, &t); }
+static long c_pselect(void) { struct timespec t = soon; return raw ? bare(SYS_pselect6, 0, NULL, NULL, NULL, &t, NULL) : pselect(0, NULL, NULL, NULL, &t, NULL); }
+static long c_epoll_wait(void) { struct epoll_event e; return raw ? bare(SYS_epoll_wait, epoll, &e, 1, 1) : epoll_wait(epoll, &e, 1, 1); }
+static long c_epoll_pwait(void) { struct epoll_event e; return raw ? bare(SYS_epoll_pwait, epoll, &e, 1, 1, NULL, 8) : epoll_pwait(epoll, &e, 1, 1, NULL); }
+static long c_nanosleep(void) { return raw ? bare(SYS_nanosleep, &soon, NULL) : nanosleep(&soon, NULL); }
 static long c_clock_nanosleep(void) {
-  if (raw) return syscall(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &soon, NULL);
+  if (raw) return bare(SYS_clock_nanosleep, CLOCK_MONOTONIC, 0, &soon, NULL);
   int error = clock_nanosleep(CLOCK_MONOTONIC, 0, &soon, NULL);
   errno = error;
   return error ? -1 : 0;
 }
-static long c_usleep(void) { return raw ? syscall(SYS_nanosleep, &soon, NULL) : usleep(300); }
+static long c_usleep(void) { return raw ? bare(SYS_nanosleep, &soon, NULL) : usleep(300); }
 static long c_sem_timedwait(void) {
   static sem_t semaphore;
   struct timespec until = at();
   int word = 0;
-  return raw ? syscall(SYS_futex, &word, 9 | 128 | 256, 0, &until, NULL, -1) : sem_timedwait(&semaphore, &until);
+  return raw ? bare(SYS_futex, &word, 9 | 128 | 256, 0, &until, NULL, -1) : sem_timedwait(&semaphore, &until);
 }
 static long c_semtimedop(void) {
   struct sembuf down = {0, -1, 0};
-  return raw ? syscall(SYS_semtimedop, semaphores, &down, 1, &soon) : semtimedop(semaphores, &down, 1, &soon);
+  return raw ? bare(SYS_semtimedop, semaphores, &down, 1, &soon) : semtimedop(semaphores, &down, 1, &soon);
 }
-static long c_recv(void) { char c; return raw ? syscall(SYS_recvfrom, pair[0], &c, 1, 0, NULL, NULL) : recv(pair[0], &c, 1, 0); }
+static long c_recv(void) { char c; return raw ? bare(SYS_recvfrom, pair[0], &c, 1, 0, NULL, NULL) : recv(pair[0], &c, 1, 0); }
 static long c_recvmsg(void) {
   char c;
   struct iovec v = {&c, 1};
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-  return raw ? syscall(SYS_recvmsg, pair[0], &m, 0) : recvmsg(pair[0], &m, 0);
+  return raw ? bare(SYS_recvmsg, pair[0], &m, 0) : recvmsg(pair[0], &m, 0);
 }
-static long c_read_socket(void) { char c; return raw ? syscall(SYS_read, pair[0], &c, 1) : read(pair[0], &c, 1); }
+static long c_read_socket(void) { char c; return raw ? bare(SYS_read, pair[0], &c, 1) : read(pair[0], &c, 1); }
 static long c_sigtimedwait(void) {
   sigset_t set;
   sigemptyset(&set);
   sigaddset(&set, SIGUSR1);
-  return raw ? syscall(SYS_rt_sigtimedwait, &set, NULL, &soon, 8) : sigtimedwait(&set, NULL, &soon);
+  return raw ? bare(SYS_rt_sigtimedwait, &set, NULL, &soon, 8) : sigtimedwait(&set, NULL, &soon);
 }
+
+static long c_aio_suspend(void) {
+  static struct aiocb request;
+  static const struct aiocb *list[1];
+  if (!list[0]) {
+    request = (struct aiocb){.aio_fildes = pair[1], .aio_buf = big, .aio_nbytes = 1};
+    if (aio_read(&request)) return 0; // one that never ends
+    list[0] = &request;
+  }
+  return raw ? 0 : aio_suspend(list, 1, &soon);
+}
+static long c_recv_chk(void) { char c[2]; volatile size_t one = 1; return raw ? 0 : __recv_chk(pair[0], c, one, sizeof c, 0); }
+static long c_recvmmsg(void) {
+  char c[2];
+  struct iovec v[2] = {{c, 1}, {c + 1, 1}};
+  struct mmsghdr m[2] = {{.msg_hdr = {.msg_iov = v, .msg_iovlen = 1}}, {.msg_hdr = {.msg_iov = v + 1, .msg_iovlen = 1}}};
+  long got = raw ? bare(SYS_recvmmsg, pair[0], m, 2, 0, NULL) : recvmmsg(pair[0], m, 2, 0, NULL);
+  if (got < 0 && errno != EAGAIN && errno != EINTR) { printf("recvmmsg: errno %d\n", errno); }
+  return got;
+}
+static long c_syscall_futex(void) { int word = 0; return raw ? 0 : syscall(SYS_futex, &word, 0 | 128, 0, &soon, NULL, 0); }
+static long c_syscall_poll(void) { return raw ? 0 : syscall(SYS_poll, NULL, 0, 1); }
+static long c_syscall_nanosleep(void) { return raw ? 0 : syscall(SYS_nanosleep, &soon, NULL); }
 
 // Transfers: what they did not do of what they were asked.
 static long missing;
 static long whole(long done, long asked) { if (done >= 0 && done < asked) missing++; return done; }
-static int zero, null, pipes[2], sockets[2];
-static long t_read(void) { return whole(raw ? syscall(SYS_read, zero, big, BIG) : read(zero, big, BIG), BIG); }
-static long t_getrandom(void) { return whole(raw ? syscall(SYS_getrandom, big, BIG / 8, 0) : getrandom(big, BIG / 8, 0), BIG / 8); }
-static long t_readv(void) { struct iovec v = {big, BIG}; return whole(raw ? syscall(SYS_readv, zero, &v, 1) : readv(zero, &v, 1), BIG); }
-static long t_pread(void) { return whole(raw ? syscall(SYS_pread64, zero, big, BIG, 0) : pread(zero, big, BIG, 0), BIG); }
-static long t_write_pipe(void) { return whole(raw ? syscall(SYS_write, pipes[1], big, BIG / 8) : write(pipes[1], big, BIG / 8), BIG / 8); }
-static long t_writev_pipe(void) { struct iovec v = {big, BIG / 8}; return whole(raw ? syscall(SYS_writev, pipes[1], &v, 1) : writev(pipes[1], &v, 1), BIG / 8); }
-static long t_send(void) { return whole(raw ? syscall(SYS_sendto, sockets[1], big, BIG / 8, 0, NULL, 0) : send(sockets[1], big, BIG / 8, 0), BIG / 8); }
-static long t_write_socket(void) { return whole(raw ? syscall(SYS_write, sockets[1], big, BIG / 8) : write(sockets[1], big, BIG / 8), BIG / 8); }
+static int zero, urandom, pipes[2], sockets[2];
+static long t_read(void) { return whole(raw ? bare(SYS_read, zero, big, BIG) : read(zero, big, BIG), BIG); }
+static long t_getrandom(void) { return whole(raw ? bare(SYS_getrandom, big, BIG / 8, 0) : getrandom(big, BIG / 8, 0), BIG / 8); }
+static long t_readv(void) { struct iovec v = {big, BIG}; return whole(raw ? bare(SYS_readv, zero, &v, 1) : readv(zero, &v, 1), BIG); }
+static long t_pread(void) { return whole(raw ? bare(SYS_pread64, zero, big, BIG, 0) : pread(zero, big, BIG, 0), BIG); }
+static long t_write_pipe(void) { return whole(raw ? bare(SYS_write, pipes[1], big, BIG / 8) : write(pipes[1], big, BIG / 8), BIG / 8); }
+static long t_writev_pipe(void) { struct iovec v = {big, BIG / 8}; return whole(raw ? bare(SYS_writev, pipes[1], &v, 1) : writev(pipes[1], &v, 1), BIG / 8); }
+static long t_send(void) { return whole(raw ? bare(SYS_sendto, sockets[1], big, BIG / 8, 0, NULL, 0) : send(sockets[1], big, BIG / 8, 0), BIG / 8); }
+static long t_write_socket(void) { return whole(raw ? bare(SYS_write, sockets[1], big, BIG / 8) : write(sockets[1], big, BIG / 8), BIG / 8); }
 static long t_sendmsg(void) {
   struct iovec v = {big, BIG / 8};
   struct msghdr m = {.msg_iov = &v, .msg_iovlen = 1};
-  return whole(raw ? syscall(SYS_sendmsg, sockets[1], &m, 0) : sendmsg(sockets[1], &m, 0), BIG / 8);
+  return whole(raw ? bare(SYS_sendmsg, sockets[1], &m, 0) : sendmsg(sockets[1], &m, 0), BIG / 8);
+}
+
+enum { MIDDLE = 60000, MANY = 256 };
+extern ssize_t __pread_chk(int fd, void *buffer, size_t size, off_t offset, size_t room);
+static long t_read_middle(void) {
+  for (int i = 0; i < 200; i++) whole(raw ? bare(SYS_read, zero, big, MIDDLE) : read(zero, big, MIDDLE), MIDDLE);
+  return 0;
+}
+static long t_pread_middle(void) {
+  for (int i = 0; i < 200; i++) whole(raw ? bare(SYS_pread64, zero, big, MIDDLE, 0) : pread(zero, big, MIDDLE, 0), MIDDLE);
+  return 0;
+}
+static long t_read_random(void) {
+  for (int i = 0; i < 20; i++) whole(raw ? bare(SYS_read, urandom, big, MIDDLE) : read(urandom, big, MIDDLE), MIDDLE);
+  return 0;
+}
+static long t_pread_chk(void) { return raw ? 0 : whole(__pread_chk(zero, big, BIG, 0, BIG), BIG); }
+static long t_preadv(void) { struct iovec v = {big, BIG}; return raw ? 0 : whole(preadv(zero, &v, 1, 0), BIG); }
+static long t_preadv2(void) { struct iovec v = {big, BIG}; return raw ? 0 : whole(preadv2(zero, &v, 1, -1, 0), BIG); }
+static long t_pwritev2(void) { struct iovec v = {big, BIG / 8}; return raw ? 0 : whole(pwritev2(pipes[1], &v, 1, -1, 0), BIG / 8); }
+static long t_sendmmsg(void) {
+  static struct iovec v = {0, 1 << 12};
+  static struct mmsghdr m[MANY];
+  v.iov_base = big;
+  for (int i = 0; i < MANY; i++) m[i] = (struct mmsghdr){.msg_hdr = {.msg_iov = &v, .msg_iovlen = 1}};
+  return whole(raw ? bare(SYS_sendmmsg, sockets[1], m, MANY, 0) : sendmmsg(sockets[1], m, MANY, 0), MANY);
 }
 
 static const struct { const char *name; long (*call)(void); int share; } CALLS[] = {
@@ -107,7 +159,11 @@ static const struct { const char *name; long (*call)(void); int share; } CALLS[]
   {"epoll_wait", c_epoll_wait, 1}, {"epoll_pwait", c_epoll_pwait, 1}, {"nanosleep", c_nanosleep, 1},
   {"clock_nanosleep", c_clock_nanosleep, 1}, {"usleep", c_usleep, 1}, {"sem_timedwait", c_sem_timedwait, 1},
   {"semtimedop", c_semtimedop, 1}, {"recv", c_recv, 1}, {"recvmsg", c_recvmsg, 1}, {"read-socket", c_read_socket, 1},
-  {"sigtimedwait", c_sigtimedwait, 1},
+  {"sigtimedwait", c_sigtimedwait, 1}, {"aio_suspend", c_aio_suspend, 1}, {"recv_chk", c_recv_chk, 1}, {"recvmmsg", c_recvmmsg, 1},
+  {"syscall-futex", c_syscall_futex, 1}, {"syscall-poll", c_syscall_poll, 1}, {"syscall-nanosleep", c_syscall_nanosleep, 1},
+  {"read-middle", t_read_middle, 10}, {"pread-middle", t_pread_middle, 10}, {"read-random", t_read_random, 10},
+  {"pread_chk", t_pread_chk, 40}, {"preadv", t_preadv, 40}, {"preadv2", t_preadv2, 40}, {"pwritev2", t_pwritev2, 40},
+  {"sendmmsg", t_sendmmsg, 10},
   {"read", t_read, 40}, {"readv", t_readv, 40}, {"pread", t_pread, 40}, {"getrandom", t_getrandom, 40},
   {"write-pipe", t_write_pipe, 40}, {"writev-pipe", t_writev_pipe, 40}, {"send", t_send, 40},
   {"write-socket", t_write_socket, 40}, {"sendmsg", t_sendmsg, 40},
@@ -126,6 +182,7 @@ int main(int count, char **arguments) {
   semaphores = semget(IPC_PRIVATE, 1, 0600);
   queue = msgget(IPC_PRIVATE, 0600);
   zero = open("/dev/zero", O_RDONLY);
+  urandom = open("/dev/urandom", O_RDONLY);
   if (pipe(pipes)) return 3;
   pthread_t thread;
   pthread_create(&thread, NULL, drain, (void *)(long)pipes[0]);

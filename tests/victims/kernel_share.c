@@ -94,12 +94,17 @@ static void futexes(void) {
 }
 
 static void polls(void) {
-  int ends[2];
-  if (pipe(ends) != 0) exit(1);
-  struct pollfd waiting[64];
-  for (int i = 0; i < 64; i++) waiting[i] = (struct pollfd){ends[0], POLLIN, 0};
+  // One that is ready, so that calls which may wait do not; and one that never is.
+  int full[2], empty[2];
+  if (pipe(full) != 0 || pipe(empty) != 0 || write(full[1], "x", 1) != 1) exit(1);
+  struct pollfd ready[64], waiting[64];
+  for (int i = 0; i < 64; i++) {
+    ready[i] = (struct pollfd){full[0], POLLIN, 0};
+    waiting[i] = (struct pollfd){empty[0], POLLIN, 0};
+  }
   while (going_on()) {
-    for (int i = 0; i < 1000; i++) poll(waiting, 64, 0);
+    for (int i = 0; i < 500; i++)
+      if (poll(ready, 64, 1) != 64 || poll(waiting, 64, 0) != 0) { perror("poll"); exit(1); }
     if (poll(waiting, 64, 1) != 0) { perror("poll"); exit(1); }
   }
 }

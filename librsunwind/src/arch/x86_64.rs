@@ -107,6 +107,70 @@ pub fn thread_block() -> u64 {
 /// Where the interrupted signal mask lies in the kernel's `struct ucontext`.
 pub const CONTEXT_MASK: usize = 296;
 
+/// System calls that a handler without `SA_RESTART` ends. (Others are restarted whatever the handler, or never.)
+const RESTARTED: [i64; 31] = [
+    libc::SYS_read,
+    libc::SYS_pread64,
+    libc::SYS_readv,
+    libc::SYS_preadv,
+    libc::SYS_preadv2,
+    libc::SYS_write,
+    libc::SYS_pwrite64,
+    libc::SYS_writev,
+    libc::SYS_pwritev,
+    libc::SYS_pwritev2,
+    libc::SYS_open,
+    libc::SYS_openat,
+    libc::SYS_ioctl,
+    libc::SYS_fcntl,
+    libc::SYS_flock,
+    libc::SYS_futex,
+    libc::SYS_wait4,
+    libc::SYS_waitid,
+    libc::SYS_accept,
+    libc::SYS_accept4,
+    libc::SYS_connect,
+    libc::SYS_recvfrom,
+    libc::SYS_recvmsg,
+    libc::SYS_recvmmsg,
+    libc::SYS_sendto,
+    libc::SYS_sendmsg,
+    libc::SYS_sendmmsg,
+    libc::SYS_sendfile,
+    libc::SYS_getrandom,
+    libc::SYS_mq_timedreceive,
+    libc::SYS_mq_timedsend,
+];
+
+/// If the kernel is about to restart a system call because our action says so, ends it instead, as the kernel does where the action does not.
+///
+/// # Signal safety
+/// Reads and writes the context only.
+///
+/// # Safety
+/// The context is the kernel's, of the signal being handled.
+pub unsafe fn end_restarted_call(context: *mut c_void) {
+    const R11: usize = 64;
+    const RAX: usize = 144;
+    const RCX: usize = 152;
+    const PC: usize = 168;
+    const FLAGS: usize = 176;
+    const LENGTH: u64 = 2; // of the instruction
+    // SAFETY: general registers of the kernel's struct ucontext.
+    unsafe {
+        let register = |offset| context.byte_add(offset).cast::<u64>();
+        let (number, pc) = (register(RAX).read(), register(PC).read());
+        let next = pc.wrapping_add(LENGTH);
+        // The instruction has left the next one's address and the flags where no other one does; the number is back for its restart.
+        let was_made =
+            register(RCX).read() == next && register(R11).read() == register(FLAGS).read();
+        if was_made && RESTARTED.contains(&(number as i64)) {
+            register(RAX).write(i64::from(-libc::EINTR) as u64);
+            register(PC).write(next);
+        }
+    }
+}
+
 /// The current stack pointer.
 #[inline(always)]
 pub fn stack_pointer() -> u64 {

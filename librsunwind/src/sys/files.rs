@@ -130,6 +130,17 @@ impl File {
     }
 }
 
+/// Whether a descriptor is one of `/dev/zero`, `/dev/random` and `/dev/urandom`.
+pub fn gives_bytes_out_of_nothing(fd: i32) -> bool {
+    const MEMORY_DEVICES: u32 = 1;
+    let file = core::mem::ManuallyDrop::new(File(fd));
+    file.stat().is_ok_and(|stat| {
+        let is_device = stat.st_mode & libc::S_IFMT == libc::S_IFCHR;
+        let numbers = (libc::major(stat.st_rdev), libc::minor(stat.st_rdev));
+        is_device && matches!(numbers, (MEMORY_DEVICES, 5 | 8 | 9))
+    })
+}
+
 impl Drop for File {
     fn drop(&mut self) {
         // SAFETY: the descriptor is ours.

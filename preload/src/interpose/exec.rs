@@ -61,7 +61,7 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
 
 /// # Safety
 /// As `execve(2)`.
-unsafe fn exec_path(path: Path, arguments: Strings, environment: Strings) -> c_int {
+pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c_int {
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(path) };
     // SAFETY: the caller's arguments.
@@ -112,14 +112,14 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 1024]) -> Option<&'b CStr> {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execve(path: Path, arguments: Strings, environment: Strings) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { exec_path(path, arguments, environment) }
+    unsafe { by_path(path, arguments, environment) }
 }
 
 /// `execv(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execv(path: Path, arguments: Strings) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { exec_path(path, arguments, environ()) }
+    unsafe { by_path(path, arguments, environ()) }
 }
 
 /// `execvp(3)`.
@@ -150,6 +150,19 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings
 /// `execveat(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn execveat(
+    fd: c_int,
+    path: Path,
+    arguments: Strings,
+    environment: Strings,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { by_place(fd, path, arguments, environment, flags) }
+}
+
+/// # Safety
+/// As `execveat(2)`.
+pub unsafe fn by_place(
     fd: c_int,
     path: Path,
     arguments: Strings,
@@ -303,7 +316,7 @@ unsafe extern "C" fn exec_list(
         }
         let result = match kind {
             ListKind::Searched => exec_searched(path, arguments, environment),
-            _ => exec_path(path, arguments, environment),
+            _ => by_path(path, arguments, environment),
         };
         if let Some((memory, size)) = mapping {
             sys::unmap(memory, size);

@@ -1,5 +1,6 @@
 //! Signal masks: our signal is never blocked for real, and programs read back the mask that they set.
 
+use super::frame::call;
 use super::shield::Shield;
 use super::signals::{mask_set, mask_word};
 use core::ffi::{c_int, c_void};
@@ -7,7 +8,7 @@ use core::ptr;
 use rsunwind::process::PROCESS;
 use rsunwind::thread::ThreadState;
 use rsunwind::trigger::SIGNAL;
-use rsunwind::{arch, handler, sys};
+use rsunwind::{arch, sys};
 
 type Set = *const libc::sigset_t;
 
@@ -53,7 +54,8 @@ pub fn believe(how: c_int, mask: u64) -> bool {
 /// A set to pass on instead of the one that the program gave.
 enum Passed {
     AsGiven(Set),
-    Changed(libc::sigset_t),
+    /// With ours in it, or without.
+    Changed(libc::sigset_t, bool),
 }
 
 impl Passed {
@@ -72,12 +74,8 @@ impl Passed {
     /// # Safety
     /// `set` is null or a set.
     unsafe fn to_wait_under(set: Set) -> Self {
-        let theirs = !matches!(
-            handler::program_action().handler,
-            libc::SIG_DFL | libc::SIG_IGN
-        );
         // SAFETY: the caller's promise.
-        unsafe { Self::with(set, !theirs && Shield::is_needed()) }
+        unsafe { Self::with(set, Shield::is_needed()) }
     }
 
     unsafe fn with(set: Set, ours: bool) -> Self {
@@ -85,7 +83,8 @@ impl Passed {
         match unsafe { set.as_ref() }.map(mask_word) {
             Some(mask) if PROCESS.is_active() => {
                 let bit = sys::bit(SIGNAL);
-                Self::Changed(mask_set(if ours { mask | bit } else { mask & !bit }))
+                let mask = if ours { mask | bit } else { mask & !bit };
+                Self::Changed(mask_set(mask), ours)
             }
             _ => Self::AsGiven(set),
         }
@@ -94,7 +93,7 @@ impl Passed {
     fn get(&self) -> Set {
         match self {
             Self::AsGiven(set) => *set,
-            Self::Changed(set) => set,
+            Self::Changed(set, _) => set,
         }
     }
 }
@@ -162,10 +161,16 @@ macro_rules! with_set {
                 // SAFETY: the caller's arguments.
                 unsafe {
                     let passed = Passed::$how($set);
-                    // Without a mask of its own the call waits under the thread's.
-                    let wanted = matches!(passed, Passed::AsGiven(_)) || stringify!($how) == "to_wait_for";
-                    let _shield = Shield::raise_if(wanted, &host::next::$name, arch::stack_pointer());
-                    host::$name($($before,)* passed.get() $(, $after)*)
+                    let sp = arch::stack_pointer();
+                    let _shield = match passed {
+                        Passed::Changed(_, held) if stringify!($how) == "to_wait_under" => Shield::mark_if(held, sp),
+                        // Without a mask of its own the call waits under the thread's.
+                        _ => Shield::raise_if(true, &host::next::$name, sp),
+                    };
+                    match host::next::$name.address() {
+                        Some(function) => call!(function $(, $before)*, passed.get() $(, $after)*) as c_int,
+                        None => host::$name($($before,)* passed.get() $(, $after)*),
+                    }
                 }
             }
         )*
@@ -180,6 +185,41 @@ with_set! {
     to_wait_under: epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
     to_wait_under: epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
     to_wait_for: signalfd(fd: c_int, [set], flags: c_int);
+}
+
+/// `sigpause(3)` of BSD, which takes a mask.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigpause(mask: c_int) -> c_int {
+    // SAFETY: our set.
+    unsafe { sigsuspend(&mask_set(u64::from(mask.cast_unsigned()))) }
+}
+
+/// `sigpause(3)` of X/Open, which takes a signal out of the mask.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
+    let mut mask = mask_set(0);
+    // SAFETY: our set; a number that is no signal's takes nothing out of it, which the host's function says.
+    unsafe {
+        if pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask) != 0
+            || !(1..=64).contains(&signal)
+        {
+            rsunwind::errno::set(libc::EINVAL);
+            return -1;
+        }
+        sigsuspend(&mask_set(mask_word(&mask) & !sys::bit(signal)))
+    }
+}
+
+/// Either, as old programs were compiled.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __sigpause(mask_or_signal: c_int, is_signal: c_int) -> c_int {
+    // SAFETY: as above.
+    unsafe {
+        match is_signal {
+            0 => sigpause(mask_or_signal),
+            _ => __xpg_sigpause(mask_or_signal),
+        }
+    }
 }
 
 /// `sigpending(2)`.

@@ -1,6 +1,7 @@
 //! The program's own use of our signal: its action is remembered and honoured, and ours stays installed. Other signals' `sa_mask` is kept
-//! free of ours, and reads back as it was set.
+//! free of ours, their handlers are entered through [`super::handlers`], and both read back as they were set.
 
+use super::handlers;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -55,7 +56,12 @@ unsafe extern "C" fn sigaction(
 ) -> c_int {
     if !PROCESS.is_active() {
         // SAFETY: the caller's arguments.
-        return unsafe { host::sigaction(signal, new, old) };
+        let result = unsafe { host::sigaction(signal, new, old) };
+        // SAFETY: null or the caller's structure.
+        if let (0, Some(old)) = (result, unsafe { old.as_mut() }) {
+            old.sa_sigaction = handlers::shown(signal, old.sa_sigaction);
+        }
+        return result;
     }
     // SAFETY: null or the caller's structures.
     let (new, old) = unsafe { (new.as_ref(), old.as_mut()) };
@@ -96,7 +102,9 @@ fn other_signal(
     mut old: Option<&mut libc::sigaction>,
 ) -> c_int {
     let ours = sys::bit(SIGNAL);
+    let known = handlers::known(signal);
     let copy = new.map(|new| libc::sigaction {
+        sa_sigaction: handlers::hide(signal, new.sa_sigaction),
         sa_mask: without(&new.sa_mask, ours),
         ..*new
     });
@@ -105,6 +113,7 @@ fn other_signal(
     // SAFETY: the caller's structures, or our copy.
     let result = unsafe { host::sigaction(signal, new_pointer, old_pointer) };
     if result != 0 || !(1..=64).contains(&signal) {
+        handlers::put_back(signal, known);
         return result;
     }
     let this = sys::bit(signal);
@@ -113,10 +122,13 @@ fn other_signal(
         Some(_) => MASKED.fetch_and(!this, Relaxed),
         None => MASKED.load(Relaxed),
     };
-    if let Some(old) = old
-        && before & this != 0
-    {
-        old.sa_mask = mask_set_with(&old.sa_mask, ours);
+    if let Some(old) = old {
+        if handlers::shown(signal, old.sa_sigaction) != old.sa_sigaction {
+            old.sa_sigaction = known;
+        }
+        if before & this != 0 {
+            old.sa_mask = mask_set_with(&old.sa_mask, ours);
+        }
     }
     result
 }
@@ -162,11 +174,38 @@ macro_rules! signal_family {
                 if signal == SIGNAL && PROCESS.is_active() {
                     return simple(handler, $flags);
                 }
-                // SAFETY: the caller's arguments.
-                unsafe { host::$name(signal, handler) }
+                // SAFETY: the host's function.
+                unsafe { through_entry(host::$name, signal, handler) }
             }
         )*
     };
+}
+
+/// Sets the handler of another signal.
+///
+/// # Safety
+/// The function is one of the `signal` family.
+unsafe fn through_entry(
+    function: unsafe extern "C" fn(c_int, usize) -> usize,
+    signal: c_int,
+    handler: usize,
+) -> usize {
+    const FAILED: usize = usize::MAX;
+    let known = handlers::known(signal);
+    let handler = match PROCESS.is_active() {
+        true => handlers::hide(signal, handler),
+        false => handler,
+    };
+    // SAFETY: the caller's promise.
+    let before = unsafe { function(signal, handler) };
+    if before == FAILED {
+        handlers::put_back(signal, known);
+        return before;
+    }
+    match handlers::shown(signal, before) == before {
+        true => before,
+        false => known,
+    }
 }
 
 signal_family! {
@@ -180,11 +219,16 @@ signal_family! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigset(signal: c_int, disposition: usize) -> usize {
     const SIG_HOLD: usize = 2;
-    if signal != SIGNAL || !PROCESS.is_active() {
-        // SAFETY: the caller's arguments.
-        return unsafe { host::sigset(signal, disposition) };
-    }
     let hold = disposition == SIG_HOLD;
+    if signal != SIGNAL || !PROCESS.is_active() {
+        // SAFETY: the host's function; holding sets no handler.
+        return unsafe {
+            match hold {
+                true => handlers::shown(signal, host::sigset(signal, disposition)),
+                false => through_entry(host::sigset, signal, disposition),
+            }
+        };
+    }
     let before = super::masks::believe(
         if hold {
             libc::SIG_BLOCK

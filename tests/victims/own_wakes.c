@@ -1,0 +1,59 @@
+// Sleeps in a call until a SIGPROF of its own comes: `own_wakes CALL` prints how the call ended, how often the handler ran, and whether that
+// was when the signal came, or only when another one did, three seconds later.
+#define _GNU_SOURCE
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/select.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+static volatile int runs;
+static void handle(int signal) { runs++; (void)signal; }
+static double now(void) {
+  struct timespec time;
+  clock_gettime(CLOCK_MONOTONIC, &time);
+  return time.tv_sec + time.tv_nsec * 1e-9;
+}
+
+int main(int count, char **arguments) {
+  const char *call = count > 1 ? arguments[1] : "";
+  struct sigaction action = {.sa_handler = handle};
+  sigaction(SIGPROF, &action, NULL);
+  sigaction(SIGUSR1, &action, NULL);
+  pid_t parent = getpid(), child = fork();
+  if (!child) {
+    usleep(300000);
+    kill(parent, SIGPROF);
+    sleep(3);
+    kill(parent, SIGUSR1);
+    _exit(0);
+  }
+  double from = now();
+  struct timespec limit = {8, 0};
+  struct timeval limits = {8, 0};
+  sigset_t other;
+  sigemptyset(&other);
+  sigaddset(&other, SIGUSR2);
+  int pipes[2];
+  static char buffer[1 << 20];
+  if (pipe(pipes)) return 1;
+  long result = -2;
+  errno = 0;
+  if (!strcmp(call, "pause")) result = pause();
+  else if (!strcmp(call, "poll")) result = poll(NULL, 0, 8000);
+  else if (!strcmp(call, "nanosleep")) result = nanosleep(&limit, NULL);
+  else if (!strcmp(call, "select")) result = select(0, NULL, NULL, NULL, &limits);
+  else if (!strcmp(call, "sigtimedwait")) result = sigtimedwait(&other, NULL, &limit);
+  else if (!strcmp(call, "read")) result = read(pipes[0], buffer, sizeof buffer);
+  int error = errno;
+  printf("%s: %ld %s, %d runs, %s\n", call, result, strerror(error), runs, now() - from < 2 ? "at once" : "late");
+  fflush(stdout);
+  kill(child, SIGKILL);
+  waitpid(child, NULL, 0);
+  return 0;
+}
