@@ -150,7 +150,7 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
             Origin::Ours(Request {
                 trigger: Trigger::Timer,
                 nonce: this.next_nonce(),
-                weight,
+                weight: this.told_weight(weight),
                 flags: 0,
             })
         }

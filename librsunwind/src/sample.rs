@@ -10,11 +10,11 @@ use crate::modules::{self, Finder};
 use crate::process::PROCESS;
 use crate::sys::HeldBack;
 use crate::thread::ThreadState;
-use crate::weak_address;
+use crate::{arch, weak_address};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use engine::address::RuntimeAddress;
 use engine::frame_buffer::{Depth, FrameBuffer};
-use engine::module_map::Modules;
+use engine::module_map::{Module, Modules};
 use engine::registers::Registers;
 use engine::unwind::{Outcome, Unwinder, unwind};
 use engine::wire::sample::{Frame, Held, SampleHead, Trigger, flags};
@@ -23,11 +23,14 @@ use engine::wire::sample::{Frame, Held, SampleHead, Trigger, flags};
 /// than to nothing. It runs on the thread's handler stack, however small the thread's own is.
 pub(crate) fn take_last(this: &mut ThreadState) {
     let trigger = this.trigger();
-    if !matches!(trigger, Trigger::PerfKernel | Trigger::PerfUser) {
-        return; // a timer's overruns have counted everything
+    if trigger == Trigger::None {
+        return;
     }
     let _held = HeldBack::all();
-    let nonce = this.drain_perf().cursor.max(1);
+    let nonce = match trigger {
+        Trigger::Timer => this.next_nonce(),
+        _ => this.drain_perf().cursor.max(1),
+    };
     let weight = this.take_weight(0);
     if weight == 0 {
         return;
@@ -130,15 +133,29 @@ pub fn set_syscall(address: usize) {
     SYSCALL.store(address, Relaxed);
 }
 
-/// Whether the thread stands in libc's `syscall`: with our signal pending the program has just unblocked it there.
-fn let_in(registers: &Registers) -> u64 {
-    let start = match SYSCALL.load(Relaxed) {
+/// Where libc's `syscall` is.
+fn syscall() -> u64 {
+    match SYSCALL.load(Relaxed) {
         0 => weak_address!("syscall") as u64,
         known => known as u64,
+    }
+}
+
+/// Whether the program has just let the signal in, which it had blocked by a system call of its own making: by libc's `syscall`, or in code that is
+/// neither libc's, which holds signals back for a moment here and there, nor ours.
+fn let_in(this: &mut ThreadState, registers: &Registers) -> u64 {
+    if !arch::has_just_set_mask(registers) || held(this, registers).is_some() {
+        return 0;
+    }
+    let (libcs, ours) = (syscall(), let_in as *const () as u64);
+    let is_known = |module: &Module| {
+        module.contains(RuntimeAddress(libcs)) || module.contains(RuntimeAddress(ours))
     };
-    match registers.pc.wrapping_sub(start) < SYSTEM_CALL {
-        true if start != 0 => flags::LET_IN,
-        _ => 0,
+    let module = Finder::new(this).find(RuntimeAddress(registers.pc));
+    let by_syscall = registers.pc.wrapping_sub(libcs) < SYSTEM_CALL;
+    match by_syscall || !module.is_some_and(|module| is_known(&module)) {
+        true => flags::LET_IN,
+        false => 0,
     }
 }
 
@@ -153,7 +170,7 @@ pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>
         weight: request.weight,
         trigger: request.trigger,
         stop: walked.outcome.stop,
-        flags: walked.outcome.flags | request.flags | let_in(entry.registers),
+        flags: walked.outcome.flags | request.flags | let_in(this, entry.registers),
         sp: entry.registers.sp(),
         held: held(this, entry.registers),
         elided: walked.depth.elided,

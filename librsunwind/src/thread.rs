@@ -314,6 +314,15 @@ impl ThreadState {
         self.meter.take(cpu_ns, PROCESS.period_ns())
     }
 
+    /// Weight of a sample that its timer tells.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    pub fn told_weight(&mut self, weight: u64) -> u64 {
+        self.meter.give(weight);
+        weight
+    }
+
     /// Takes the last sample and closes this thread's account. For ordinary code: the sample uses the handler's stack.
     pub fn close(&mut self, reason: ThreadEndReason) {
         sample::take_last(self);

@@ -3,10 +3,12 @@
 //!
 //! The victim is `tests/victims/raw_mask.c`; it says itself how much CPU time it used, and when the signal was blocked.
 
-use collector::recording::{KernelHalf, RawFrame, RawSample, Recording};
-use engine::wire::sample::StopReason;
-use rsunwind_tests::command::{Bench, output, text};
+use collector::recording::{self, KernelHalf, RawFrame, RawSample, Recording};
+use engine::wire::sample::{StopReason, flags};
+use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::run::Run;
 use rsunwind_tests::victim;
+use std::process::Command;
 
 /// Of what the program used, ns, how much may be missing or too much: two per cent.
 #[track_caller]
@@ -158,5 +160,47 @@ fn to_the_end_of_the_recording() {
     // It works on, or sleeps where none of its samples were taken.
     for way in ["stay", "sleep"] {
         Blocked::run(&["-F", "1000", "-d", "5s"], "libc", way).check(way);
+    }
+}
+
+/// Where not every sample is kept, the weight of the others is nobody's: least of all that of the stack which unblocked the signal.
+#[track_caller]
+fn is_accounted_for_without_a_collector(settings: &str, how: &str, way: &str) {
+    let what = format!("{settings} {how} {way}");
+    let run = Run::profiled(settings, victim::c("raw_mask.c")).args([how, way, BLOCKED_MS]);
+    let outcome = run.outcome().quiet();
+    let told = outcome.text();
+    let cpu_ns = told
+        .split_whitespace()
+        .nth(2)
+        .and_then(|word| word.parse().ok());
+    let recording = recording::read(&outcome.files()).expect("a recording");
+    let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+    let unarmed = recording.threads[0].unarmed_cpu_ns();
+    equals(&what, weight * 1_000_000 + unarmed, cpu_ns.unwrap_or(0));
+    let heavy: Vec<_> = recording.samples.iter().filter(|s| s.weight > 50).collect();
+    let [heavy] = &heavy[..] else {
+        panic!("{what}: {heavy:?}");
+    };
+    let expected = match way {
+        "exit" => (flags::LAST, "[since the last sample]"),
+        _ => (flags::LET_IN, "[while SIGPROF was blocked]"),
+    };
+    assert_ne!(heavy.flags & expected.0, 0, "{what}: {heavy:?}");
+    let mut report = Command::new(rsunwind());
+    let shown = text(&output(report.arg("report").args(outcome.files())).stdout);
+    assert!(shown.contains(expected.1), "{what}: {shown}");
+}
+
+#[test]
+fn without_a_collector_and_with_other_triggers_no_stack_gets_the_weight_of_others() {
+    for settings in [
+        "rate=1000",
+        "rate=1000,kernel=no",
+        "rate=1000,trigger=timer",
+    ] {
+        is_accounted_for_without_a_collector(settings, "libc", "unblock");
+        is_accounted_for_without_a_collector(settings, "asm", "unblock");
+        is_accounted_for_without_a_collector(settings, "asm", "exit");
     }
 }

@@ -72,7 +72,8 @@ impl Moments {
         let mut of_thread: HashMap<ThreadId, Vec<Moment>> = HashMap::new();
         let mut of_entry = HashMap::new();
         for sample in &recording.samples {
-            let alone = sample.kernel.is_alone() || sample.flags & flags::LAST != 0;
+            let alone =
+                sample.kernel.is_alone() || sample.flags & (flags::LAST | flags::LET_IN) != 0;
             let user = user_part(recording, sample.stack);
             let Some((stack, leaf, ip)) = user.filter(|_| !alone) else {
                 continue;

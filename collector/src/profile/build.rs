@@ -175,12 +175,17 @@ impl Builder<'_> {
             stack = Some(self.tables.call(stack, note));
         }
         let mut stack = stack.unwrap_or_else(|| self.stack(None, cut));
-        if sample.flags & flags::LAST != 0 {
-            // Taken on the way out, where the time did not go: of its stack only the root says something.
+        let elsewhere = match sample.flags {
+            set if set & flags::LAST != 0 => Some("[since the last sample]"),
+            set if set & flags::LET_IN != 0 => Some("[while SIGPROF was blocked]"),
+            _ => None,
+        };
+        if let Some(note) = elsewhere {
+            // Taken where the time did not go: of its stack only the root says something.
             while let Some(parent) = self.tables.stacks[stack.index()].parent {
                 stack = parent;
             }
-            let note = self.tables.note("[since the last sample]".to_owned());
+            let note = self.tables.note(note.to_owned());
             stack = self.tables.call(Some(stack), note);
         }
         Sample {

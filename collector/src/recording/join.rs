@@ -14,6 +14,9 @@ use engine::wire::source::OFF_CPU;
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
 
+/// What a sample stands for at most if its signal was not held back, ns: the slowest tick by which CPU timers are looked at.
+const LONGEST_TICK_NS: u64 = 10_000_000;
+
 impl ChunkSamples<'_> {
     /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
     pub(super) fn add(&mut self, head: &SampleHead, stack: Option<StackId>) {
@@ -54,6 +57,7 @@ impl ChunkSamples<'_> {
                 event: kernel.head.event,
                 value: kernel.head.value,
                 cookie: kernel.head.cookie,
+                flags: made.flags & !flags::LET_IN,
                 ..made
             };
             if half.is_alone() {
@@ -82,9 +86,17 @@ impl ChunkSamples<'_> {
             made.weight -= sample.weight;
             self.recording.samples.push(sample);
         }
+        if made.weight.saturating_mul(self.period_ns()) <= LONGEST_TICK_NS {
+            made.flags &= !flags::LET_IN;
+        }
         if made.weight > 0 {
             self.recording.samples.push(made);
         }
+    }
+
+    fn period_ns(&self) -> u64 {
+        let armings = &self.recording.threads[self.thread.index()].armings;
+        armings.last().map_or(0, |arming| arming.period_ns)
     }
 
     /// What a kernel sample is that was not taken where the user stack's leaf is, and its user stack. `by_libc`: nothing but a function of

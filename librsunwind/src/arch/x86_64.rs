@@ -10,6 +10,7 @@ use crate::thread::ThreadState;
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
+use engine::registers::Registers;
 
 /// ELF machine of this architecture.
 pub const MACHINE: u32 = 62;
@@ -169,6 +170,17 @@ pub unsafe fn end_restarted_call(context: *mut c_void) {
             register(PC).write(next);
         }
     }
+}
+
+/// Whether a thread was interrupted right behind an `rt_sigprocmask` that may have let signals in: the processor left the next instruction in
+/// rcx, the kernel its result in rax and the arguments where they were.
+///
+/// # Signal safety
+/// Compares only.
+pub fn has_just_set_mask(registers: &Registers) -> bool {
+    let [rax, _, rcx, _, _, rdi, _, _, _, _, r10, ..] = registers.general;
+    let how = [libc::SIG_UNBLOCK, libc::SIG_SETMASK].map(|how| how as u64);
+    rax == 0 && rcx == registers.pc && r10 == 8 && how.contains(&rdi)
 }
 
 /// The current stack pointer.

@@ -57,7 +57,7 @@ pub mod flags {
     pub const PREEMPTED: u64 = 32;
     /// Taken at the end of a call for whose length the signal was held back ([`super::SampleHead::held`]).
     pub const HELD: u64 = 64;
-    /// The signal came in as the program called libc's `syscall`: it had blocked it itself.
+    /// The signal came in behind a system call of the program's own making, by which it had blocked it.
     pub const LET_IN: u64 = 128;
 }
 
