@@ -163,6 +163,41 @@ fn to_the_end_of_the_recording() {
     }
 }
 
+#[test]
+fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_signal() {
+    // Asleep in the call in which it was sampled, or at work in it.
+    for way in ["fill", "long"] {
+        let blocked = Blocked::run(&["-F", "1000", "-d", "4s"], "asm", way);
+        let (recording, summary) = (&blocked.recording, &blocked.summary);
+        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+        let unarmed = recording.threads[0].unarmed_cpu_ns();
+        equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
+        let (mut seen, mut alone) = (0, 0);
+        for sample in blocked
+            .while_blocked()
+            .filter(|s| s.kernel != KernelHalf::None)
+        {
+            if sample.kernel.is_alone() {
+                alone += 1;
+                continue;
+            }
+            // Only that call has a stack, and it is whole.
+            assert_ne!(
+                sample.flags & flags::FROM_OUTSIDE,
+                0,
+                "{way}: {sample:?}: {summary}"
+            );
+            assert_eq!(sample.stop, StopReason::Root, "{way}: {summary}");
+            assert!(recording.walk(sample.stack).count() > 5, "{way}");
+            seen += 1;
+        }
+        assert!(
+            seen >= 10 && alone >= 100,
+            "{way}: {seen} and {alone}: {summary}"
+        );
+    }
+}
+
 /// Where not every sample is kept, the weight of the others is nobody's: least of all that of the stack which unblocked the signal.
 #[track_caller]
 fn is_accounted_for_without_a_collector(settings: &str, how: &str, way: &str) {

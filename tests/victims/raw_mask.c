@@ -1,5 +1,5 @@
 // Blocks SIGPROF behind our back, by a raw system call, works for a while in user and in kernel mode, and then goes one of several ways.
-// Usage: raw_mask (libc|asm) (unblock|exit|stay|sleep) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
+// Usage: raw_mask (libc|asm) (unblock|exit|stay|sleep|fill|long) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
 // CPU time used, ns.
 #define _GNU_SOURCE
 #include <fcntl.h>
@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -50,6 +52,29 @@ __attribute__((noinline)) static void work(double seconds) {
   while (now(CLOCK_THREAD_CPUTIME_ID) < end) compute(), transfer();
 }
 
+static char *fresh(size_t size) {
+  char *memory = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  if (memory == MAP_FAILED) exit(1);
+  return memory;
+}
+
+// A call that works for a while, and then sleeps for good: nobody reads.
+__attribute__((noinline)) static void fill(void) {
+  int ends[2], room = 64 << 20;
+  size_t size = (size_t)256 << 20;
+  char *memory = fresh(size);
+  if (socketpair(AF_UNIX, SOCK_STREAM, 0, ends) != 0) exit(1);
+  if (setsockopt(ends[0], SOL_SOCKET, SO_SNDBUFFORCE, &room, sizeof room) != 0) exit(1);
+  if (write(ends[0], memory, size) != 0) exit(1);
+}
+
+// Always in one of many calls of a fraction of a second.
+__attribute__((noinline)) static void transfer_much(void) {
+  size_t size = (size_t)256 << 20;
+  char *memory = fresh(size);
+  for (;;) if (read(zero, memory, size) <= 0) exit(1);
+}
+
 static void tell(void) {
   if (to == 0) to = now(CLOCK_MONOTONIC);
   char line[80];
@@ -57,10 +82,11 @@ static void tell(void) {
   if (write(1, line, length) != length) _exit(1);
 }
 
-static void told_to_end(int unused) {
-  (void)unused;
+// Ends as it would without this, by the signal, as soon as this returns.
+static void told_to_end(int number) {
   tell();
-  _exit(0);
+  signal(number, SIG_DFL);
+  raise(number);
 }
 
 int main(int count, char **arguments) {
@@ -76,6 +102,8 @@ int main(int count, char **arguments) {
   work(seconds);
   if (!strcmp(way, "exit")) return tell(), 0;
   if (!strcmp(way, "stay")) work(1e6);
+  if (!strcmp(way, "fill")) fill();
+  if (!strcmp(way, "long")) transfer_much();
   if (!strcmp(way, "sleep")) for (;;) pause();
   to = now(CLOCK_MONOTONIC);
   mask(libc, SIG_UNBLOCK);

@@ -57,7 +57,8 @@ impl ChunkSamples<'_> {
                 event: kernel.head.event,
                 value: kernel.head.value,
                 cookie: kernel.head.cookie,
-                flags: made.flags & !flags::LET_IN,
+                // Where this one was taken the time went.
+                flags: made.flags & !(flags::LET_IN | flags::LAST),
                 ..made
             };
             if half.is_alone() {

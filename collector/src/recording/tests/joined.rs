@@ -320,6 +320,7 @@ fn frames_that_a_signal_interrupted_are_entries_too() {
     let head = SampleHead {
         nonce: 200,
         sp: SP - 0x900,
+        flags: flags::LAST,
         ..head(200, 1)
     };
     let user = || Chunk::new(42, 42, 1).sample_of(head, frames.clone());
@@ -336,4 +337,6 @@ fn frames_that_a_signal_interrupted_are_entries_too() {
     let halves: Vec<_> = found.samples.iter().map(|s| s.kernel).collect();
     let (late, merged, reused) = (KernelHalf::Late, KernelHalf::Merged, KernelHalf::Reused);
     assert_eq!(halves, [late, late, merged, reused]);
+    // A joined sample's stack is where its time went, also if that was the thread's last.
+    assert!(found.samples.iter().all(|sample| sample.flags == 0));
 }
