@@ -2,14 +2,14 @@
 //! own way, which may not link std.)
 //!
 //! # Safety
-//! One system call, which reads attributes of ours; the descriptor that it gives is nobody else's.
+//! Two system calls: one reads attributes of ours, and the descriptor that it gives is nobody else's; one writes a word of ours.
 #![allow(unsafe_code)]
 
-use engine::perf_event::{Attributes, OPEN_CLOEXEC};
+use engine::perf_event::{Attributes, OPEN_CLOEXEC, request};
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The thread that asks, for [`open`].
 pub const THIS_THREAD: Pid = Pid::from_raw(0);
@@ -40,4 +40,12 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
     let fd = i32::try_from(Errno::result(fd)?).map_err(|_| Errno::EBADF)?;
     // SAFETY: the kernel has just given it to us.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// The kernel's number of an event, which is in its records; 0, which is none's, if that is no event.
+pub fn id(event: &OwnedFd) -> u64 {
+    let mut id = 0u64;
+    // SAFETY: the kernel writes a word, or nothing.
+    unsafe { libc::ioctl(event.as_raw_fd(), request::ID, &raw mut id) };
+    id
 }

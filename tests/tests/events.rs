@@ -110,6 +110,57 @@ fn each_event_has_a_column_in_pprof_and_a_line_in_the_summary() {
 }
 
 #[test]
+fn samples_that_find_no_room_are_counted_with_their_event() {
+    let source = "#define _GNU_SOURCE
+#include <signal.h>
+#include <stdio.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+int main(void) {
+  usleep(400000); // until rsunwind has the ring
+  kill(getppid(), SIGSTOP);
+  for (int i = 0; i < 20000; i++) nanosleep(&(struct timespec){0, 1000}, NULL);
+  kill(getppid(), SIGCONT);
+  struct rusage used;
+  getrusage(RUSAGE_THREAD, &used);
+  printf(\"%ld\\n\", used.ru_nvcsw + used.ru_nivcsw);
+  return 0;
+}";
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1", "-w"], source);
+    let mut record = bench.record(&["-e", "context-switches"]);
+    let ran = output(record.arg(program));
+    let summary = text(&ran.stderr);
+    assert!(ran.status.success(), "{summary}");
+    let truth: u64 = text(&ran.stdout).trim().parse().unwrap();
+    let recording = bench.recording();
+    let switches = &recording.sources[0];
+    let counted = recording.samples.iter();
+    let counted = counted
+        .filter(|sample| sample.event == switches.event)
+        .count() as u64;
+    // rsunwind was stopped while they came: a ring holds a few thousand.
+    assert!(switches.lost > 5_000, "{summary}");
+    assert!(
+        summary.contains(&format!(
+            "{} more samples found a perf ring full",
+            switches.lost
+        )),
+        "{summary}"
+    );
+    let all = counted + switches.lost;
+    // Some were taken before the event was there.
+    assert!(
+        all <= truth && all + 1000 > truth,
+        "{counted} and {} of {truth}",
+        switches.lost
+    );
+    let lost = recording.kernel_account().lost;
+    assert!(lost < 1000, "{lost} of CPU time");
+}
+
+#[test]
 fn tracepoints_show_who_made_the_call() {
     // Where no file system shows the tracepoints, it is mounted for this test alone.
     let bench = Bench::new();

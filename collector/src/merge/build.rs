@@ -164,6 +164,7 @@ fn numbered(file: &PerfFile) -> (usize, Vec<u32>, Vec<EventSource>) {
             event: number,
             name: event.name(),
             period: event.fixed_period(),
+            lost: 0, // counted in the file as a whole
         });
     }
     (main, numbers, sources)

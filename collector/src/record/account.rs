@@ -73,6 +73,7 @@ impl Account {
                 config: event.named.config,
                 period: event.period.unwrap_or(0),
                 name: event.name.as_bytes(),
+                lost: drain.rings().lost_of(number),
             };
             drain
                 .writer()

@@ -132,8 +132,10 @@ impl Recording {
     #[must_use]
     pub fn kernel_account(&self) -> KernelAccount {
         let lost = self.threads.iter().map(|thread| thread.totals.lost_in_ring);
+        let of_events = self.sources.iter().map(|source| source.lost);
+        let of_events = of_events.fold(0, u64::saturating_add);
         let mut account = KernelAccount {
-            lost: lost.fold(0, u64::saturating_add),
+            lost: lost.fold(0, u64::saturating_add).saturating_sub(of_events),
             ..KernelAccount::default()
         };
         let cpu_time = self.samples.iter().filter(|s| s.event == CPU_EVENT);

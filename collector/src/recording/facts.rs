@@ -195,6 +195,7 @@ impl Facts {
                         event: found.event,
                         name: text(found.name),
                         period: found.period,
+                        lost: found.lost,
                     });
                     sources.sort();
                 }

@@ -102,6 +102,7 @@ pub struct EventSource {
     pub event: u32,
     pub name: String,
     pub period: u64,
+    pub lost: u64,
 }
 
 /// What was found in one file.

@@ -112,6 +112,16 @@ fn events(out: &mut String, profile: &Profile) {
         if alone > 0 {
             let _ = write!(text, ", {alone} of them without a user stack");
         }
+        let sources = profile.recording.sources.iter();
+        let lost = sources.filter(|source| source.event == event);
+        let lost: u64 = lost.map(|source| source.lost).sum();
+        if lost > 0 {
+            let lost = plural(lost, "more sample", "more samples");
+            let _ = write!(
+                text,
+                "; {lost} found a perf ring full: not in these figures"
+            );
+        }
         line(out, "event", &text);
     }
 }

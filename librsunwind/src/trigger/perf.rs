@@ -39,6 +39,8 @@ const RESERVE_NS: u64 = 250_000_000;
 /// What a sample with a deep kernel stack takes, bytes.
 const AMPLE_SAMPLE: u64 = 512;
 const MOST_PAGES: usize = 256;
+/// Events beside CPU time may come tens of thousands of times a second.
+const EVENT_PAGES: usize = 128;
 
 /// What to sample.
 #[derive(Clone, Copy, Debug)]
@@ -114,7 +116,11 @@ impl PerfEvent {
         let mut files = [const { None }; MAX_EVENTS];
         let file = open_source(first)?;
         let sparing = recipient.is_none_or(|recipient| recipient.sparing);
-        let mut made = Self::around(&file, first, base, sparing)?;
+        let mut pages = wanted_pages(first, sparing);
+        if !others.is_empty() && !sparing {
+            pages = pages.max(EVENT_PAGES);
+        }
+        let mut made = Self::around(&file, first, base, pages)?;
         if let Some(recipient) = recipient.filter(|_| first.kernel || !others.is_empty()) {
             let mut slots = files.iter_mut();
             for source in others {
@@ -138,15 +144,15 @@ impl PerfEvent {
     pub fn ask(period_ns: u64, base: u64, recipient: &Recipient) -> Result<Self, Errno> {
         let source = Source::cpu_time(period_ns, true);
         let file = petition::ask(period_ns, recipient)?;
-        let made = Self::around(&file, &source, base, true)?;
+        let made = Self::around(&file, &source, base, wanted_pages(&source, true))?;
         event::enable(&file)?;
         Ok(made)
     }
 
     /// Maps the ring of an event that is open.
-    fn around(file: &File, source: &Source, base: u64, sparing: bool) -> Result<Self, Errno> {
+    fn around(file: &File, source: &Source, base: u64, pages: usize) -> Result<Self, Errno> {
         let mut made = Self {
-            ring: map_largest(file, source, sparing)?,
+            ring: map_largest(file, pages)?,
             events: [EventId::default(); MAX_EVENTS],
             descriptors: [-1; MAX_EVENTS],
             kernel: source.kernel,
@@ -268,12 +274,16 @@ fn open_source(source: &Source) -> Result<File, Errno> {
     })
 }
 
-fn map_largest(file: &File, source: &Source, sparing: bool) -> Result<Ring, Errno> {
-    let mut pages = match (source.kernel, sparing) {
+fn wanted_pages(source: &Source, sparing: bool) -> usize {
+    match (source.kernel, sparing) {
         (false, _) => DATA_PAGES_SCARCE,
         (true, true) => DATA_PAGES,
         (true, false) => pages_for(source.period),
-    };
+    }
+}
+
+/// As many pages as are wanted, or fewer where memory is scarce.
+fn map_largest(file: &File, mut pages: usize) -> Result<Ring, Errno> {
     loop {
         match Ring::map(file, pages) {
             Err(_) if pages > DATA_PAGES => pages = DATA_PAGES,

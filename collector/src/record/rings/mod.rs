@@ -14,6 +14,7 @@ mod stream;
 
 use super::writer::Writer;
 use crate::fallback::Onlooker;
+use engine::wire::offer::MAX_EVENTS;
 use nix::unistd::geteuid;
 use offers::Offers;
 use ring::Ring;
@@ -42,6 +43,8 @@ pub struct Rings {
     written: u64,
     busy: bool,
     onlooker: Onlooker,
+    /// Samples of each event that found a ring full, where it is known.
+    lost: [u64; MAX_EVENTS],
 }
 
 impl Rings {
@@ -56,6 +59,7 @@ impl Rings {
             written: 0,
             busy: false,
             onlooker: Onlooker::default(),
+            lost: [0; MAX_EVENTS],
         }
     }
 
@@ -63,6 +67,12 @@ impl Rings {
     #[must_use]
     pub const fn are_busy(&self) -> bool {
         self.busy
+    }
+
+    /// Samples of an event beside CPU time that found a ring full, of threads that nothing more comes from.
+    #[must_use]
+    pub fn lost_of(&self, event: u32) -> u64 {
+        self.lost.get(event as usize).copied().unwrap_or(0)
     }
 
     /// One look around: takes up offers, empties all rings, lets go of those that nothing will come from.
@@ -90,7 +100,7 @@ impl Rings {
             let closed = stream.is_closed();
             self.busy |= stream.take(false) > BUSY;
             if closed {
-                stream.settle();
+                stream.settle(&mut self.lost);
             }
             if closed || stream.is_due() {
                 stream.write(&mut self.written, writer)?;
@@ -147,7 +157,7 @@ impl Rings {
         while let Some(stream) = self.streams.get_mut(index) {
             if whose(stream) {
                 stream.take(true);
-                stream.settle();
+                stream.settle(&mut self.lost);
                 stream.write(&mut self.written, writer)?;
                 stream.write_seen(&mut self.written, &self.onlooker, writer)?;
                 self.streams.swap_remove(index);

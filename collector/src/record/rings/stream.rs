@@ -3,10 +3,11 @@
 use super::super::writer::Writer;
 use super::ring::Ring;
 use crate::fallback::{Entry, Frozen, Onlooker};
+use crate::perf_event;
 use crate::recording::records::Records;
 use crate::recording::write::OwnChunks;
 use engine::wire::chunk::{ChunkInfo, FROM_OUTSIDE, FROM_RING};
-use engine::wire::offer::Offer;
+use engine::wire::offer::{CPU_EVENT, MAX_EVENTS, Offer};
 use engine::wire::record::RecordKind;
 use engine::wire::ring::{RingRecord, RingSample};
 use engine::wire::sample::{self, SampleHead, Trigger, flags};
@@ -112,10 +113,23 @@ impl Stream {
             })
     }
 
-    /// Nothing more will come: counts the samples that found the ring full with none behind them.
-    pub fn settle(&mut self) {
-        let lost = self.events.iter().filter_map(lost_of);
-        let untold = lost.sum::<u64>().saturating_sub(self.told);
+    /// Nothing more will come: counts the samples that found the ring full with none behind them, and adds those of each event beside CPU
+    /// time to `of_events`.
+    pub fn settle(&mut self, of_events: &mut [u64; MAX_EVENTS]) {
+        let mut all = 0u64;
+        for event in &self.events {
+            let Some(lost) = lost_of(event) else {
+                continue;
+            };
+            all = all.saturating_add(lost);
+            let number = Offer::event_of(&self.offer.events, perf_event::id(event));
+            if let Some(sum) = of_events.get_mut(number as usize)
+                && number != CPU_EVENT
+            {
+                *sum = sum.saturating_add(lost);
+            }
+        }
+        let untold = all.saturating_sub(self.told);
         self.gathered.lost = self.gathered.lost.saturating_add(untold);
         self.told = self.told.saturating_add(untold);
     }

@@ -22,6 +22,8 @@ pub struct Source<'a> {
     pub period: u64,
     /// As the user named it.
     pub name: &'a [u8],
+    /// Samples of it that found a ring full, as far as the kernel says; 0 in recordings of versions that did not ask.
+    pub lost: u64,
 }
 
 impl<'a> Source<'a> {
@@ -32,6 +34,7 @@ impl<'a> Source<'a> {
         out.number(self.config);
         out.number(self.period);
         out.bytes(self.name);
+        out.number(self.lost);
     }
 
     /// Reads a payload.
@@ -46,6 +49,7 @@ impl<'a> Source<'a> {
             config: from.number()?,
             period: from.number()?,
             name: from.bytes()?,
+            lost: from.number().unwrap_or(0),
         })
     }
 }
@@ -62,6 +66,7 @@ mod tests {
             config: u64::MAX,
             period: 1,
             name: b"sched:sched_switch",
+            lost: 300,
         };
         let mut buffer = [0; 64];
         let mut out = Encoder::new(&mut buffer);
