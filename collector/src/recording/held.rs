@@ -31,6 +31,8 @@ pub(super) struct User {
     module: Option<ModuleId>,
     /// If the leaf lies in our own library, the stack from the outermost of its frames there: the wrapper that the program called.
     pub(super) caller: Option<StackId>,
+    /// Events beside CPU time were recorded: probes of the program's code may be among them.
+    probes: bool,
     /// From which cursor on all samples of the entry were taken at one place.
     pub(super) newest: u64,
 }
@@ -48,6 +50,7 @@ impl User {
             leaf: 0,
             module: None,
             caller: None,
+            probes: !recording.sources.is_empty(),
             newest,
         };
         let mut at = stack;
@@ -71,7 +74,7 @@ impl User {
 
     /// Whether a sample was taken where the leaf is.
     pub(super) fn agrees(&self, kernel: &KernelHead) -> bool {
-        agrees(kernel, &self.head, self.leaf)
+        agrees(kernel, &self.head, self.leaf, self.probes)
     }
 
     /// Whether a sample was taken in the call at whose end a wrapper of ours let the signal in, where this stack was taken.

@@ -121,10 +121,11 @@ pub(super) fn is_entry(user_ip: u64, taken_at: u64) -> bool {
     user_ip == taken_at || user_ip == taken_at.wrapping_add(SYSTEM_CALL)
 }
 
-/// Whether ip and sp of a kernel sample are those at which the user stack was taken: one entry into the kernel.
-pub(super) fn agrees(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool {
+/// Whether ip and sp of a kernel sample are those at which the user stack was taken: one entry into the kernel. `probes`: the program's code
+/// may have probes.
+pub(super) fn agrees(kernel: &KernelHead, user: &SampleHead, user_ip: u64, probes: bool) -> bool {
     kernel.user_sp == user.sp && is_entry(kernel.user_ip, user_ip)
-        || is_behind_probe(kernel, user, user_ip)
+        || probes && is_behind_probe(kernel, user, user_ip)
 }
 
 /// Whether the user stack was taken right behind the instruction that a probe of the program's code (uprobe) replaced: the kernel executes that
@@ -132,9 +133,7 @@ pub(super) fn agrees(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bo
 fn is_behind_probe(kernel: &KernelHead, user: &SampleHead, user_ip: u64) -> bool {
     let step = user_ip.wrapping_sub(kernel.user_ip);
     let pushed = kernel.user_sp.wrapping_sub(user.sp);
-    kernel.event != CPU_EVENT
-        && (1..=LONGEST_INSTRUCTION).contains(&step)
-        && matches!(pushed, 0 | 8)
+    (1..=LONGEST_INSTRUCTION).contains(&step) && matches!(pushed, 0 | 8)
 }
 
 /// Bytes.
@@ -155,18 +154,14 @@ mod tests {
             user_sp,
             ..KernelHead::default()
         };
-        let agrees = |ip, sp| super::agrees(&kernel(ip, sp), &user, 0x1000);
+        let agrees = |ip, sp| super::agrees(&kernel(ip, sp), &user, 0x1000, false);
         assert!(agrees(0x1000, 0x7ffe_0000));
         assert!(agrees(0x1002, 0x7ffe_0000), "a restarted call");
         assert!(!agrees(0x1003, 0x7ffe_0000));
         assert!(!agrees(0x1000, 0x7ffd_ff00));
-        let probe = |sp| KernelHead {
-            event: 1,
-            ..kernel(0xffc, sp)
-        };
-        let behind = |head: &KernelHead| super::agrees(head, &user, 0x1000);
-        assert!(behind(&probe(0x7ffe_0000)) && behind(&probe(0x7ffe_0008)));
-        assert!(!behind(&probe(0x7ffe_0010)) && !behind(&kernel(0xffc, 0x7ffe_0000)));
+        let behind = |sp, probes| super::agrees(&kernel(0xffc, sp), &user, 0x1000, probes);
+        assert!(behind(0x7ffe_0000, true) && behind(0x7ffe_0008, true));
+        assert!(!behind(0x7ffe_0010, true) && !behind(0x7ffe_0000, false));
     }
 
     #[test]
