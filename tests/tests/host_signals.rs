@@ -183,8 +183,16 @@ fn a_thread_that_blocks_everything_by_a_raw_call_is_left_alone() {
 }
 
 #[test]
+fn a_thread_that_blocks_everything_by_number_is_sampled() {
+    let outcome = same("masks.c", "blocked-by-number");
+    let samples = busiest(&outcome).samples.len();
+    assert!(samples >= 200, "{samples} of 300 ms at 1 kHz");
+}
+
+#[test]
 fn masks_read_back_as_set() {
     let _ = same("masks.c", "readback");
+    let _ = same("masks.c", "readback-by-number");
 }
 
 #[test]

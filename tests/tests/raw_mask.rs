@@ -1,5 +1,5 @@
-//! Programs that block SIGPROF by a raw system call, which we do not see: all of their CPU time is in the recording, where it was spent, and
-//! nothing of it is taken for another place's.
+//! Programs that block SIGPROF by a raw system call. Made by libc's `syscall` it blocks nothing of ours. Of one that we do not see all CPU
+//! time is in the recording, where it was spent, and nothing of it is taken for another place's.
 //!
 //! The victim is `tests/victims/raw_mask.c`; it says itself how much CPU time it used, and when the signal was blocked.
 
@@ -28,6 +28,8 @@ struct Blocked {
     cpu_ns: u64,
 }
 
+/// How the victim makes the call so that nobody can stand in front of it.
+const BARE: &str = "bare";
 /// CPU time before it was blocked, and as much behind that if it is unblocked, ns.
 const OPEN_NS: u64 = 200_000_000;
 /// CPU time while it was blocked, at least, ms.
@@ -87,7 +89,8 @@ impl Blocked {
         // The rest was spent before and after, and a little on the way out.
         let blocked: u64 = self.while_blocked().map(|sample| sample.weight).sum();
         let open = (self.cpu_ns - unarmed).saturating_sub(blocked * 1_000_000);
-        let slack = self.cpu_ns / 50;
+        // Where others compete for the processor there are fewer samples than CPU time: the stack behind them has the rest of their weight.
+        let slack = self.cpu_ns / 10;
         assert!(
             open > OPEN_NS - slack && open < 2 * OPEN_NS + slack,
             "{what}: {open}: {summary}"
@@ -144,24 +147,40 @@ impl Blocked {
 }
 
 #[test]
-fn until_it_is_unblocked() {
-    for how in ["libc", "asm"] {
-        Blocked::run(&["-F", "1000"], how, "unblock").check(how);
+fn by_libc_it_blocks_nothing_of_ours() {
+    for way in ["unblock", "exit"] {
+        let blocked = Blocked::run(&["-F", "1000"], "libc", way);
+        let (recording, summary) = (&blocked.recording, &blocked.summary);
+        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+        let unarmed = recording.threads[0].unarmed_cpu_ns();
+        equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
+        let account = recording.kernel_account();
+        let possible = account.recorded() - account.exit - account.profiler;
+        let apart = possible - account.merged - account.reused;
+        assert!(possible > 100 && apart <= 1, "{way}: {summary}");
+        let mut stacks = blocked.while_blocked().filter(|s| !s.kernel.is_alone());
+        assert!(
+            stacks.all(|sample| recording.walk(sample.stack).count() > 3),
+            "{way}: {summary}"
+        );
     }
 }
 
 #[test]
+fn until_it_is_unblocked() {
+    Blocked::run(&["-F", "1000"], BARE, "unblock").check("unblock");
+}
+
+#[test]
 fn to_the_end_of_the_program() {
-    for how in ["libc", "asm"] {
-        Blocked::run(&["-F", "1000"], how, "exit").check(how);
-    }
+    Blocked::run(&["-F", "1000"], BARE, "exit").check("exit");
 }
 
 #[test]
 fn to_the_end_of_the_recording() {
     // It works on, or sleeps where none of its samples were taken.
     for way in ["stay", "sleep"] {
-        Blocked::run(&["-F", "1000", "-d", "5s"], "libc", way).check(way);
+        Blocked::run(&["-F", "1000", "-d", "5s"], BARE, way).check(way);
     }
 }
 
@@ -169,7 +188,7 @@ fn to_the_end_of_the_recording() {
 fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_signal() {
     // Asleep in the call in which it was sampled, or at work in it.
     for way in ["fill", "long"] {
-        let blocked = Blocked::run(&["-F", "1000", "-d", "4s"], "asm", way);
+        let blocked = Blocked::run(&["-F", "1000", "-d", "4s"], BARE, way);
         let (recording, summary) = (&blocked.recording, &blocked.summary);
         let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
         let unarmed = recording.threads[0].unarmed_cpu_ns();
@@ -202,9 +221,9 @@ fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_
 
 /// Where not every sample is kept, the weight of the others is nobody's: least of all that of the stack which unblocked the signal.
 #[track_caller]
-fn is_accounted_for_without_a_collector(settings: &str, how: &str, way: &str) {
-    let what = format!("{settings} {how} {way}");
-    let run = Run::profiled(settings, victim::c("raw_mask.c")).args([how, way, BLOCKED_MS]);
+fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
+    let what = format!("{settings} {way}");
+    let run = Run::profiled(settings, victim::c("raw_mask.c")).args([BARE, way, BLOCKED_MS]);
     let outcome = run.outcome().quiet();
     let told = outcome.text();
     let cpu_ns = told
@@ -236,8 +255,7 @@ fn without_a_collector_and_with_other_triggers_no_stack_gets_the_weight_of_other
         "rate=1000,kernel=no",
         "rate=1000,trigger=timer",
     ] {
-        is_accounted_for_without_a_collector(settings, "libc", "unblock");
-        is_accounted_for_without_a_collector(settings, "asm", "unblock");
-        is_accounted_for_without_a_collector(settings, "asm", "exit");
+        is_accounted_for_without_a_collector(settings, "unblock");
+        is_accounted_for_without_a_collector(settings, "exit");
     }
 }

@@ -1,5 +1,6 @@
 // Threads with signals blocked, and calls that take a mask. Prints what it saw; a number after the word is passed on.
 #define _GNU_SOURCE
+#include "bare.h"
 #include <errno.h>
 #include <poll.h>
 #include <pthread.h>
@@ -45,11 +46,27 @@ static void *worker(void *unused) {
   return unused;
 }
 
-static void *raw_worker(void *unused) {
+static void *raw_worker(void *by_number) {
   unsigned long all = ~0ul;
-  syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);
+  if (by_number) syscall(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);
+  else bare(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, 8);
   burn(300);
-  return unused;
+  return NULL;
+}
+
+// The same by number, with what the kernel says to addresses that are none.
+static void read_back_by_number(void) {
+  unsigned long one = 1ul << (SIGPROF - 1), all = ~0ul, old = 0, *nowhere = (unsigned long *)8;
+  struct { int how; unsigned long *set, *old; size_t size; } calls[] = {
+    {SIG_BLOCK, &one, &old, 8}, {SIG_BLOCK, NULL, &old, 8}, {SIG_SETMASK, &all, NULL, 8}, {SIG_UNBLOCK, &one, &old, 8},
+    {SIG_BLOCK, NULL, &old, 8}, {SIG_BLOCK, &one, &one, 8}, {SIG_SETMASK, &one, &one, 8}, {99, &all, &old, 8}, {99, nowhere, NULL, 8},
+    {SIG_BLOCK, nowhere, &old, 8}, {SIG_BLOCK, &all, nowhere, 8}, {SIG_SETMASK, &one, &old, 4}, {SIG_SETMASK, &old, NULL, 8},
+  };
+  for (unsigned i = 0; i < sizeof calls / sizeof *calls; i++) {
+    errno = 0;
+    long result = syscall(SYS_rt_sigprocmask, calls[i].how, calls[i].set, calls[i].old, calls[i].size);
+    printf("%u: %ld %d %lx %lx %d\n", i, result, errno, one, old, blocked());
+  }
 }
 
 static pthread_t main_thread;
@@ -106,6 +123,11 @@ int main(int count, char **arguments) {
   } else if (!strcmp(how, "raw-blocked")) {
     pthread_create(&thread, NULL, raw_worker, NULL);
     pthread_join(thread, NULL);
+  } else if (!strcmp(how, "blocked-by-number")) {
+    pthread_create(&thread, NULL, raw_worker, &thread);
+    pthread_join(thread, NULL);
+  } else if (!strcmp(how, "readback-by-number")) {
+    read_back_by_number();
   } else if (!strcmp(how, "readback")) {
     sigemptyset(&one); sigaddset(&one, SIGPROF);
     printf("%d\n", blocked());

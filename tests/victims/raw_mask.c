@@ -1,7 +1,8 @@
-// Blocks SIGPROF behind our back, by a raw system call, works for a while in user and in kernel mode, and then goes one of several ways.
-// Usage: raw_mask (libc|asm) (unblock|exit|stay|sleep|fill|long) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
+// Blocks SIGPROF by a system call, made by libc's syscall() or behind everybody's back, works for a while in user and in kernel mode, and then goes one of several ways.
+// Usage: raw_mask (libc|bare) (unblock|exit|stay|sleep|fill|long) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
 // CPU time used, ns.
 #define _GNU_SOURCE
+#include "bare.h"
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
@@ -25,17 +26,10 @@ static double now(clockid_t clock) {
   return time.tv_sec + time.tv_nsec * 1e-9;
 }
 
-static long raw(long number, long a, long b, long c, long d) {
-  long result;
-  register long fourth __asm__("r10") = d;
-  __asm__ volatile("syscall" : "=a"(result) : "a"(number), "D"(a), "S"(b), "d"(c), "r"(fourth) : "rcx", "r11", "memory");
-  return result;
-}
-
 static void mask(int libc, int how) {
   uint64_t set = 1ull << (SIGPROF - 1);
   if (libc) syscall(SYS_rt_sigprocmask, how, &set, NULL, 8);
-  else raw(SYS_rt_sigprocmask, how, (long)&set, 0, 8);
+  else bare(SYS_rt_sigprocmask, how, &set, NULL, 8);
 }
 
 __attribute__((noinline)) static void compute(void) {

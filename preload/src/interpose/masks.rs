@@ -139,6 +139,56 @@ unsafe fn change(
     result
 }
 
+/// `rt_sigprocmask(2)`, which `ask` does. The kernel looks at the addresses first: there are programs that find out by it whether one can be
+/// read.
+///
+/// # Safety
+/// As the system call.
+pub unsafe fn by_number(
+    ask: impl Fn(c_int, *const u64, *mut u64) -> c_int,
+    how: c_int,
+    set: *const u64,
+    old: *mut u64,
+    size: usize,
+) -> c_int {
+    let known = [libc::SIG_BLOCK, libc::SIG_UNBLOCK, libc::SIG_SETMASK].contains(&how);
+    let this = match known && size == size_of::<u64>() && PROCESS.is_active() {
+        true => ThreadState::current(),
+        false => None,
+    };
+    let Some(this) = this else {
+        return ask(how, set, old);
+    };
+    let (bit, shielded) = (sys::bit(SIGNAL), this.shielded != 0);
+    let mut really = 0;
+    let result = ask(how, set, &raw mut really);
+    if result != 0 {
+        return result;
+    }
+    let before = match set.is_null() {
+        true => this.believes_blocked,
+        false => {
+            // SAFETY: the kernel has just read it.
+            let mask = unsafe { set.read_unaligned() };
+            let before = believe(how, mask);
+            if how != libc::SIG_UNBLOCK && mask & bit != 0 && really & bit == 0 {
+                sys::signal_mask(libc::SIG_UNBLOCK, bit);
+            }
+            before
+        }
+    };
+    if !old.is_null() {
+        let result = ask(libc::SIG_BLOCK, ptr::null(), old);
+        if result != 0 {
+            return result;
+        }
+        let hidden = if shielded { bit } else { 0 };
+        // SAFETY: the kernel has just written it.
+        unsafe { old.write_unaligned(really & !hidden | if before { bit } else { 0 }) };
+    }
+    0
+}
+
 /// `pthread_sigmask(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int {

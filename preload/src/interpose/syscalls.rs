@@ -1,11 +1,11 @@
-//! `syscall(2)`: calls by number that would show the program our signal are shielded as their functions are, and a program is replaced as by
-//! `execve`. All others go straight to the host's function.
+//! `syscall(2)`: calls by number that would show the program our signal are shielded as their functions are, a program is replaced as by
+//! `execve`, and a mask that has our signal is set as by `sigprocmask`. All others go straight to the host's function.
 //!
 //! Not here: system calls that a program makes without libc, which nobody can stand in front of.
 
-use super::exec;
 use super::frame::call;
 use super::shield::Shield;
+use super::{exec, masks};
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::arch;
@@ -32,7 +32,8 @@ static LOOKED_AT: [u64; 8] = {
     map
 };
 
-const CALLS: [c_long; 23] = [
+const CALLS: [c_long; 24] = [
+    libc::SYS_rt_sigprocmask,
     libc::SYS_execve,
     libc::SYS_execveat,
     libc::SYS_poll,
@@ -120,6 +121,13 @@ unsafe extern "C" fn attended(
             libc::SYS_execve => return exec::by_path(a as _, b as _, c as _).into(),
             libc::SYS_execveat => {
                 return exec::by_place(a as c_int, b as _, c as _, d as _, e as c_int).into();
+            }
+            libc::SYS_rt_sigprocmask => {
+                let ask = |how: c_int, set: *const u64, old: *mut u64| {
+                    host::syscall(number, how as usize, set as usize, old as usize, d, e, f)
+                        as c_int
+                };
+                return masks::by_number(ask, a as c_int, b as *const u64, c as *mut u64, d).into();
             }
             _ => {}
         }
