@@ -37,12 +37,16 @@ const BLOCKED_MS: &str = "1500";
 
 impl Blocked {
     fn run(options: &[&str], how: &str, way: &str) -> Self {
+        Self::run_for(options, how, way, BLOCKED_MS)
+    }
+
+    fn run_for(options: &[&str], how: &str, way: &str, milliseconds: &str) -> Self {
         let bench = Bench::new();
         let mut command = bench.record(options);
         let result = output(
             command
                 .arg(victim::c("raw_mask.c"))
-                .args([how, way, BLOCKED_MS]),
+                .args([how, way, milliseconds]),
         );
         let summary = text(&result.stderr);
         assert!(result.status.success(), "{how} {way}: {summary}");
@@ -86,14 +90,13 @@ impl Blocked {
             (0, 0),
             "{what}: {summary}"
         );
-        // The rest was spent before and after, and a little on the way out.
+        // The rest was spent before and after. Where others compete for the processor there are fewer samples than CPU time: then the stack
+        // behind them has the rest of their weight.
         let blocked: u64 = self.while_blocked().map(|sample| sample.weight).sum();
-        let open = (self.cpu_ns - unarmed).saturating_sub(blocked * 1_000_000);
-        // Where others compete for the processor there are fewer samples than CPU time: the stack behind them has the rest of their weight.
-        let slack = self.cpu_ns / 10;
+        let (least, most) = (self.cpu_ns - 2 * OPEN_NS, self.cpu_ns - OPEN_NS);
         assert!(
-            open > OPEN_NS - slack && open < 2 * OPEN_NS + slack,
-            "{what}: {open}: {summary}"
+            (least / 100 * 90..most / 100 * 102).contains(&(blocked * 1_000_000)),
+            "{what}: {blocked}: {summary}"
         );
         let (mut user, mut kernel, mut joined) = (0, 0, 0);
         for sample in self.while_blocked() {
@@ -180,7 +183,7 @@ fn to_the_end_of_the_program() {
 fn to_the_end_of_the_recording() {
     // It works on, or sleeps where none of its samples were taken.
     for way in ["stay", "sleep"] {
-        Blocked::run(&["-F", "1000", "-d", "5s"], BARE, way).check(way);
+        Blocked::run(&["-F", "1000", "-d", "8s"], BARE, way).check(way);
     }
 }
 
@@ -188,7 +191,7 @@ fn to_the_end_of_the_recording() {
 fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_signal() {
     // Asleep in the call in which it was sampled, or at work in it.
     for way in ["fill", "long"] {
-        let blocked = Blocked::run(&["-F", "1000", "-d", "4s"], BARE, way);
+        let blocked = Blocked::run_for(&["-F", "1000", "-d", "6s"], BARE, way, "400");
         let (recording, summary) = (&blocked.recording, &blocked.summary);
         let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
         let unarmed = recording.threads[0].unarmed_cpu_ns();
@@ -213,7 +216,7 @@ fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_
             seen += 1;
         }
         assert!(
-            seen >= 10 && alone >= 100,
+            seen >= 10 && alone >= 50,
             "{way}: {seen} and {alone}: {summary}"
         );
     }
