@@ -12,7 +12,7 @@
 //! | `waits` | `sigwait` `sigwaitinfo` `sigtimedwait` | samples are not taken for what the program waits for |
 //! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` `write` … | no EINTR, early wake-up or short count that is ours |
 //! | `reads` | `read` `pread` … | no short count that is ours |
-//! | `syscalls` | `syscall` | the same of calls by number |
+//! | `syscalls` | `syscall` | the same of calls by number; our signal is not blocked by number either |
 //! | `unload` | `dlclose` | no table is read while it is unmapped |
 //!
 //! The end of a thread is learnt from a thread-specific key (`rsunwind::thread::end`).

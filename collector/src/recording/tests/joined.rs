@@ -121,6 +121,26 @@ const HELD: Held = Held {
     function: LIBC + 0x100,
 };
 
+/// A call that held the signal back, sampled in either mode, and its end.
+pub(super) fn held_call() -> Chunk {
+    let chunk = taken(
+        Chunk::new(42, 46, 10),
+        150,
+        LIBC + 0x110,
+        SP - 0x40,
+        &IN_KERNEL,
+    );
+    let head = SampleHead {
+        nonce: 200,
+        sp: SP,
+        held: Some(HELD),
+        ..head(200, 9)
+    };
+    // Leans on the one before: its cursor is 160, its place the same.
+    let chunk = taken(chunk, 10, 0, 0, &[]);
+    chunk.sample(head, &[OURS + 0x10, PROGRAM + 0x20])
+}
+
 /// What a kernel sample of that cursor, ip and sp is taken for beside that user stack.
 fn class(kernel: (u64, u64, u64), user: Chunk) -> (KernelHalf, usize) {
     let (cursor, ip, sp) = kernel;

@@ -2,7 +2,7 @@
 
 use super::super::example::{Chunk, absences, head, recording, segment};
 use super::super::*;
-use super::joined::one_call;
+use super::joined::{held_call, one_call};
 use super::{process, thread, three_chunks};
 use engine::wire::module::ModuleGone;
 use engine::wire::session::{PerfMap, Session};
@@ -28,7 +28,7 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
     };
     let events = Chunk::new(42, 42, 8).record(RecordKind::ModuleGone, |out| gone.encode(out));
     chunks.push(process(events, 41, b"x\0"));
-    chunks.push(one_call());
+    chunks.extend([one_call(), held_call()]);
     let mut cut = recording(&chunks);
     cut.truncate(cut.len() - 100);
     let mut switches = three_chunks();
