@@ -5,8 +5,8 @@ use core::sync::atomic::AtomicU64;
 
 /// The first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RSUNWIND");
-/// The version this code writes, and the newest it reads.
-pub const VERSION: u32 = 1;
+/// The version this code writes, and the newest it reads. (2: samples may say in which call the signal was held back.)
+pub const VERSION: u32 = 2;
 /// Where the first chunk starts, in bytes.
 pub const HEADER_SIZE: usize = 4096;
 
