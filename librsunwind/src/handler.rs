@@ -20,7 +20,7 @@ use crate::trigger::{Armed, SIGNAL};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
 use engine::registers::Registers;
 use engine::wire::event::EventKind;
 use engine::wire::sample::{Trigger, flags};
@@ -68,6 +68,8 @@ enum Origin {
 static PROGRAM_HANDLER: AtomicUsize = AtomicUsize::new(0);
 static PROGRAM_FLAGS: AtomicU64 = AtomicU64::new(0);
 static PROGRAM_MASK: AtomicU64 = AtomicU64::new(0);
+/// Whether a signal of the program's own has come to its handler.
+static PROGRAM_USES: AtomicBool = AtomicBool::new(false);
 
 /// Installs the handler, remembering the action before as the program's.
 ///
@@ -100,6 +102,16 @@ pub fn program_action() -> KernelAction {
     }
 }
 
+/// Whether the program has a handler of its own for the signal.
+pub fn program_handles() -> bool {
+    !matches!(PROGRAM_HANDLER.load(Relaxed), libc::SIG_DFL | libc::SIG_IGN)
+}
+
+/// Whether that handler was called already.
+pub fn program_uses() -> bool {
+    PROGRAM_USES.load(Relaxed)
+}
+
 /// The handler's body, on the thread's own stack. Gives 0, or the address of the program's handler to go on with.
 pub(crate) unsafe extern "C" fn on_signal(
     _: c_int,
@@ -123,6 +135,7 @@ pub(crate) unsafe extern "C" fn on_signal(
         this.walking.store(walking.wrapping_add(2), SeqCst);
     }
     if is_theirs {
+        this.handled = this.handled.wrapping_add(1);
         stray(info, context, Some(this))
     } else {
         0
@@ -246,6 +259,7 @@ fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&mut ThreadState>
             0
         }
         handler => {
+            PROGRAM_USES.store(true, Relaxed);
             enter_program_handler(action, context);
             handler
         }

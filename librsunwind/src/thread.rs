@@ -73,6 +73,8 @@ pub struct ThreadState {
     pub owed: bool,
     /// The stack pointer of the call for whose length the signal is blocked by us; 0 if it is not.
     pub shielded: u64,
+    /// Changes when a handler of the program's runs.
+    pub handled: u64,
     /// That call, until the signal has come in behind it.
     pub held: Option<Held>,
     /// `si_fd` of the perf events before, -1 in unused slots: a signal of theirs may still be pending.
@@ -166,6 +168,7 @@ impl ThreadState {
                 believes_blocked: false,
                 owed: false,
                 shielded: 0,
+                handled: 0,
                 held: None,
                 past_descriptors: [-1; MAX_EVENTS],
                 lent: false,

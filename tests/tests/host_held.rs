@@ -82,6 +82,7 @@ fn the_programs_own_signal_of_our_number_ends_its_calls() {
         "nanosleep",
         "select",
         "sigtimedwait",
+        "sigsuspend",
         "read",
     ] {
         let outcome = same(|run| run.arg(call), &victim::c("own_wakes.c"));
@@ -113,5 +114,19 @@ fn a_function_that_only_a_plug_in_brings_is_found() {
         );
         let outcome = same(|run| run.arg(bench.path("plugin.so")), &host);
         assert_eq!(outcome.text(), format!("0 0 {}\n", -libc::EINVAL));
+    }
+}
+
+#[test]
+fn actions_are_what_the_program_made_them() {
+    let program = victim::c("handler_actions.c");
+    for way in ["race", "chain", "names", "nothing", "strict"] {
+        let outcome = same(|run| run.arg(way), &program);
+        assert!(!outcome.text().is_empty(), "{way}");
+    }
+    // From the least that the kernel takes.
+    for size in ["2048", "2560", "2816", "4096", "8192", "16384"] {
+        let outcome = same(|run| run.args(["small", size]), &program);
+        assert_eq!(outcome.text(), "small 1 0\n", "{size}");
     }
 }

@@ -13,9 +13,13 @@ fn interrupted(settings: &str, how: &str) -> Outcome {
 
 #[test]
 fn no_call_is_interrupted_and_no_transfer_is_short() {
-    for settings in ["rate=10000,cost=1", "rate=1000"] {
-        let outcome = interrupted(settings, "libc");
-        assert_eq!(outcome.text(), "", "{settings}");
+    for (settings, how) in [
+        ("rate=10000,cost=1", "libc"),
+        ("rate=1000", "libc"),
+        ("rate=10000,cost=1", "handled"),
+    ] {
+        let outcome = interrupted(settings, how);
+        assert_eq!(outcome.text(), "", "{settings} {how}");
         let recording = outcome.recording();
         let main = recording.main_thread();
         assert!(

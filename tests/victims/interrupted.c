@@ -1,5 +1,5 @@
 // Makes calls that the kernel does not restart after a signal handler, and transfers that it cuts short:
-// `interrupted libc|raw ROUNDS` prints a line "CALL INTERRUPTED SHORT" for each that was, by libc's functions or by raw system calls.
+// `interrupted libc|handled|raw ROUNDS` prints a line "CALL INTERRUPTED SHORT" for each that was, by libc's functions or by raw system calls.
 // No signal of its own is ever sent: every line is somebody else's doing.
 #define _GNU_SOURCE
 #include "bare.h"
@@ -169,8 +169,15 @@ static const struct { const char *name; long (*call)(void); int share; } CALLS[]
   {"write-socket", t_write_socket, 40}, {"sendmsg", t_sendmsg, 40},
 };
 
+static void never(int signal) { printf("handled %d\n", signal); }
+
 int main(int count, char **arguments) {
   raw = count > 1 && !strcmp(arguments[1], "raw");
+  if (count > 1 && !strcmp(arguments[1], "handled")) {
+    // For a signal that never comes.
+    struct sigaction action = {.sa_handler = never, .sa_flags = SA_RESTART};
+    sigaction(SIGPROF, &action, NULL);
+  }
   int rounds = count > 2 ? atoi(arguments[2]) : 100;
   big = malloc(BIG);
   memset(big, 1, BIG);

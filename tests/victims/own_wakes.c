@@ -33,6 +33,8 @@ int main(int count, char **arguments) {
     kill(parent, SIGUSR1);
     _exit(0);
   }
+  // The first of all may wait for the end of a sleeping call, but for one that only signals end.
+  if (strcmp(call, "pause") && strcmp(call, "sigsuspend")) raise(SIGPROF);
   double from = now();
   struct timespec limit = {8, 0};
   struct timeval limits = {8, 0};
@@ -44,7 +46,10 @@ int main(int count, char **arguments) {
   if (pipe(pipes)) return 1;
   long result = -2;
   errno = 0;
+  sigset_t none;
+  sigemptyset(&none);
   if (!strcmp(call, "pause")) result = pause();
+  else if (!strcmp(call, "sigsuspend")) result = sigsuspend(&none);
   else if (!strcmp(call, "poll")) result = poll(NULL, 0, 8000);
   else if (!strcmp(call, "nanosleep")) result = nanosleep(&limit, NULL);
   else if (!strcmp(call, "select")) result = select(0, NULL, NULL, NULL, &limits);

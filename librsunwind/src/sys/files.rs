@@ -130,6 +130,13 @@ impl File {
     }
 }
 
+/// Whether the kernel can read a path there, whatever it leads to.
+pub fn is_path(path: *const u8) -> bool {
+    // SAFETY: the kernel reads a C string, or says that it cannot.
+    let answer = unsafe { call!(libc::SYS_faccessat, libc::AT_FDCWD, path, libc::F_OK) };
+    !matches!(answer, Err(Errno(libc::EFAULT | libc::ENAMETOOLONG)))
+}
+
 /// Whether a descriptor is one of `/dev/zero`, `/dev/random` and `/dev/urandom`.
 pub fn gives_bytes_out_of_nothing(fd: i32) -> bool {
     const MEMORY_DEVICES: u32 = 1;

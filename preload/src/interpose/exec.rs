@@ -62,6 +62,10 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
 /// # Safety
 /// As `execve(2)`.
 pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c_int {
+    if !sys::is_path(path.cast()) {
+        // SAFETY: the caller's arguments, of which the kernel says what is wrong.
+        return unsafe { host::execve(path, arguments, environment) };
+    }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(path) };
     // SAFETY: the caller's arguments.
@@ -75,6 +79,10 @@ pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c
 /// # Safety
 /// As `execvpe(3)`.
 unsafe fn exec_searched(file: Path, arguments: Strings, environment: Strings) -> c_int {
+    if !sys::is_path(file.cast()) {
+        // SAFETY: as above.
+        return unsafe { host::execvpe(file, arguments, environment) };
+    }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(file) };
     let mut buffer = [0u8; 1024];
@@ -169,6 +177,10 @@ pub unsafe fn by_place(
     environment: Strings,
     flags: c_int,
 ) -> c_int {
+    if !sys::is_path(path.cast()) {
+        // SAFETY: as above.
+        return unsafe { host::execveat(fd, path, arguments, environment, flags) };
+    }
     // SAFETY: the caller's arguments.
     let (name, environment) = unsafe {
         (
@@ -192,6 +204,12 @@ unsafe extern "C" fn posix_spawn(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
+    if !sys::is_path(path.cast()) {
+        // SAFETY: the caller's arguments, of which the kernel says what is wrong.
+        return unsafe {
+            host::posix_spawn(pid, path, actions, attributes, arguments, environment)
+        };
+    }
     // SAFETY: the caller's arguments, with our environment.
     unsafe {
         let environment = Environment::for_program(environment, Some(CStr::from_ptr(path)));
@@ -216,6 +234,12 @@ unsafe extern "C" fn posix_spawnp(
     arguments: Strings,
     environment: Strings,
 ) -> c_int {
+    if !sys::is_path(file.cast()) {
+        // SAFETY: as above.
+        return unsafe {
+            host::posix_spawnp(pid, file, actions, attributes, arguments, environment)
+        };
+    }
     let mut buffer = [0u8; 1024];
     // SAFETY: the caller's arguments, with our environment.
     unsafe {

@@ -17,7 +17,6 @@ mod host {
     crate::next! {
         fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = libc::ENOSYS;
         fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = -1;
-        fn sigsuspend(set: Set) -> c_int = -1;
         fn ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set) -> c_int = -1;
         fn __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set, size: usize) -> c_int = -1;
         fn pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, set: Set) -> c_int = -1;
@@ -52,7 +51,7 @@ pub fn believe(how: c_int, mask: u64) -> bool {
 }
 
 /// A set to pass on instead of the one that the program gave.
-enum Passed {
+pub enum Passed {
     AsGiven(Set),
     /// With ours in it, or without.
     Changed(libc::sigset_t, bool),
@@ -63,7 +62,7 @@ impl Passed {
     ///
     /// # Safety
     /// `set` is null or a set.
-    unsafe fn to_wait_for(set: Set) -> Self {
+    unsafe fn to_wait_for(set: Set, _wanted: bool) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::with(set, false) }
     }
@@ -73,9 +72,9 @@ impl Passed {
     ///
     /// # Safety
     /// `set` is null or a set.
-    unsafe fn to_wait_under(set: Set) -> Self {
+    pub unsafe fn to_wait_under(set: Set, wanted: bool) -> Self {
         // SAFETY: the caller's promise.
-        unsafe { Self::with(set, Shield::is_needed()) }
+        unsafe { Self::with(set, wanted && Shield::is_needed()) }
     }
 
     unsafe fn with(set: Set, ours: bool) -> Self {
@@ -90,7 +89,13 @@ impl Passed {
         }
     }
 
-    fn get(&self) -> Set {
+    /// Whether our signal is held back by it.
+    pub fn holds(&self) -> bool {
+        matches!(self, Self::Changed(_, true))
+    }
+
+    /// The set.
+    pub fn get(&self) -> Set {
         match self {
             Self::AsGiven(set) => *set,
             Self::Changed(set, _) => set,
@@ -210,7 +215,7 @@ macro_rules! with_set {
             unsafe extern "C" fn $name($($before: $before_type,)* $set: Set $(, $after: $after_type)*) -> c_int {
                 // SAFETY: the caller's arguments.
                 unsafe {
-                    let passed = Passed::$how($set);
+                    let passed = Passed::$how($set, true);
                     let sp = arch::stack_pointer();
                     let _shield = match passed {
                         Passed::Changed(_, held) if stringify!($how) == "to_wait_under" => Shield::mark_if(held, sp),
@@ -228,7 +233,6 @@ macro_rules! with_set {
 }
 
 with_set! {
-    to_wait_under: sigsuspend([set]);
     to_wait_under: ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, [set]);
     to_wait_under: __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, [set], size: usize);
     to_wait_under: pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
@@ -241,7 +245,7 @@ with_set! {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigpause(mask: c_int) -> c_int {
     // SAFETY: our set.
-    unsafe { sigsuspend(&mask_set(u64::from(mask.cast_unsigned()))) }
+    unsafe { super::waits::sigsuspend(&mask_set(u64::from(mask.cast_unsigned()))) }
 }
 
 /// `sigpause(3)` of X/Open, which takes a signal out of the mask.
@@ -256,7 +260,7 @@ unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
             rsunwind::errno::set(libc::EINVAL);
             return -1;
         }
-        sigsuspend(&mask_set(mask_word(&mask) & !sys::bit(signal)))
+        super::waits::sigsuspend(&mask_set(mask_word(&mask) & !sys::bit(signal)))
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `shield` | `poll` `select` `epoll_wait` `nanosleep` `sleep` `sem_timedwait` `recv` `write` … | no EINTR, early wake-up or short count that is ours |
 //! | `reads` | `read` `pread` … | no short count that is ours |
 //! | `syscalls` | `syscall` | the same of calls by number; our signal is not blocked by number either |
+//! | `strict` | `prctl` | no system call of ours kills who has given them up |
 //! | `unload` | `dlclose` | no table is read while it is unmapped |
 //!
 //! The end of a thread is learnt from a thread-specific key (`rsunwind::thread::end`).
@@ -29,6 +30,7 @@ mod masks;
 mod reads;
 mod shield;
 mod signals;
+mod strict;
 pub mod syscalls;
 mod threads;
 mod unload;

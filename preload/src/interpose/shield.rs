@@ -4,7 +4,8 @@
 //! signals interrupt as ever, and their handlers run with ours let in again ([`super::handlers`]), wherever they lead.
 //!
 //! Only threads whose perf event samples kernel mode need it; CPU timers and user-mode events never interrupt a sleeping call. A program
-//! that handles the same signal itself is left alone: its own signal must come through, and it knows of calls that it ends.
+//! whose own handler of the same signal has been called is left alone from then on: its signal must come through, and it has seen what that
+//! does to calls.
 //!
 //! Not here: calls by number ([`super::syscalls`]), and short reads that are made whole afterwards ([`super::reads`]).
 
@@ -55,10 +56,7 @@ impl Shield {
 
     fn thread() -> Option<&'static mut ThreadState> {
         let this = ThreadState::current_unchecked()?;
-        let theirs = !matches!(
-            handler::program_action().handler,
-            libc::SIG_DFL | libc::SIG_IGN
-        );
+        let theirs = handler::program_handles() && handler::program_uses();
         (this.trigger() == Trigger::PerfKernel && !theirs).then_some(this)
     }
 
@@ -170,7 +168,6 @@ shielded! {
     true => fn thrd_sleep(time: *mut c_void, rest: *mut c_void) -> c_int;
     true => fn usleep(time: c_uint) -> c_int;
     true => fn sleep(time: c_uint) -> c_uint;
-    true => fn pause() -> c_int;
     true => fn sem_timedwait(semaphore: *mut c_void, until: *mut c_void) -> c_int;
     true => fn sem_clockwait(semaphore: *mut c_void, clock: c_int, until: *mut c_void) -> c_int;
     true => fn semop(set: c_int, operations: *mut c_void, count: usize) -> c_int;

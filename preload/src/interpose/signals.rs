@@ -16,10 +16,12 @@ mod host {
         fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = super::fail(libc::ENOSYS);
         fn signal(signal: c_int, handler: usize) -> usize = usize::MAX;
         fn bsd_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
+        fn ssignal(signal: c_int, handler: usize) -> usize = usize::MAX;
         fn sysv_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
         fn __sysv_signal(signal: c_int, handler: usize) -> usize = usize::MAX;
         fn sigset(signal: c_int, disposition: usize) -> usize = usize::MAX;
         fn sigignore(signal: c_int) -> c_int = -1;
+        fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int = -1;
     }
 }
 
@@ -59,7 +61,7 @@ unsafe extern "C" fn sigaction(
         let result = unsafe { host::sigaction(signal, new, old) };
         // SAFETY: null or the caller's structure.
         if let (0, Some(old)) = (result, unsafe { old.as_mut() }) {
-            old.sa_sigaction = handlers::shown(signal, old.sa_sigaction);
+            show(signal, old);
         }
         return result;
     }
@@ -70,6 +72,34 @@ unsafe extern "C" fn sigaction(
     } else {
         other_signal(signal, new, old)
     }
+}
+
+/// The same by the name that libc has for itself, and that some programs call.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn __sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { sigaction(signal, new, old) }
+}
+
+/// `siginterrupt(3)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
+    if signal != SIGNAL || !PROCESS.is_active() {
+        // SAFETY: the caller's arguments.
+        return unsafe { host::siginterrupt(signal, interrupts) };
+    }
+    let mut action = handler::program_action();
+    let restart = libc::SA_RESTART as u64;
+    action.flags = match interrupts {
+        0 => action.flags | restart,
+        _ => action.flags & !restart,
+    };
+    handler::set_program_action(action);
+    0
 }
 
 extern "C" fn own_signal(
@@ -102,10 +132,12 @@ fn other_signal(
     mut old: Option<&mut libc::sigaction>,
 ) -> c_int {
     let ours = sys::bit(SIGNAL);
-    let known = handlers::known(signal);
     let copy = new.map(|new| libc::sigaction {
-        sa_sigaction: handlers::hide(signal, new.sa_sigaction),
-        sa_mask: without(&new.sa_mask, ours),
+        sa_sigaction: handlers::hide(new.sa_sigaction),
+        sa_mask: match handlers::on_alternate_stack(signal, new.sa_flags as u32 as u64) {
+            true => mask_set_with(&new.sa_mask, ours),
+            false => without(&new.sa_mask, ours),
+        },
         ..*new
     });
     let new_pointer = copy.as_ref().map_or(ptr::null(), ptr::from_ref);
@@ -113,24 +145,28 @@ fn other_signal(
     // SAFETY: the caller's structures, or our copy.
     let result = unsafe { host::sigaction(signal, new_pointer, old_pointer) };
     if result != 0 || !(1..=64).contains(&signal) {
-        handlers::put_back(signal, known);
         return result;
     }
+    if let Some(old) = old {
+        show(signal, old);
+    }
     let this = sys::bit(signal);
-    let before = match new {
+    match new {
         Some(new) if mask_word(&new.sa_mask) & ours != 0 => MASKED.fetch_or(this, Relaxed),
         Some(_) => MASKED.fetch_and(!this, Relaxed),
-        None => MASKED.load(Relaxed),
+        None => 0,
     };
-    if let Some(old) = old {
-        if handlers::shown(signal, old.sa_sigaction) != old.sa_sigaction {
-            old.sa_sigaction = known;
-        }
-        if before & this != 0 {
-            old.sa_mask = mask_set_with(&old.sa_mask, ours);
-        }
-    }
     result
+}
+
+/// Makes what the kernel says of a signal's action what the program set.
+fn show(signal: c_int, action: &mut libc::sigaction) {
+    action.sa_sigaction = handlers::shown(action.sa_sigaction);
+    let ours = sys::bit(SIGNAL);
+    action.sa_mask = match MASKED.load(Relaxed) & sys::bit(signal) {
+        0 => without(&action.sa_mask, ours),
+        _ => mask_set_with(&action.sa_mask, ours),
+    };
 }
 
 fn without(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
@@ -190,27 +226,18 @@ unsafe fn through_entry(
     signal: c_int,
     handler: usize,
 ) -> usize {
-    const FAILED: usize = usize::MAX;
-    let known = handlers::known(signal);
     let handler = match PROCESS.is_active() {
-        true => handlers::hide(signal, handler),
+        true => handlers::hide(handler),
         false => handler,
     };
     // SAFETY: the caller's promise.
-    let before = unsafe { function(signal, handler) };
-    if before == FAILED {
-        handlers::put_back(signal, known);
-        return before;
-    }
-    match handlers::shown(signal, before) == before {
-        true => before,
-        false => known,
-    }
+    handlers::shown(unsafe { function(signal, handler) })
 }
 
 signal_family! {
     signal: libc::SA_RESTART;
     bsd_signal: libc::SA_RESTART;
+    ssignal: libc::SA_RESTART;
     sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
     __sysv_signal: libc::SA_RESETHAND | libc::SA_NODEFER;
 }
@@ -224,7 +251,7 @@ unsafe extern "C" fn sigset(signal: c_int, disposition: usize) -> usize {
         // SAFETY: the host's function; holding sets no handler.
         return unsafe {
             match hold {
-                true => handlers::shown(signal, host::sigset(signal, disposition)),
+                true => handlers::shown(host::sigset(signal, disposition)),
                 false => through_entry(host::sigset, signal, disposition),
             }
         };

@@ -5,6 +5,7 @@
 
 use super::frame::call;
 use super::shield::Shield;
+use super::strict;
 use super::{exec, masks};
 use core::ffi::{c_int, c_long};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -32,7 +33,7 @@ static LOOKED_AT: [u64; 8] = {
     map
 };
 
-const CALLS: [c_long; 24] = [
+const CALLS: [c_long; 26] = [
     libc::SYS_rt_sigprocmask,
     libc::SYS_execve,
     libc::SYS_execveat,
@@ -57,6 +58,8 @@ const CALLS: [c_long; 24] = [
     libc::SYS_recvmmsg,
     libc::SYS_getrandom,
     libc::SYS_futex_waitv,
+    libc::SYS_prctl,
+    libc::SYS_seccomp,
 ];
 
 /// `syscall(2)`. A variadic function cannot be written in Rust; its arguments lie where those of a function of seven do.
@@ -129,6 +132,8 @@ unsafe extern "C" fn attended(
                 };
                 return masks::by_number(ask, a as c_int, b as *const u64, c as *mut u64, d).into();
             }
+            libc::SYS_prctl if strict::is_asked_for(a as c_int, b) => strict::enter(),
+            libc::SYS_seccomp if a == libc::SECCOMP_SET_MODE_STRICT as usize => strict::enter(),
             _ => {}
         }
         let sp = arch::stack_pointer();
@@ -153,7 +158,7 @@ fn may_be_ended(number: c_long, b: usize, d: usize, e: usize) -> bool {
         libc::SYS_epoll_wait => d as c_int != 0,
         libc::SYS_ppoll => d == 0,
         libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 => e == 0,
-        libc::SYS_pselect6 => false,
+        libc::SYS_pselect6 | libc::SYS_prctl | libc::SYS_seccomp => false,
         libc::SYS_futex => d != 0 && ONLY_WAITS.contains(&(b as c_int & COMMAND)),
         libc::SYS_getrandom => b > super::shield::SHORT_RANDOM,
         _ => true,

@@ -1,10 +1,13 @@
 //! Waiting for signals: our own is taken out of the sets, or it would be taken from the handler. A program that waits for that very signal
-//! still gets its own.
+//! still gets its own; where it waits for handlers to run, a wait that only ours has ended goes on.
 
+use super::frame::call;
+use super::masks::Passed;
 use super::shield::Shield;
 use super::signals::{mask_set, mask_word};
 use core::ffi::{c_int, c_void};
 use core::ptr;
+use core::sync::atomic::Ordering::Relaxed;
 use rsunwind::handler::{self, SignalInfo};
 use rsunwind::process::PROCESS;
 use rsunwind::sys::HeldBack;
@@ -19,6 +22,8 @@ mod host {
     crate::next! {
         fn sigwaitinfo(set: Set, info: *mut c_void) -> c_int = -1;
         fn sigtimedwait(set: Set, info: *mut c_void, timeout: *const c_void) -> c_int = -1;
+        fn pause() -> c_int = -1;
+        fn sigsuspend(set: Set) -> c_int = -1;
     }
 }
 
@@ -41,8 +46,12 @@ unsafe extern "C" fn sigtimedwait(
     }
     let _shield = Shield::raise_if(true, &host::next::sigtimedwait, arch::stack_pointer());
     let others = mask_set(mask & !sys::bit(SIGNAL));
-    // SAFETY: the caller's arguments, or our copy.
-    unsafe { host::sigtimedwait(&others, info, timeout.cast()) }
+    match host::next::sigtimedwait.address() {
+        // SAFETY: the host's function, and the caller's arguments or our copy.
+        Some(function) => unsafe { call!(function, &raw const others, info, timeout) as c_int },
+        // SAFETY: the caller's arguments, or our copy.
+        None => unsafe { host::sigtimedwait(&others, info, timeout.cast()) },
+    }
 }
 
 /// Waits for signals of which ours is one: blocked for real meanwhile, so that either kind is seen here.
@@ -70,6 +79,7 @@ unsafe fn wait_for_it(
     });
     let began = clock::monotonic_ns();
     let _held = HeldBack::new(SIGNAL);
+    let _marked = Shield::mark_if(true, arch::stack_pointer());
     if core::mem::take(&mut this.owed) {
         sys::send_to_thread(sys::gettid(), SIGNAL);
     }
@@ -84,8 +94,14 @@ unsafe fn wait_for_it(
         // SAFETY: the caller's arguments, or our own.
         let result = unsafe {
             match &left {
-                Some(left) => host::sigtimedwait(set, info, ptr::from_ref(left).cast()),
-                None => host::sigwaitinfo(set, info),
+                Some(left) => match host::next::sigtimedwait.address() {
+                    Some(function) => call!(function, set, info, ptr::from_ref(left)) as c_int,
+                    None => host::sigtimedwait(set, info, ptr::from_ref(left).cast()),
+                },
+                None => match host::next::sigwaitinfo.address() {
+                    Some(function) => call!(function, set, info) as c_int,
+                    None => host::sigwaitinfo(set, info),
+                },
             }
         };
         // SAFETY: filled by the call; both describe the kernel's structure.
@@ -118,6 +134,56 @@ unsafe extern "C" fn sigwait(set: Set, signal: *mut c_int) -> c_int {
                 unsafe { *signal = result };
                 return 0;
             }
+        }
+    }
+}
+
+/// `pause(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn pause() -> c_int {
+    let open = handler::program_handles();
+    until_theirs(open, || {
+        let sp = arch::stack_pointer();
+        let _shield = Shield::raise_if(!open, &host::next::pause, sp);
+        match host::next::pause.address() {
+            // SAFETY: the host's function.
+            Some(function) => unsafe { call!(function) as c_int },
+            // SAFETY: no arguments.
+            None => unsafe { host::pause() },
+        }
+    })
+}
+
+/// `sigsuspend(2)`.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn sigsuspend(set: Set) -> c_int {
+    let open = handler::program_handles();
+    until_theirs(open, || {
+        // SAFETY: the caller's set.
+        let passed = unsafe { Passed::to_wait_under(set, !open) };
+        let _shield = Shield::mark_if(passed.holds(), arch::stack_pointer());
+        match host::next::sigsuspend.address() {
+            // SAFETY: the host's function, and the caller's set or ours.
+            Some(function) => unsafe { call!(function, passed.get()) as c_int },
+            // SAFETY: as above.
+            None => unsafe { host::sigsuspend(passed.get()) },
+        }
+    })
+}
+
+/// Waits for a handler of the program's; where our signal is let in, again after one of ours. Between two waits a signal of the program's can come
+/// and be waited for in vain; so it can before the first of `pause`, and `sigsuspend` has it blocked there.
+fn until_theirs(open: bool, wait: impl Fn() -> c_int) -> c_int {
+    let runs = || {
+        ThreadState::current_unchecked()
+            .map_or((0, 0), |this| (this.handled, this.walking.load(Relaxed)))
+    };
+    loop {
+        let (theirs, ours) = runs();
+        let result = wait();
+        let (theirs_now, ours_now) = runs();
+        if !open || theirs_now != theirs || ours_now == ours {
+            return result;
         }
     }
 }
