@@ -105,8 +105,8 @@ RSUNWIND_API int rsunwind_unregister(int client);
  * Returns 0; 1 if the client had asked in the same entry before: one callback answers both.
  *
  * The callback has run when this returns, with two exceptions. Within a callback the request is answered after that callback. And in a
- * recorded program, a thread that has SIGPROF blocked (which only raw system calls can do there) is answered when it lets the signal
- * through, all its requests until then by one entry.
+ * recorded program, a thread that has SIGPROF blocked (which only raw system calls can do there, and handlers on an alternate stack too
+ * small for the frame of another signal) is answered when it lets the signal through, all its requests until then by one entry.
  *
  * Signal safe: may be called in any handler. A thread's first call maps some 120 KiB for it.
  * Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY.

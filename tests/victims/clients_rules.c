@@ -1,6 +1,7 @@
 /* The rules of the interface, one after the other. Prints what is wrong, or "right".
  * "recorded" as the argument: the program is, so that requests come by the signal, which can be blocked. */
 #define _GNU_SOURCE
+#include "bare.h"
 #include "rsunwind.h"
 #include <errno.h>
 #include <pthread.h>
@@ -155,7 +156,7 @@ static void handlers_may_ask(void) {
 
 static void block(int how) {
     uint64_t mask = 1ull << (SIGPROF - 1);
-    syscall(SYS_rt_sigprocmask, how, &mask, NULL, sizeof mask);
+    bare(SYS_rt_sigprocmask, how, &mask, NULL, sizeof mask);
 }
 
 static void what_is_asked_while_the_signal_is_blocked_is_one_entry(void) {
