@@ -168,6 +168,9 @@ fn origin(this: &mut ThreadState, info: &SignalInfo) -> Origin {
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
+            if rests(this) {
+                return Origin::Stale; // the next walk stands for it
+            }
             sampled_by_perf(this, true)
         }
         // A signal of the perf event that came while this one was pending was dropped: its samples wait in the ring.
@@ -225,8 +228,37 @@ fn serve(this: &mut ThreadState, sampling: Option<Request>, context: *mut c_void
         PROCESS.event(this, EventKind::SessionOver, 0, b"");
         this.disarm();
     } else if sampling.is_some() {
-        this.count_handler_time(clock::monotonic_ns().saturating_sub(time_ns));
+        let now_ns = clock::monotonic_ns();
+        let spent_ns = now_ns.saturating_sub(time_ns);
+        this.count_handler_time(spent_ns);
+        rest(this, now_ns, spent_ns);
     }
+}
+
+/// A handler that was put off the CPU is slow once; stacks of many thousand frames make it slow each time.
+const SLOW_WALKS: u8 = 8;
+/// The program then has this many times as long to itself as a walk took.
+const REST: u64 = 3;
+
+/// Sees to it that the program gets on, whatever a walk takes: at a short period there may be nothing left of it.
+fn rest(this: &mut ThreadState, now_ns: u64, spent_ns: u64) {
+    if spent_ns < PROCESS.period_ns() / 2 {
+        (this.slow_walks, this.rests_until_ns) = (0, 0);
+        return;
+    }
+    this.slow_walks = this.slow_walks.saturating_add(1);
+    if this.slow_walks >= SLOW_WALKS {
+        this.rests_until_ns = now_ns.saturating_add(spent_ns.saturating_mul(REST));
+        if this.slow_walks == SLOW_WALKS {
+            let text =
+                b"walks took longer than half a sampling period: fewer were made, each for several";
+            PROCESS.event(this, EventKind::Note, spent_ns, text);
+        }
+    }
+}
+
+fn rests(this: &ThreadState) -> bool {
+    this.rests_until_ns != 0 && clock::monotonic_ns() < this.rests_until_ns
 }
 
 /// The thread that waits for the signal in `sigwait` or the like; 0 if none does.

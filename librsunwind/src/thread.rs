@@ -73,6 +73,10 @@ pub struct ThreadState {
     pub owed: bool,
     /// The stack pointer of the call for whose length the signal is blocked by us; 0 if it is not.
     pub shielded: u64,
+    /// Walks in a row that took longer than the program could bear at the rate asked for.
+    pub slow_walks: u8,
+    /// Until when the program is left to itself because of that (`CLOCK_MONOTONIC`, ns).
+    pub rests_until_ns: u64,
     /// Changes when a handler of the program's runs.
     pub handled: u64,
     /// That call, until the signal has come in behind it.
@@ -168,6 +172,8 @@ impl ThreadState {
                 believes_blocked: false,
                 owed: false,
                 shielded: 0,
+                slow_walks: 0,
+                rests_until_ns: 0,
                 handled: 0,
                 held: None,
                 past_descriptors: [-1; MAX_EVENTS],
@@ -211,6 +217,7 @@ impl ThreadState {
         (this.lent, this.unfinished) = (false, false);
         this.requests.abandon();
         (this.shielded, this.past_descriptors) = (0, [-1; MAX_EVENTS]);
+        (this.slow_walks, this.rests_until_ns) = (0, 0);
         this.held = None;
         (this.nonce, this.chunk, this.committed) = (0, None, 0);
         (this.before, this.kernel_before) = (None, None);

@@ -130,3 +130,9 @@ fn actions_are_what_the_program_made_them() {
         assert_eq!(outcome.text(), "small 1 0\n", "{size}");
     }
 }
+
+#[test]
+fn a_runaway_ends_as_soon_as_it_would() {
+    let outcome = same(|run| run.arg("runaway"), &victim::c("handler_actions.c"));
+    assert_eq!(outcome.signal(), Some(libc::SIGSEGV));
+}

@@ -4,6 +4,7 @@
 //   chain        a handler calls the one before, which was read by a raw system call
 //   names        the functions that few know of
 //   nothing      exec of no path
+//   runaway      a handler that raises its own signal, until the stack is full
 //   strict       the kernel kills for any system call but four
 #define _GNU_SOURCE
 #pragma GCC diagnostic ignored "-Wnonnull"
@@ -75,6 +76,13 @@ static void race(void) {
   printf("race %d %d\n", wrong, misread);
 }
 
+static void again(int signal) { raise(signal); turns++; }
+static void runaway(void) {
+  struct sigaction action = {.sa_handler = again, .sa_flags = SA_NODEFER};
+  sigaction(SIGUSR1, &action, NULL);
+  raise(SIGUSR1);
+}
+
 static void (*before)(int);
 static void first(int signal) { turns++; (void)signal; }
 static void second(int signal) {
@@ -128,6 +136,7 @@ int main(int count, char **arguments) {
   else if (!strcmp(way, "chain")) chain();
   else if (!strcmp(way, "names")) names();
   else if (!strcmp(way, "strict")) strict();
+  else if (!strcmp(way, "runaway")) runaway();
   else if (!strcmp(way, "nothing")) {
     char *none[] = {NULL};
     for (int by_number = 0; by_number < 2; by_number++) {

@@ -48,13 +48,17 @@ int main(int count, char **arguments) {
   errno = 0;
   sigset_t none;
   sigemptyset(&none);
-  if (!strcmp(call, "pause")) result = pause();
-  else if (!strcmp(call, "sigsuspend")) result = sigsuspend(&none);
-  else if (!strcmp(call, "poll")) result = poll(NULL, 0, 8000);
-  else if (!strcmp(call, "nanosleep")) result = nanosleep(&limit, NULL);
-  else if (!strcmp(call, "select")) result = select(0, NULL, NULL, NULL, &limits);
-  else if (!strcmp(call, "sigtimedwait")) result = sigtimedwait(&other, NULL, &limit);
-  else if (!strcmp(call, "read")) result = read(pipes[0], buffer, sizeof buffer);
+  int known = runs;
+  do {
+    if (!strcmp(call, "pause")) result = pause();
+    else if (!strcmp(call, "sigsuspend")) result = sigsuspend(&none);
+    else if (!strcmp(call, "poll")) result = poll(NULL, 0, 8000);
+    else if (!strcmp(call, "nanosleep")) result = nanosleep(&limit, NULL);
+    else if (!strcmp(call, "select")) result = select(0, NULL, NULL, NULL, &limits);
+    else if (!strcmp(call, "sigtimedwait")) result = sigtimedwait(&other, NULL, &limit);
+    else if (!strcmp(call, "read")) result = read(pipes[0], buffer, sizeof buffer);
+    // From now on it must take EINTR that is not its own.
+  } while (result == -1 && errno == EINTR && runs == known && strcmp(call, "pause") && strcmp(call, "sigsuspend"));
   int error = errno;
   printf("%s: %ld %s, %d runs, %s\n", call, result, strerror(error), runs, now() - from < 2 ? "at once" : "late");
   fflush(stdout);
