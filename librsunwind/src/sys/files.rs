@@ -137,6 +137,13 @@ pub fn is_path(path: *const u8) -> bool {
     !matches!(answer, Err(Errno(libc::EFAULT | libc::ENAMETOOLONG)))
 }
 
+/// Whether a descriptor is that of a regular file (all of `/proc` is).
+pub fn is_regular_file(fd: i32) -> bool {
+    let file = core::mem::ManuallyDrop::new(File(fd));
+    file.stat()
+        .is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG)
+}
+
 /// Whether a descriptor is one of `/dev/zero`, `/dev/random` and `/dev/urandom`.
 pub fn gives_bytes_out_of_nothing(fd: i32) -> bool {
     const MEMORY_DEVICES: u32 = 1;

@@ -35,7 +35,7 @@ macro_rules! reads {
                     // SAFETY: the caller's arguments, of which nothing is done.
                     return unsafe { host::$name(fd, buffer, size $(, $more)*) };
                 };
-                let shield = Shield::raise_if(size >= LONG || on_sockets(), &host::next::$name, arch::stack_pointer());
+                let shield = Shield::raise_if(may_be_cut(fd, size), &host::next::$name, arch::stack_pointer());
                 let before = handler_runs();
                 // SAFETY: the host's function, and the caller's arguments.
                 let got = unsafe { call!(function, fd, buffer, size $(, $more)*) };
@@ -54,6 +54,11 @@ reads! {
     __read_chk(room: usize);
     __pread_chk(offset: i64, room: usize);
     __pread64_chk(offset: i64, room: usize);
+}
+
+/// Whether a handler of ours would end a read, or cut it short, that is not made whole afterwards. Those of files are not ended by signals.
+fn may_be_cut(fd: c_int, size: usize) -> bool {
+    (size >= LONG || on_sockets()) && Shield::is_needed() && !sys::is_regular_file(fd)
 }
 
 /// Changes when our handler runs on this thread.
