@@ -50,12 +50,15 @@ pub(super) fn threads(pid: i32) -> Vec<i32> {
 /// The number of a thread in the PID namespace that it lives in, if that is not ours.
 pub(super) fn inner_number(pid: i32, tid: i32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
-    let numbers = status
-        .lines()
-        .find_map(|line| line.strip_prefix("NSpid:"))?;
-    let mut numbers = numbers.split_ascii_whitespace();
+    let mut numbers = status_words(&status, "NSpid:");
     numbers.next()?;
     numbers.next_back()?.parse().ok()
+}
+
+/// The words of a line of `status`; none if there is no such line.
+fn status_words<'a>(status: &'a str, name: &str) -> std::str::SplitAsciiWhitespace<'a> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().split_ascii_whitespace()
 }
 
 /// Whether a process has other rights than who started it, and than we, in a way that even its file is hidden from us.
@@ -63,12 +66,9 @@ pub(super) fn has_rights_of_its_own(pid: i32) -> bool {
     let hidden = fs::metadata(format!("/proc/{pid}/exe"));
     let hidden = hidden.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let words = |name: &str| {
-        let line = status.lines().find_map(|line| line.strip_prefix(name));
-        line.unwrap_or_default().split_ascii_whitespace()
-    };
+    let words = |name: &'static str| status_words(&status, name);
     // Real and effective; zeros where there are no rights.
-    let differ = |name: &str| words(name).next() != words(name).nth(1);
+    let differ = |name| words(name).next() != words(name).nth(1);
     let granted = words("CapPrm:").any(|mask| mask.contains(|digit| digit != '0'));
     hidden && (differ("Uid:") || differ("Gid:") || granted)
 }

@@ -10,7 +10,7 @@ use crate::thread::ThreadState;
 use core::arch::{asm, global_asm, naked_asm};
 use core::ffi::{c_int, c_void};
 use core::mem::offset_of;
-use engine::registers::Registers;
+use engine::registers::{CONTEXT_PC, CONTEXT_REGISTERS, Registers};
 
 /// ELF machine of this architecture.
 pub const MACHINE: u32 = 62;
@@ -151,23 +151,20 @@ const RESTARTED: [i64; 31] = [
 /// # Safety
 /// The context is the kernel's, of the signal being handled.
 pub unsafe fn end_restarted_call(context: *mut c_void) {
-    const R11: usize = 64;
-    const RAX: usize = 144;
-    const RCX: usize = 152;
-    const PC: usize = 168;
-    const FLAGS: usize = 176;
+    const FLAGS: u64 = CONTEXT_PC + 8;
     const LENGTH: u64 = 2; // of the instruction
+    let [rax, _, rcx, _, _, _, _, _, _, _, _, r11, ..] = CONTEXT_REGISTERS;
     // SAFETY: general registers of the kernel's struct ucontext.
     unsafe {
-        let register = |offset| context.byte_add(offset).cast::<u64>();
-        let (number, pc) = (register(RAX).read(), register(PC).read());
+        let register = |offset: u64| context.byte_add(offset as usize).cast::<u64>();
+        let (number, pc) = (register(rax).read(), register(CONTEXT_PC).read());
         let next = pc.wrapping_add(LENGTH);
         // The instruction has left the next one's address and the flags where no other one does; the number is back for its restart.
         let was_made =
-            register(RCX).read() == next && register(R11).read() == register(FLAGS).read();
+            register(rcx).read() == next && register(r11).read() == register(FLAGS).read();
         if was_made && RESTARTED.contains(&(number as i64)) {
-            register(RAX).write(i64::from(-libc::EINTR) as u64);
-            register(PC).write(next);
+            register(rax).write(i64::from(-libc::EINTR) as u64);
+            register(CONTEXT_PC).write(next);
         }
     }
 }

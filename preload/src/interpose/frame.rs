@@ -7,10 +7,13 @@
 use super::shield::Shield;
 use core::ffi::{c_int, c_void};
 
-/// Calls a function by address with up to seven arguments, each of a register's size or less.
+/// Calls a function that [`crate::next!`] declares in `host`, through the frame; up to seven arguments, each of a register's size or less.
 macro_rules! call {
-    ($function:expr $(, $argument:expr)*) => {
-        $crate::interpose::frame::call_with($function, [$($argument as usize),*])
+    ($host:ident::$name:ident($($argument:expr),*)) => {
+        match $host::next::$name.address() {
+            Some(function) => $crate::interpose::frame::call_with(function, [$($argument as usize),*]) as _,
+            None => $host::$name($($argument),*),
+        }
     };
 }
 pub(super) use call;

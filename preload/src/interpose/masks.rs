@@ -62,7 +62,7 @@ impl Passed {
     ///
     /// # Safety
     /// `set` is null or a set.
-    unsafe fn to_wait_for(set: Set, _wanted: bool) -> Self {
+    unsafe fn to_wait_for(set: Set) -> Self {
         // SAFETY: the caller's promise.
         unsafe { Self::with(set, false) }
     }
@@ -209,23 +209,20 @@ unsafe extern "C" fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t)
 }
 
 macro_rules! with_set {
-    ($($how:ident: $name:ident($($before:ident: $before_type:ty,)* [$set:ident] $(, $after:ident: $after_type:ty)*);)*) => {
+    ($($name:ident($($before:ident: $before_type:ty,)* [$set:ident] $(, $after:ident: $after_type:ty)*);)*) => {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($before: $before_type,)* $set: Set $(, $after: $after_type)*) -> c_int {
                 // SAFETY: the caller's arguments.
                 unsafe {
-                    let passed = Passed::$how($set, true);
+                    let passed = Passed::to_wait_under($set, true);
                     let sp = arch::stack_pointer();
                     let _shield = match passed {
-                        Passed::Changed(_, held) if stringify!($how) == "to_wait_under" => Shield::mark_if(held, sp),
+                        Passed::Changed(_, held) => Shield::mark_if(held, sp),
                         // Without a mask of its own the call waits under the thread's.
-                        _ => Shield::raise_if(true, &host::next::$name, sp),
+                        Passed::AsGiven(_) => Shield::raise_if(true, &host::next::$name, sp),
                     };
-                    match host::next::$name.address() {
-                        Some(function) => call!(function $(, $before)*, passed.get() $(, $after)*) as c_int,
-                        None => host::$name($($before,)* passed.get() $(, $after)*),
-                    }
+                    call!(host::$name($($before,)* passed.get() $(, $after)*))
                 }
             }
         )*
@@ -233,12 +230,18 @@ macro_rules! with_set {
 }
 
 with_set! {
-    to_wait_under: ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, [set]);
-    to_wait_under: __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, [set], size: usize);
-    to_wait_under: pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
-    to_wait_under: epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
-    to_wait_under: epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
-    to_wait_for: signalfd(fd: c_int, [set], flags: c_int);
+    ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, [set]);
+    __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, [set], size: usize);
+    pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
+    epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
+    epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
+}
+
+/// `signalfd(2)`. It waits for nothing yet.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn signalfd(fd: c_int, set: Set, flags: c_int) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { host::signalfd(fd, Passed::to_wait_for(set).get(), flags) }
 }
 
 /// `sigpause(3)` of BSD, which takes a mask.

@@ -31,14 +31,10 @@ macro_rules! reads {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(fd: c_int, buffer: *mut c_void, size: usize $(, $more: $type)*) -> isize {
-                let Some(function) = host::next::$name.address() else {
-                    // SAFETY: the caller's arguments, of which nothing is done.
-                    return unsafe { host::$name(fd, buffer, size $(, $more)*) };
-                };
                 let shield = Shield::raise_if(may_be_cut(fd, size), &host::next::$name, arch::stack_pointer());
                 let before = handler_runs();
                 // SAFETY: the host's function, and the caller's arguments.
-                let got = unsafe { call!(function, fd, buffer, size $(, $more)*) };
+                let got: isize = unsafe { call!(host::$name(fd, buffer, size $(, $more)*)) };
                 drop(shield);
                 // SAFETY: the caller's buffer.
                 unsafe { made_whole(fd, buffer, size, got, before) }

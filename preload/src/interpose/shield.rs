@@ -141,16 +141,11 @@ macro_rules! shielded {
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 let _shield = Shield::raise_if($when, &host::next::$name, arch::stack_pointer());
-                match host::next::$name.address() {
-                    // SAFETY: the host's function, and the caller's arguments.
-                    Some(function) => unsafe { call!(function $(, $argument)*) as $result },
-                    None => {
-                        $(return $absent;)?
-                        #[allow(unreachable_code)]
-                        // SAFETY: the caller's arguments, of which nothing is done.
-                        unsafe { host::$name($($argument),*) }
-                    }
-                }
+                $(if host::next::$name.address().is_none() {
+                    return $absent;
+                })?
+                // SAFETY: the host's function, and the caller's arguments.
+                unsafe { call!(host::$name($($argument),*)) }
             }
         )*
     };

@@ -138,10 +138,7 @@ unsafe extern "C" fn attended(
         }
         let sp = arch::stack_pointer();
         let _shield = Shield::raise_if(may_be_ended(number, b, d, e), &host::next::syscall, sp);
-        match host::next::syscall.address() {
-            Some(function) => call!(function, number, a, b, c, d, e, f) as c_long,
-            None => host::syscall(number, a, b, c, d, e, f),
-        }
+        call!(host::syscall(number, a, b, c, d, e, f))
     }
 }
 

@@ -46,12 +46,9 @@ unsafe extern "C" fn sigtimedwait(
     }
     let _shield = Shield::raise_if(true, &host::next::sigtimedwait, arch::stack_pointer());
     let others = mask_set(mask & !sys::bit(SIGNAL));
-    match host::next::sigtimedwait.address() {
-        // SAFETY: the host's function, and the caller's arguments or our copy.
-        Some(function) => unsafe { call!(function, &raw const others, info, timeout) as c_int },
-        // SAFETY: the caller's arguments, or our copy.
-        None => unsafe { host::sigtimedwait(&others, info, timeout.cast()) },
-    }
+    let timeout = timeout.cast::<c_void>();
+    // SAFETY: the host's function, and the caller's arguments or our copy.
+    unsafe { call!(host::sigtimedwait(&raw const others, info, timeout)) }
 }
 
 /// Waits for signals of which ours is one: blocked for real meanwhile, so that either kind is seen here.
@@ -92,16 +89,13 @@ unsafe fn wait_for_it(
                 tv_nsec: (left % 1_000_000_000) as i64,
             });
         // SAFETY: the caller's arguments, or our own.
-        let result = unsafe {
+        let result: c_int = unsafe {
             match &left {
-                Some(left) => match host::next::sigtimedwait.address() {
-                    Some(function) => call!(function, set, info, ptr::from_ref(left)) as c_int,
-                    None => host::sigtimedwait(set, info, ptr::from_ref(left).cast()),
-                },
-                None => match host::next::sigwaitinfo.address() {
-                    Some(function) => call!(function, set, info) as c_int,
-                    None => host::sigwaitinfo(set, info),
-                },
+                Some(left) => {
+                    let left = ptr::from_ref(left).cast::<c_void>();
+                    call!(host::sigtimedwait(set, info, left))
+                }
+                None => call!(host::sigwaitinfo(set, info)),
             }
         };
         // SAFETY: filled by the call; both describe the kernel's structure.
@@ -145,12 +139,8 @@ unsafe extern "C" fn pause() -> c_int {
     until_theirs(open, || {
         let sp = arch::stack_pointer();
         let _shield = Shield::raise_if(!open, &host::next::pause, sp);
-        match host::next::pause.address() {
-            // SAFETY: the host's function.
-            Some(function) => unsafe { call!(function) as c_int },
-            // SAFETY: no arguments.
-            None => unsafe { host::pause() },
-        }
+        // SAFETY: the host's function.
+        unsafe { call!(host::pause()) }
     })
 }
 
@@ -162,12 +152,8 @@ pub unsafe extern "C" fn sigsuspend(set: Set) -> c_int {
         // SAFETY: the caller's set.
         let passed = unsafe { Passed::to_wait_under(set, !open) };
         let _shield = Shield::mark_if(passed.holds(), arch::stack_pointer());
-        match host::next::sigsuspend.address() {
-            // SAFETY: the host's function, and the caller's set or ours.
-            Some(function) => unsafe { call!(function, passed.get()) as c_int },
-            // SAFETY: as above.
-            None => unsafe { host::sigsuspend(passed.get()) },
-        }
+        // SAFETY: the host's function, and the caller's set or ours.
+        unsafe { call!(host::sigsuspend(passed.get())) }
     })
 }
 
