@@ -1,8 +1,10 @@
-//! Builds the preload library and hands it to the collector to embed (`record/library.rs` includes it).
+//! Builds the preload library and hands it to the collector to embed (`record/library.rs` includes
+//! it).
 //!
-//! The library is a workspace of its own (no std, panic=abort, fat LTO), so cargo is run for it, in a target directory of its own:
-//! the one of this build is locked while build scripts run. Nothing that this build was asked for (flags, wrappers such as clippy's)
-//! applies to it, except the architecture.
+//! The library is a workspace of its own (no std, panic=abort, fat LTO), so cargo is run for it, in
+//! a target directory of its own: the one of this build is locked while build scripts run. Nothing
+//! that this build was asked for (flags, wrappers such as clippy's) applies to it, except the
+//! architecture.
 
 use std::env;
 use std::error::Error;
@@ -73,7 +75,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// `preload` beside the directory of the profile (`target/debug` and `target/release` share one), so that it survives rebuilds of this crate.
+/// `preload` beside the directory of the profile (`target/debug` and `target/release` share one),
+/// so that it survives rebuilds of this crate.
 fn target_directory(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let profile = out
         .ancestors()

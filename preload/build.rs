@@ -1,5 +1,6 @@
-//! Link arguments of the library. It must load into any host: no start files and no default libraries, so no DT_NEEDED; bound at load,
-//! because lazy binding inside a handler takes the loader's locks; never unloaded, because its handler stays installed.
+//! Link arguments of the library. It must load into any program: no start files and no default
+//! libraries, so no DT_NEEDED; bound at load, because lazy binding inside a handler takes the
+//! loader's locks; never unloaded, because its handler stays installed.
 
 fn main() {
     for argument in [

@@ -1,4 +1,5 @@
-//! The command line: which subcommands there are. What a subcommand takes is beside what it does ([`crate::record::Args`], …).
+//! The command line: which subcommands there are. What a subcommand takes is beside what it does
+//! ([`crate::record::Args`], …).
 
 use crate::{export, merge, record, report, sframe_cmd};
 use clap::{Parser, Subcommand};

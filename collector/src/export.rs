@@ -5,6 +5,7 @@
 use crate::output::{self, Format, FormatError, Holds, Options, Roots, WriteError, atomic};
 use crate::profile::{Profile, is_time};
 use crate::report::{self, Selection};
+use crate::visible::{Shown, say};
 use clap::Args as ClapArgs;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::WALL;
@@ -58,7 +59,7 @@ pub enum Error {
     #[error(transparent)]
     Write(#[from] WriteError),
     /// It is one of those to be read.
-    #[error("{} is the recording itself: name another file with -o", path.display())]
+    #[error("{} is the recording itself: name another file with -o", path.shown())]
     Itself {
         /// The file.
         path: PathBuf,
@@ -94,17 +95,19 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let options = Options {
         roots: args.roots,
+        names: args.selection.names(),
         output: None,
     };
     write_with(&profile, &args.output, args.format.as_deref(), options)?;
     report::complain(&profile);
     if profile.samples.is_empty() {
-        eprintln!("rsunwind: {}", crate::summary::why_empty(&profile));
+        say(format_args!("{}", crate::summary::why_empty(&profile)));
     }
     Ok(())
 }
 
-/// Writes a profile; the format is the one named, or else that of the file's extension. The file is replaced as a whole or not at all.
+/// Writes a profile; the format is the one named, or else that of the file's extension. The file is
+/// replaced as a whole or not at all.
 ///
 /// # Errors
 /// [`Error::Format`], [`Error::Write`].
@@ -124,13 +127,14 @@ pub(crate) fn write_with(
     atomic::write(path, |out| format.write(profile, &options, out))?;
     if let Some(companion) = format.companion(profile, &options) {
         atomic::write(&companion.path, |out| out.write_all(&companion.content))?;
-        let path = companion.path.display();
-        eprintln!("rsunwind: {path}: {}", companion.about);
+        let path = companion.path.shown();
+        say(format_args!("{path}: {}", companion.about));
     }
     Ok(())
 }
 
-/// Shows what the recording was made to show, as far as a format has room for it. Gives the names of the events that it has none for.
+/// Shows what the recording was made to show, as far as a format has room for it. Gives the names
+/// of the events that it has none for.
 pub(crate) fn show_usual(profile: &mut Profile, format: &dyn Format) -> Vec<String> {
     match format.holds() {
         Holds::CpuTime => profile.show(CPU_EVENT),

@@ -1,17 +1,34 @@
 //! Reads recordings and writes profiles.
 
+pub mod charge;
 pub mod cli;
+mod clock;
+mod copy;
+pub mod correlate;
+mod cpu_rings;
+mod exec_watch;
 pub mod export;
-pub mod fallback;
+mod intern;
+mod jit_map;
 pub mod merge;
+mod numbers;
 mod obstacle;
+mod off_cpu;
 pub mod output;
+mod perf_clock;
 mod perf_data;
 mod perf_event;
+mod preload_library;
+mod processes;
 pub mod profile;
 pub mod record;
 pub mod recording;
+mod remote;
 pub mod report;
+mod seccomp;
+mod segments;
 pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
+mod unwind;
+pub mod visible;

@@ -1,8 +1,9 @@
-//! The `rsunwind` command: hands its arguments to [`collector::cli`] and turns what comes back into an exit status.
-//! Nothing else in the program exits.
+//! The `rsunwind` command: hands its arguments to [`collector::cli`] and turns what comes back into
+//! an exit status. Nothing else in the program exits.
 
 use clap::Parser;
 use collector::cli::Cli;
+use collector::visible::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -17,7 +18,7 @@ fn main() -> ExitCode {
     match cli.run() {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("rsunwind: {error}");
+            say(format_args!("{error}"));
             ExitCode::from(error.exit_status())
         }
     }

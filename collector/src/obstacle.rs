@@ -1,12 +1,14 @@
 //! Whether the preload library can get into a program, from what is in its file.
 //!
-//! Not here: finding the file (`record/target.rs`), and what is done about an obstacle (`record/fallback.rs` for the program that is run,
-//! `fallback/newcomers.rs` for those that it starts). A program with an obstacle is run all the same.
+//! Not here: finding the file (`record/executable.rs`), and what is done about an obstacle
+//! (`record/copying.rs` for the program that is run, `exec_watch.rs` for those that it starts). A
+//! program with an obstacle is run all the same.
 //!
 //! # Safety
 //! One call without a safe wrapper, `getxattr`, with a buffer of no size.
 #![allow(unsafe_code)]
 
+use crate::visible::Shown;
 use nix::libc;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getegid, geteuid};
@@ -17,7 +19,7 @@ use std::fmt;
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// How many interpreters of interpreters the kernel follows.
@@ -46,6 +48,8 @@ pub enum ObstacleKind {
         /// Then the remedy is known better.
         go: bool,
     },
+    /// A runtime that insists on being the first library, as AddressSanitizer's does.
+    Sanitized,
     /// Setuid, setgid or file capabilities: the loader ignores `LD_PRELOAD`.
     Privileged(&'static str),
     /// ELF of 32 bits.
@@ -55,23 +59,28 @@ pub enum ObstacleKind {
 }
 
 impl Obstacle {
-    /// Whether even naming the library would change what the program prints: its loader would complain.
+    /// Whether even naming the library would change what the program prints: its loader would
+    /// complain.
     #[must_use]
     pub const fn refuses_the_library(&self) -> bool {
         matches!(
             self.kind,
-            ObstacleKind::ThirtyTwoBit | ObstacleKind::Foreign(_)
+            ObstacleKind::ThirtyTwoBit | ObstacleKind::Foreign(_) | ObstacleKind::Sanitized
         )
     }
 }
 
 impl Obstacle {
-    /// What is said where the kernel copies the program's stacks instead; whether those of its own are recorded, too.
+    /// What is said where the kernel copies the program's stacks instead; whether those of its own
+    /// are recorded, too.
     #[must_use]
     pub fn circumvented(&self, kernel: bool) -> String {
-        let path = self.path.display();
+        let path = self.path.shown();
         let what = match self.kind {
             ObstacleKind::Privileged(what) => format!("has {what}"),
+            ObstacleKind::Sanitized => {
+                "needs AddressSanitizer's runtime as its first library".to_owned()
+            }
             _ => "is statically linked".to_owned(),
         };
         let mode = if kernel { "" } else { ", in user mode only" };
@@ -83,7 +92,7 @@ impl Obstacle {
 
 impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let path = self.path.display();
+        let path = self.path.shown();
         match self.kind {
             ObstacleKind::Static { go: false } => write!(
                 f,
@@ -98,6 +107,11 @@ impl fmt::Display for Obstacle {
             ObstacleKind::Privileged(what) => write!(
                 f,
                 "{path} has {what}, so the loader ignores LD_PRELOAD: it runs unprofiled; record it as root, or profile a copy without {what}"
+            ),
+            ObstacleKind::Sanitized => write!(
+                f,
+                "{path} needs AddressSanitizer's runtime as its first library, so the preload library cannot get into it: it runs unprofiled; \
+                 link that runtime statically (-static-libasan) to profile it"
             ),
             ObstacleKind::ThirtyTwoBit => {
                 write!(
@@ -123,7 +137,8 @@ pub struct Nature {
 }
 
 impl Nature {
-    /// Looks into the file. What cannot be read is taken to be without obstacle: the recording shows.
+    /// Looks into the file. What cannot be read is taken to be without obstacle: the recording
+    /// shows.
     #[must_use]
     pub fn of(path: &Path) -> Self {
         let mut nature = Self::default();
@@ -137,15 +152,16 @@ impl Nature {
                 .get_or_insert_with(|| interpreter.clone());
             file = interpreter;
         }
-        let Ok(opened) = File::open(&file) else {
+        let Some(opened) = open(&file) else {
             return nature;
         };
         let cache = ReadCache::new(opened);
         let kind = match binary(&cache) {
             Some(Binary::Other(kind)) => Some(kind),
-            Some(Binary::Dynamic(loader)) => {
+            Some(Binary::Dynamic { loader, sanitized }) => {
                 nature.interpreter.get_or_insert(loader);
-                privileges(&file).map(ObstacleKind::Privileged)
+                let privileged = privileges(&file).map(ObstacleKind::Privileged);
+                privileged.or(sanitized.then_some(ObstacleKind::Sanitized))
             }
             Some(Binary::Static { go }) if !is_loader(&file) => Some(ObstacleKind::Static { go }),
             Some(Binary::Static { .. }) | None => None,
@@ -155,14 +171,20 @@ impl Nature {
     }
 }
 
+/// A regular file; a pipe that somebody has put there is not waited for.
+fn open(path: &Path) -> Option<File> {
+    let file = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
+    file.metadata().ok()?.is_file().then_some(file)
+}
+
 /// The program that `#!` names.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    File::open(path)
-        .ok()?
-        .take(256)
-        .read_to_end(&mut start)
-        .ok()?;
+    open(path)?.take(256).read_to_end(&mut start).ok()?;
     let line = start
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')
@@ -185,7 +207,7 @@ fn is_loader(path: &Path) -> bool {
 }
 
 enum Binary {
-    Dynamic(PathBuf),
+    Dynamic { loader: PathBuf, sanitized: bool },
     Static { go: bool },
     Other(ObstacleKind),
 }
@@ -221,13 +243,48 @@ fn binary<'data>(data: impl ReadRef<'data>) -> Option<Binary> {
     let endian = header.endian().ok()?;
     for segment in header.program_headers(endian, data).ok()? {
         if let Ok(Some(loader)) = segment.interpreter(endian, data) {
-            return Some(Binary::Dynamic(PathBuf::from(OsStr::from_bytes(loader))));
+            return Some(Binary::Dynamic {
+                loader: PathBuf::from(OsStr::from_bytes(loader)),
+                sanitized: is_sanitized(header, endian, data).unwrap_or(false),
+            });
         }
     }
     let go = header
         .sections(endian, data)
         .is_ok_and(|sections| sections.section_by_name(endian, b".go.buildinfo").is_some());
     Some(Binary::Static { go })
+}
+
+/// Whether the program needs a runtime that ends it unless it is the first library.
+fn is_sanitized<'data>(
+    header: &elf::FileHeader64<Endianness>,
+    endian: Endianness,
+    data: impl ReadRef<'data>,
+) -> Option<bool> {
+    const FIRST: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
+    let segments = header.program_headers(endian, data).ok()?;
+    let dynamic = segments
+        .iter()
+        .find_map(|segment| segment.dynamic(endian, data).ok().flatten())?;
+    let values = |tag: i64| {
+        let entries = dynamic.iter();
+        let of_tag = entries.filter(move |entry| entry.d_tag.get(endian) == tag);
+        of_tag.map(|entry| entry.d_val.get(endian))
+    };
+    let strings = values(elf::DT_STRTAB).next()?;
+    let strings = segments.iter().find_map(|segment| {
+        let inside = strings.checked_sub(segment.p_vaddr(endian))?;
+        let is_here = segment.p_type(endian) == elf::PT_LOAD && inside < segment.p_filesz(endian);
+        is_here.then(|| segment.p_offset(endian).checked_add(inside))?
+    })?;
+    let is_first = |name: u64| {
+        let start = strings.checked_add(name);
+        FIRST.iter().any(|first| {
+            start.and_then(|start| data.read_bytes_at(start, first.len() as u64).ok())
+                == Some(first)
+        })
+    };
+    Some(values(elf::DT_NEEDED).any(is_first))
 }
 
 /// What gives the program other rights than ours, so that the kernel asks the loader to be careful.
@@ -252,7 +309,8 @@ fn has_capabilities(path: &Path) -> bool {
     let Ok(path) = CString::new(path.as_os_str().as_bytes()) else {
         return false;
     };
-    // SAFETY: two strings that end in zero, and a buffer of no size: only the attribute's length is asked for.
+    // SAFETY: two strings that end in zero, and a buffer of no size: only the attribute's length is
+    // asked for.
     unsafe {
         libc::getxattr(
             path.as_ptr(),
@@ -264,11 +322,12 @@ fn has_capabilities(path: &Path) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
 
-    fn executable(directory: &Path, name: &str, content: &[u8]) -> PathBuf {
+    /// A file of that content that may be executed.
+    pub(crate) fn executable(directory: &Path, name: &str, content: &[u8]) -> PathBuf {
         let path = directory.join(name);
         fs::write(&path, content).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();

@@ -1,8 +1,9 @@
-//! Opening events ([`engine::perf_event`]) from outside of the programs: for all that rsunwind opens itself. (The library in the program has its
-//! own way, which may not link std.)
+//! Opening events ([`engine::perf_event`]) from outside of the programs: for all that rsunwind
+//! opens itself. (The library in the program has its own way, which may not link std.)
 //!
 //! # Safety
-//! Two system calls: one reads attributes of ours, and the descriptor that it gives is nobody else's; one writes a word of ours.
+//! Two system calls: one reads attributes of ours, and the descriptor that it gives is nobody
+//! else's; one writes a word of ours.
 #![allow(unsafe_code)]
 
 use engine::perf_event::{Attributes, OPEN_CLOEXEC, request};
@@ -42,7 +43,8 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The kernel's number of an event, which is in its records; 0, which is none's, if that is no event.
+/// The kernel's number of an event, which is in its records; 0, which is none's, if that is no
+/// event.
 pub fn id(event: &OwnedFd) -> u64 {
     let mut id = 0u64;
     // SAFETY: the kernel writes a word, or nothing.

@@ -1,15 +1,19 @@
 /*
- * rsunwind: a program asks its own threads for their stacks.
+ * rsunwind: a program asks its own threads for their stacks, and interpreters and JITs add their
+ * frames to them.
  *
- * The functions are in librsunwind_preload.so. A program has them if it is linked with that library, or if it runs under
- * `rsunwind record` or with the library in LD_PRELOAD; it need not be recorded. To run with and without it, define
- * RSUNWIND_OPTIONAL before this header: the functions are then weak, and null without the library.
+ * A program has the functions if it is linked with librsunwind.so or librsunwind.a (linked/install
+ * installs them; pkg-config rsunwind), or if it runs under `rsunwind record` or with
+ * librsunwind_preload.so in LD_PRELOAD. It need not be recorded. Linked programs that run with the
+ * preload library use the one runtime that is in that. To run with and without any of them, define
+ * RSUNWIND_OPTIONAL before this header: the functions are then weak, and null without a library.
  *
- * A *client* is who asks. A *request* asks for a stack of the calling thread. An *entry* answers what a thread was asked: one walk,
- * whose stack is shown once to every client that asked, under the same *nonce*. Nonces are never 0 and never come twice in a process.
+ * A *client* is who asks. A *request* asks for a stack of the calling thread. An *entry* answers
+ * what a thread was asked: one walk, whose stack is shown once to every client that asked, under
+ * the same *nonce*. Nonces are never 0 and never come twice in a process.
  *
- * Errors are negative error numbers of errno.h, which rsunwind_error() explains; errno itself is never touched.
- * Times are nanoseconds of CLOCK_MONOTONIC. Linux on x86-64.
+ * Errors are negative error numbers of errno.h, which rsunwind_error() explains; errno itself is
+ * never touched. Times are nanoseconds of CLOCK_MONOTONIC. Linux on x86-64.
  */
 #ifndef RSUNWIND_H
 #define RSUNWIND_H
@@ -31,12 +35,15 @@ extern "C" {
 #define RSUNWIND_CLIENTS 62
 
 /* Errors, as results. */
-#define RSUNWIND_E_NULL (-22)           /* -EINVAL:  a null pointer */
-#define RSUNWIND_E_FULL (-16)           /* -EBUSY:   all clients are taken */
-#define RSUNWIND_E_NO_CLIENT (-2)       /* -ENOENT:  not registered (any more) */
+#define RSUNWIND_E_NULL (-22)           /* -EINVAL:  a null pointer, an empty range, a value that is not allowed */
+#define RSUNWIND_E_FULL (-16)           /* -EBUSY:   all clients, languages or ranges are taken */
+#define RSUNWIND_E_NO_CLIENT (-2)       /* -ENOENT:  no such client, language or code is registered (any more) */
 #define RSUNWIND_E_IN_CALLBACK (-35)    /* -EDEADLK: a callback would wait for itself */
 #define RSUNWIND_E_FOREIGN_THREAD (-95) /* -ENOTSUP: the child of a vfork, or a raw clone without thread-local memory of its own */
 #define RSUNWIND_E_MEMORY (-12)         /* -ENOMEM */
+#define RSUNWIND_E_UNREADABLE (-14)     /* -EFAULT:  memory that cannot be read */
+#define RSUNWIND_E_BUDGET (-11)         /* -EAGAIN:  one walk may not read, or have, as much as that */
+#define RSUNWIND_E_STILL_RUNS (-110)    /* -ETIMEDOUT: a callback has not returned for some seconds */
 
 /* How a frame was found. */
 enum rsunwind_method {
@@ -46,22 +53,27 @@ enum rsunwind_method {
     RSUNWIND_FRAME_POINTER = 3, /* the chain of frame pointers */
     RSUNWIND_SIGNAL_FRAME = 4,  /* what a signal interrupted */
     RSUNWIND_LEAF = 5,          /* a return address in code known to have no frame yet */
-    RSUNWIND_LANGUAGE = 6       /* an interpreter's own frame */
+    RSUNWIND_LANGUAGE = 8,      /* an interpreter's own frame: `pc` is a number that stands for its code object while the process lives */
+    RSUNWIND_TOLD = 6           /* where a language said that its caller is */
 };
 
 /*
- * One frame. Where `method` is RSUNWIND_REGISTERS or RSUNWIND_SIGNAL_FRAME, `pc` is the instruction that would have run next; elsewhere it is
- * the address that a call returns to: look names and lines up one byte before it. Other methods may be added.
+ * One frame. Where `method` is RSUNWIND_REGISTERS or RSUNWIND_SIGNAL_FRAME, `pc` is the instruction
+ * that would have run next; elsewhere it is the address that a call returns to: look names and
+ * lines up one byte before it. Other methods may be added.
  */
 struct rsunwind_frame {
     uint64_t pc;
     uint8_t method;
-    uint8_t unused[7]; /* of no meaning */
+    uint8_t unused[3]; /* of no meaning */
+    uint32_t position; /* of RSUNWIND_LANGUAGE: where in the code object, in the language's own counting */
 };
 
 /* Bits of rsunwind_stack.flags. */
 #define RSUNWIND_FLAG_REDONE 2u        /* walked again with .eh_frame, to recover a register */
 #define RSUNWIND_FLAG_FOREIGN_STACK 4u /* the thread ran on a stack that is not its own: an alternate stack, a coroutine */
+
+#define RSUNWIND_FLAG_LANGUAGE_TROUBLE 256u /* a language's callback was in trouble: frames of it may be missing */
 
 /* A stack, leaf first. It and its frames are gone when the callback returns. Its leaf lies in this library if it was not a signal that began the entry. */
 struct rsunwind_stack {
@@ -77,36 +89,43 @@ struct rsunwind_stack {
 };
 
 /*
- * Called once per entry, if the client asked in it, on the thread that asked and with what was registered.
+ * Called once per entry, if the client asked in it, on the thread that asked and with what was
+ * registered.
  *
- * It runs like a signal handler: only async-signal-safe functions may be called, all signals but faults are held back, and it has
- * 32 KiB of stack to itself. It may request (also for other clients: they are answered before the entry ends; for its own client the request
- * counts as answered), register, and take a backtrace; it must return (no longjmp, no exception), must not fork, and cannot unregister.
- * errno is put back afterwards.
+ * It runs like a signal handler: only async-signal-safe functions may be called, all signals but
+ * faults are held back, and it has 32 KiB of stack to itself. It may request (also for other
+ * clients: they are answered before the entry ends; for its own client the request counts as
+ * answered), register, and take a backtrace; it must return (no longjmp, no exception), must not
+ * fork, and cannot unregister. errno is put back afterwards.
  */
 typedef void (*rsunwind_callback)(const struct rsunwind_stack *stack, uint64_t nonce, void *data);
 
 /*
- * Registers a client and gives its number, which is positive. `callback` and what `data` points at must stay until the client is unregistered.
- * Errors: RSUNWIND_E_NULL, RSUNWIND_E_FULL (a 63rd client), RSUNWIND_E_MEMORY. Not for signal handlers.
+ * Registers a client and gives its number, which is positive. `callback` and what `data` points at
+ * must stay until the client is unregistered. Errors: RSUNWIND_E_NULL, RSUNWIND_E_FULL (a 63rd
+ * client), RSUNWIND_E_MEMORY. Not for signal handlers.
  */
 RSUNWIND_API int rsunwind_register(rsunwind_callback callback, void *data);
 
 /*
- * Takes a client out and waits until none of its callbacks runs on any thread. Once this has returned none runs and none will: what was requested and
- * not answered is cancelled. Its number is not given to another for a long time.
- * Returns 0. Errors: RSUNWIND_E_NO_CLIENT; RSUNWIND_E_IN_CALLBACK on a thread that is in any callback (nothing is changed then).
- * Not for signal handlers, nor with a lock held that callbacks wait for.
+ * Takes a client out and waits until none of its callbacks runs on any thread. Once this has
+ * returned none runs and none will: what was requested and not answered is cancelled. Its number is
+ * not given to another for a long time. Returns 0. Errors: RSUNWIND_E_NO_CLIENT;
+ * RSUNWIND_E_IN_CALLBACK on a thread that is in any callback, RSUNWIND_E_STILL_RUNS (nothing is
+ * changed then). Not for signal handlers, nor with a lock held that callbacks wait for.
  */
 RSUNWIND_API int rsunwind_unregister(int client);
 
 /*
- * Asks for a stack of the calling thread and stores the nonce under which the callback is shown it (`nonce` may be null).
- * Returns 0; 1 if the client had asked in the same entry before: one callback answers both.
+ * Asks for a stack of the calling thread and stores the nonce under which the callback is shown it
+ * (`nonce` may be null). Returns 0; 1 if the client had asked in the same entry before: one
+ * callback answers both.
  *
- * The callback has run when this returns, with two exceptions. Within a callback the request is answered after that callback. And in a
- * recorded program, a thread that has SIGPROF blocked (which only raw system calls can do there, and handlers on an alternate stack too
- * small for the frame of another signal) is answered when it lets the signal through, all its requests until then by one entry.
+ * The callback has run when this returns, with two exceptions. Within a callback the request is
+ * answered after that callback. And in a recorded program, a thread that has SIGPROF blocked (which
+ * only raw system calls can do there, and handlers on an alternate stack too small for the frame of
+ * another signal) is answered when it lets the signal through, all its requests until then by one
+ * entry.
  *
  * Signal safe: may be called in any handler. A thread's first call maps some 120 KiB for it.
  * Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY.
@@ -114,9 +133,10 @@ RSUNWIND_API int rsunwind_unregister(int client);
 RSUNWIND_API int rsunwind_request(int client, uint64_t *nonce);
 
 /*
- * backtrace(3) by this library's unwinder: stores up to `size` addresses that the calls under way return to, the caller's own first, and
- * gives how many. Of stacks deeper than 1,024 frames at most the innermost 768 are had.
- * Signal safe, also in callbacks. Takes up to 6 KiB of the caller's stack. Errors: RSUNWIND_E_NULL, RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY.
+ * backtrace(3) by this library's unwinder: stores up to `size` addresses that the calls under way
+ * return to, the caller's own first, and gives how many. Of stacks deeper than 1,024 frames at most
+ * the innermost 768 are had. Signal safe, also in callbacks. Takes up to 6 KiB of the caller's
+ * stack. Errors: RSUNWIND_E_NULL, RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY.
  */
 RSUNWIND_API int rsunwind_backtrace(void **buffer, int size);
 
@@ -134,6 +154,234 @@ RSUNWIND_API int rsunwind_counts(struct rsunwind_counts *counts);
 
 /* What a negative result means and what to do about it, in one line; a static string. Signal safe. */
 RSUNWIND_API const char *rsunwind_error(int result);
+
+/*
+ * ---- Languages: frames that no unwind table has ----
+ *
+ * An interpreter registers a *language*: a callback that is asked about native frames while a stack
+ * is walked, and gives the language's own frames in their place. Registering costs nothing as long
+ * as nobody profiles. There are two ways to be asked, and a language may use both:
+ *
+ * - *By code*: rsunwind_language_cover() names addresses (a JIT's code, an interpreter's loop); the
+ *   callback is asked about each frame there.
+ * - *By stack address*: an interpreter that keeps a record of each of its entries on the C stack
+ *   names the address of the innermost one when
+ *   a walk begins (`entry`). The native frame with stack pointer <= entry < CFA is then the interpreter's; the callback is asked
+ *   about it (RSUNWIND_CURSOR_ENTRY) and sets `entry` to the next outer one, or to 0. No symbol and no range is needed, and nothing
+ *   is slower where there is no entry. If the walk ends and an entry was not met, the callback is asked for what frames it has
+ *   (RSUNWIND_CURSOR_REST), which are shown behind a gap.
+ *
+ * Callbacks run in a signal handler, on any thread, at any instruction, also of the interpreter
+ * itself while it changes what is read:
+ * - Nothing but the rsunwind_ functions that take a cursor may be called, and what is
+ *   async-signal-safe. No locks, no allocation, no
+ *   exception, no longjmp. There are 16 KiB of stack. All signals but faults are held back.
+ * - What is read may be half changed, or garbage. Read through rsunwind_load() and rsunwind_copy(),
+ *   which fail instead of faulting, and
+ *   bound every loop. *A wild load of your own is a crash of the program, and a loop without end hangs it: neither can be contained.*
+ * - What can be, is: reading what cannot be read, or more than the budget of a walk; a caller or a
+ *   next entry that is not further up; more
+ *   than 2 ms in each of two calls, or 16,384 frames in one; frames that are missed. Each is counted, and marks the sample. A language that is in trouble in more
+ *   than one call in nine for long is switched off; the recording says so.
+ */
+
+/* How many languages can be registered at a time, how many ranges they can have together, and bytes of a language's state in a walk. */
+#define RSUNWIND_LANGUAGES 16
+#define RSUNWIND_RANGES 256
+#define RSUNWIND_STATE 256
+
+/* The registers of one instant, by DWARF number: rax 0, rdx 1, rcx 2, rbx 3, rsi 4, rdi 5, rbp 6, rsp 7, r8 to r15. */
+struct rsunwind_registers {
+    uint64_t general[16];
+    uint64_t pc;
+};
+
+#define RSUNWIND_CURSOR_EXACT 1u /* pc is the instruction that was interrupted, and all registers are known; else pc is where a call returns to */
+#define RSUNWIND_CURSOR_ENTRY 2u /* asked because the frame reaches over `entry` */
+#define RSUNWIND_CURSOR_REST 4u  /* asked because the walk is over and `entry` was not met: only frames are of use, no answer is */
+#define RSUNWIND_CURSOR_LAST 8u  /* no more registers can be known: it is in vain to need one */
+
+/* A native frame, as the callback is shown it. */
+struct rsunwind_cursor {
+    uint64_t registers[16]; /* by DWARF number; good if their bit in `known` is set */
+    uint64_t pc;
+    uint32_t known;
+    uint32_t flags; /* RSUNWIND_CURSOR_… */
+    uint64_t cfa;   /* if the tables have said so (always with RSUNWIND_CURSOR_ENTRY); else 0 */
+    uint64_t entry; /* with RSUNWIND_CURSOR_ENTRY: the entry; to be set to the next one, at or above `cfa`, or to 0 */
+    uint64_t stack_low, stack_high; /* the thread's own stack as far as it was seen, readable; both 0 on another one */
+    const struct rsunwind_registers *interrupted; /* what the signal interrupted, all known */
+    void *state; /* RSUNWIND_STATE bytes of this language's own, zeroed when the walk begins, and when it begins again */
+    const void *walk; /* the library's own */
+};
+
+/* What a callback says. Frames are given before, by rsunwind_frame(). Other numbers are trouble. */
+#define RSUNWIND_NOT_MINE 0 /* the frame is no frame of the language's: it is unwound as any other */
+#define RSUNWIND_NATIVE 1   /* the frames are given; this native frame is unwound as any other */
+#define RSUNWIND_CALLER 2   /* the frames are given, and registers, pc and known are those of the native caller, further up the stack */
+#define RSUNWIND_END 3      /* the frames are given, and the stack ends here, complete */
+/* The value of a register that is not known is needed. The walk begins again so that it is, if that can be (RSUNWIND_CURSOR_LAST); the state
+ * is zeroed then. To be said before any frame is given. */
+#define RSUNWIND_NEED(number) (64 + (number))
+
+typedef int (*rsunwind_language_callback)(struct rsunwind_cursor *cursor, void *data);
+
+/* Gives the stack address of the thread's innermost entry, 0 if there is none. The cursor is the leaf's. */
+typedef uint64_t (*rsunwind_entry_callback)(struct rsunwind_cursor *cursor, void *data);
+
+struct rsunwind_language {
+    size_t size;      /* sizeof(struct rsunwind_language) */
+    const char *name; /* what frames are shown as: up to 31 printing characters but blanks, ; [ ]; it is copied */
+    rsunwind_language_callback callback;
+    rsunwind_entry_callback entry; /* null: asked by code alone */
+    void *data;
+};
+
+/*
+ * Registers a language and gives its number, which is positive. Errors: RSUNWIND_E_NULL,
+ * RSUNWIND_E_FULL, RSUNWIND_E_MEMORY. None of these four is for signal handlers. A fork child has
+ * its parent's languages.
+ */
+RSUNWIND_API int rsunwind_language_add(const struct rsunwind_language *language);
+
+/*
+ * Takes a language back, with its ranges, and waits until none of its callbacks runs on any thread;
+ * none will afterwards, and what it used may go. Errors: RSUNWIND_E_NO_CLIENT;
+ * RSUNWIND_E_IN_CALLBACK in any callback, RSUNWIND_E_STILL_RUNS (nothing is changed then). A
+ * callback that was left for good, by a handler for a fault in it, is over when its thread is
+ * sampled again, or has ended.
+ */
+RSUNWIND_API int rsunwind_language_remove(int language);
+
+/* From now on the callback is asked about frames with code from `start` to before `start + size`. Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_NULL,
+ * RSUNWIND_E_FULL, RSUNWIND_E_IN_CALLBACK. To take a range back, before other code takes its place: the second, with the same numbers. */
+RSUNWIND_API int rsunwind_language_cover(int language, const void *start, size_t size);
+RSUNWIND_API int rsunwind_language_uncover(int language, const void *start, size_t size);
+
+/*
+ * For callbacks only, with the cursor that they were called with, before they return.
+ *
+ * rsunwind_load() stores the word at `address`: for memory that stays mapped while this thread is
+ * in the handler, such as the frames of its own interpreter. About 3 ns; the first time that a walk
+ * meets a page 150 to 300. rsunwind_copy() copies up to 64 KiB, also of memory that another thread
+ * may unmap at this moment; about 1 µs. One walk has 262,144 loads and 8,192 copies and new pages.
+ * Both return 0. Errors: RSUNWIND_E_UNREADABLE, RSUNWIND_E_BUDGET, RSUNWIND_E_NULL.
+ */
+RSUNWIND_API int rsunwind_load(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word);
+RSUNWIND_API int rsunwind_copy(const struct rsunwind_cursor *cursor, uint64_t address, void *to, size_t size);
+
+/*
+ * Adds a frame, the innermost first. `id` names its code object (its address, as a rule); `check`
+ * is another number when another object has taken over that id (a generation, or a hash of what
+ * names it); `position` is where in it the frame stands. Returns 0, or 1 if the code object is to
+ * be described by rsunwind_describe() before the next call. Errors: RSUNWIND_E_BUDGET.
+ */
+RSUNWIND_API int rsunwind_frame(const struct rsunwind_cursor *cursor, uint64_t id, uint64_t check, uint32_t position);
+
+/* From `position` on this is the line, up to the next one's. */
+struct rsunwind_line {
+    uint32_t position;
+    uint32_t line;
+};
+
+/* A code object: what a frame is shown as. All is copied, up to 1,024 bytes of name, 4,096 of file, and some thousand lines. */
+struct rsunwind_code {
+    size_t size; /* sizeof(struct rsunwind_code) */
+    const char *name; /* as its programmers call it, qualified; UTF-8 */
+    size_t name_length;
+    const char *file;
+    size_t file_length;
+    const struct rsunwind_line *lines; /* in the order of their positions */
+    size_t line_count;
+    uint32_t first_line; /* also that of positions before the first of `lines`; 0 if unknown */
+    uint32_t direct;     /* 1: positions are lines, and `lines` is not looked at */
+};
+
+/* Describes the code object of the frame just added. What the description points at is read without a guard. Returns 0. Errors: RSUNWIND_E_NULL. */
+RSUNWIND_API int rsunwind_describe(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code);
+
+/*
+ * ---- Code of a JIT, without a callback ----
+ *
+ * A JIT that registers the functions it makes has them named, with lines, and unwound exactly,
+ * however many there are (100,000 take some 30 MB). Nothing of it is written to a recording before
+ * it is first sampled.
+ */
+
+/* From the offset `from` on, up to the next one's: where the caller's frame is. The return address is at CFA - 8. */
+struct rsunwind_jit_rule {
+    uint32_t from;
+    int32_t cfa_offset;    /* CFA = register + this; a multiple of 8 */
+    int16_t saved[6];      /* where rbp, rbx, r12, r13, r14 and r15 are saved: CFA + this, from -16 to -256; 0 if the code has not changed it */
+    uint16_t cfa_register; /* 6 (rbp) or 7 (rsp) */
+    uint16_t unused;
+};
+
+struct rsunwind_jit_code {
+    size_t size;       /* sizeof(struct rsunwind_jit_code) */
+    const void *start; /* code that is registered already must not overlap; up to 16 MiB */
+    size_t length;
+    const char *language;             /* as in struct rsunwind_language */
+    const struct rsunwind_code *code; /* positions are offsets from `start` */
+    const struct rsunwind_jit_rule *rules; /* by offset, up to 1,024; null: the code keeps a chain of frame pointers, from its first instruction on */
+    size_t rule_count;
+};
+
+/*
+ * Registers code, before it first runs. All is copied. Errors: RSUNWIND_E_NULL, RSUNWIND_E_MEMORY.
+ * Takes it back, before other code takes its place: the second, by its start; errors:
+ * RSUNWIND_E_NO_CLIENT, RSUNWIND_E_IN_CALLBACK. Neither is for signal handlers.
+ */
+RSUNWIND_API int rsunwind_jit_add(const struct rsunwind_jit_code *code);
+RSUNWIND_API int rsunwind_jit_remove(const void *start);
+
+/* What has happened to a language so far, in walks of all threads. */
+struct rsunwind_language_counts {
+    uint64_t asked;         /* times that the callback was asked about a frame */
+    uint64_t frames;        /* that it gave */
+    uint64_t troubled;      /* times that it was in trouble, for one or more of the reasons below */
+    uint64_t unreadable;    /* it read what cannot be read */
+    uint64_t not_advancing; /* it named a caller, or a next entry, that is not further up, or gave an answer that there is not */
+    uint64_t too_long;      /* it took too long, or wanted too much */
+    uint64_t missing;       /* an entry was not met, or a register could not be known */
+    uint64_t is_off;        /* 1 once it has been switched off */
+};
+
+/* Signal safe. Returns 0. Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_NULL. */
+RSUNWIND_API int rsunwind_language_counts(int language, struct rsunwind_language_counts *counts);
+
+/*
+ * ---- Plug-ins: for an interpreter that knows nothing of this header ----
+ *
+ * RSUNWIND_PLUGINS=/path/a.so:/path/b.so names shared libraries, which are loaded into each program
+ * that has the preload library, at its start, outside of any signal handler and before main. Each
+ * defines what follows, at file scope:
+ *
+ *     static int begin(void) { ... }
+ *     RSUNWIND_PLUGIN(begin);
+ *
+ * `begin` is called once, on the main thread. It registers languages, and gives 0;
+ * RSUNWIND_PLUGIN_UNUSED where there is nothing for it to do in this program, so that the library
+ * goes again, without a word; or an error. It looks for the interpreter in the program with
+ * dlsym(), finds nothing of it in the sh that starts it, and must do no harm there: it prints
+ * nothing, and leaves no threads and no signals.
+ *
+ * Paths are absolute. A library that another user could have put there or could change (by its
+ * owner and mode, and those of the directories above), that cannot be loaded, or that is of another
+ * version of this, is left out: one line on standard error says so, and the program runs on. A
+ * program that runs with more rights than who started it ignores the variable.
+ */
+#define RSUNWIND_PLUGIN_VERSION 1
+#define RSUNWIND_PLUGIN_UNUSED 1
+
+struct rsunwind_plugin {
+    uint32_t version; /* RSUNWIND_PLUGIN_VERSION */
+    uint32_t unused;
+    int (*begin)(void);
+};
+
+extern __attribute__((visibility("default"))) const struct rsunwind_plugin rsunwind_plugin;
+#define RSUNWIND_PLUGIN(begin) const struct rsunwind_plugin rsunwind_plugin = {RSUNWIND_PLUGIN_VERSION, 0, begin}
 
 #ifdef __cplusplus
 }

@@ -1,10 +1,12 @@
-//! The time, through the vDSO found by ourselves: libc's function may be interposed (libfaketime) or not safe in a handler.
+//! The time, through the vDSO found by ourselves: libc's function may be interposed (libfaketime)
+//! or not safe in a handler. Whoever wants the time asks here: the vDSO reads the processor's
+//! counter, which a program may forbid (`PR_SET_TSC`), and then this is a system call.
 //!
 //! # Safety
 //! Reads the vDSO image that the kernel mapped, within the bounds that its own headers give.
 #![allow(unsafe_code)]
 
-use crate::sys;
+use crate::sys::{self, call};
 use core::ffi::CStr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
@@ -40,8 +42,29 @@ pub fn realtime_offset_ns() -> u64 {
     realtime.wrapping_sub(monotonic_ns())
 }
 
-/// Finds the vDSO's clock. Until it is called, and where there is none, [`monotonic_ns`] is a system call.
+/// The processor's counter must not be read any more, by the calling thread and those that it
+/// starts: from now on the time is a system call.
+///
+/// # Signal safety
+/// One store.
+pub fn avoid_counter() {
+    CLOCK_GETTIME.store(0, Relaxed);
+}
+
+/// Whether reading the counter would fault, which a program leaves to the one after exec.
+fn counter_is_forbidden() -> bool {
+    let mut mode = 0i32;
+    // SAFETY: the kernel writes one word.
+    let known = unsafe { call!(libc::SYS_prctl, libc::PR_GET_TSC, &raw mut mode) };
+    known.is_ok() && mode == libc::PR_TSC_SIGSEGV
+}
+
+/// Finds the vDSO's clock. Until it is called, and where there is none, [`monotonic_ns`] is a
+/// system call.
 pub fn find_vdso(image: usize) {
+    if counter_is_forbidden() {
+        return;
+    }
     // SAFETY: `image` is AT_SYSINFO_EHDR, an ELF image that the kernel maps whole and keeps.
     if let Some(function) = unsafe {
         symbol(image, c"__vdso_clock_gettime").or_else(|| symbol(image, c"__kernel_clock_gettime"))
@@ -56,7 +79,8 @@ unsafe fn symbol(image: usize, name: &CStr) -> Option<usize> {
     if image == 0 {
         return None;
     }
-    // SAFETY: (for all reads here) the caller's promise; the offsets are those of the ELF-64 structures.
+    // SAFETY: (for all reads here) the caller's promise; the offsets are those of the ELF-64
+    // structures.
     let read = |address: usize| unsafe { (address as *const u64).read_unaligned() };
     let short = |address: usize| read(address) & 0xffff;
     let programs = image.wrapping_add(read(image.wrapping_add(32)) as usize);

@@ -1,11 +1,11 @@
 //! Settings, as the `RSUNWIND` variable gives them: `key=value,key=value`.
 
-use crate::text::{Text, parse_decimal};
-use crate::trigger::asked::{self, Asked};
-use engine::wire::sample::Trigger;
+pub mod asked;
+pub mod source;
 
-/// Longest path taken, with its zero byte.
-pub const PATH_SIZE: usize = 1024;
+use crate::text::{PATH_SIZE, Text, parse_decimal};
+use asked::Asked;
+use engine::wire::sample::Trigger;
 
 /// Where samples go.
 #[derive(Clone, Copy, Debug)]
@@ -25,6 +25,17 @@ pub enum TriggerChoice {
     Perf,
     /// A CPU timer.
     Timer,
+}
+
+/// Which signal asks a thread to unwind itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SignalChoice {
+    /// SIGURG, until the program takes it for itself.
+    Auto,
+    /// SIGPROF.
+    Prof,
+    /// SIGURG.
+    Urg,
 }
 
 impl TriggerChoice {
@@ -50,6 +61,8 @@ pub struct Config {
     pub event_cost_ns: Option<u64>,
     /// Which trigger to use.
     pub trigger: TriggerChoice,
+    /// Which signal triggers raise.
+    pub signal: SignalChoice,
     /// Whether perf events may sample kernel mode.
     pub kernel: bool,
     /// Frames kept of a stack.
@@ -79,6 +92,7 @@ pub static INACTIVE: Config = Config {
     period_ns: 1_000_000_000,
     event_cost_ns: None,
     trigger: TriggerChoice::Auto,
+    signal: SignalChoice::Auto,
     kernel: false,
     max_depth: DEFAULT_DEPTH,
     unwind: engine::table::Preference::Auto,
@@ -105,6 +119,7 @@ impl Config {
             period_ns: 1_000_000_000 / DEFAULT_RATE,
             event_cost_ns: None,
             trigger: TriggerChoice::Auto,
+            signal: SignalChoice::Auto,
             kernel: true,
             max_depth: DEFAULT_DEPTH,
             unwind: engine::table::Preference::Auto,
@@ -152,6 +167,14 @@ impl Config {
                     _ => return bad("trigger", "give auto, perf or timer"),
                 }
             }
+            b"signal" => {
+                self.signal = match value {
+                    b"auto" => SignalChoice::Auto,
+                    b"prof" => SignalChoice::Prof,
+                    b"urg" => SignalChoice::Urg,
+                    _ => return bad("signal", "give auto, prof or urg"),
+                }
+            }
             b"kernel" => match parse_switch(value) {
                 Some(on) => self.kernel = on,
                 None => return bad("kernel", "give yes or no"),
@@ -189,7 +212,7 @@ impl Config {
             _ => {
                 return bad(
                     "key",
-                    "known: output session rate trigger kernel depth unwind size follow events",
+                    "known: output session rate trigger signal kernel depth unwind size follow events",
                 );
             }
         }
@@ -256,7 +279,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&[u8], &str); 9] = [
+        let cases: [(&[u8], &str); 10] = [
             (b"rate=0,output=x", "rate"),
             (b"rate=1000000,output=x", "rate"),
             (b"rate=1.2345,output=x", "rate"),
@@ -264,6 +287,7 @@ mod tests {
             (b"rate=9", "output"),
             (b"depth=1,output=x", "depth"),
             (b"trigger=itimer,output=x", "trigger"),
+            (b"signal=usr1,output=x", "signal"),
             (b"size=1,output=x", "size"),
             (b"speed=1,output=x", "key"),
         ];

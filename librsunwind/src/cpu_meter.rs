@@ -1,8 +1,10 @@
-//! How many sampling periods of CPU time a thread has used since its last sample: the weight of the next one.
+//! How many sampling periods of CPU time a thread has used since its last sample: the weight of the
+//! next one.
 //!
-//! The kernel's samples are not counted for this. A perf event stands still while the scheduler switches threads, and runs on while an
-//! interrupt or the hypervisor has the processor: programs that sleep often would be a tenth too light, disturbed ones too heavy. The CPU
-//! clock of the thread is what the user pays for, so the weights add up to it.
+//! The kernel's samples are not counted for this. A perf event stands still while the scheduler
+//! switches threads, and runs on while an interrupt or the hypervisor has the processor: programs
+//! that sleep often would be a tenth too light, disturbed ones too heavy. The CPU clock of the
+//! thread is what the user pays for, so the weights add up to it.
 
 /// Counts periods of a thread's CPU time.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,16 +23,21 @@ impl CpuMeter {
         }
     }
 
-    /// Counts periods as given that came by other means: a timer says itself how many it stands for.
+    /// CPU time since it started at that CPU time of the thread, ns.
+    pub fn used_ns(&self, cpu_ns: u64) -> u64 {
+        cpu_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Counts periods as given that came by other means: a timer says itself how many it stands
+    /// for.
     pub fn give(&mut self, weight: u64) {
         self.delivered = self.delivered.saturating_add(weight);
     }
 
-    /// Periods used up by now, to the nearest, that were not given before. Usually 1; 0 if the event came a little early.
+    /// Periods used up by now, to the nearest, that were not given before. Usually 1; 0 if the
+    /// event came a little early.
     pub fn take(&mut self, cpu_ns: u64, period_ns: u64) -> u64 {
-        let used = cpu_ns
-            .saturating_sub(self.start_ns)
-            .saturating_add(period_ns >> 1);
+        let used = self.used_ns(cpu_ns).saturating_add(period_ns >> 1);
         let due = used
             .checked_div(period_ns)
             .unwrap_or(0)

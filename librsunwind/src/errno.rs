@@ -1,7 +1,9 @@
-//! The host's `errno`: ours to keep as it was, never to set by accident, since all our own system calls go by number.
+//! The program's `errno`: ours to keep as it was, never to set by accident, since all our own
+//! system calls go by number.
 //!
 //! # Safety
-//! libc's own function gives the place for the calling thread, by a plain address computation that is legal in a handler.
+//! libc's own function gives the place for the calling thread, by a plain address computation that
+//! is legal in a handler.
 #![allow(unsafe_code)]
 
 use crate::weak_address;
@@ -13,7 +15,7 @@ fn place() -> Option<*mut i32> {
     (location != 0).then(|| unsafe { core::mem::transmute::<usize, Location>(location)() })
 }
 
-/// Its value; 0 in a host without libc.
+/// Its value; 0 in a program without libc.
 pub fn get() -> i32 {
     // SAFETY: libc's own place for this thread.
     place().map_or(0, |place| unsafe { *place })

@@ -1,8 +1,9 @@
-//! Finding a function of the host without `dlsym`, which before glibc 2.34 is not in libc: through the loader's list of objects and their
-//! hash tables.
+//! Finding a function of the program without `dlsym`, which before glibc 2.34 is not in libc:
+//! through the loader's list of objects and their hash tables.
 //!
 //! # Safety
-//! Reads structures that the loader made and keeps for objects that are loaded at start, at the offsets of the ELF-64 specification.
+//! Reads structures that the loader made and keeps for objects that are loaded at start, at the
+//! offsets of the ELF-64 specification.
 #![allow(unsafe_code)]
 
 use crate::weak_address;
@@ -30,11 +31,22 @@ const DT_SYMTAB: usize = 6;
 const DT_GNU_HASH: usize = 0x6fff_fef5;
 const DT_VERSYM: usize = 0x6fff_fff0;
 const HIDDEN_VERSION: u16 = 0x8000;
+const TYPE_OBJECT: u8 = 1;
 const TYPE_FUNCTION: u8 = 2;
 
-/// The address of the function of that name in the first object behind the one that `own` lies in, in the loader's order: what
-/// `dlsym(RTLD_NEXT, name)` finds for a function that is no resolver of others.
+/// The address of the function of that name in the first object behind the one that `own` lies in,
+/// in the loader's order: what `dlsym(RTLD_NEXT, name)` finds for a function that is no resolver of
+/// others.
 pub fn next_function(own: usize, name: &CStr) -> Option<usize> {
+    next_function_until(own, usize::MAX, name)
+}
+
+/// The same, no further than the object that `last` lies in: of objects up to libc, which were
+/// loaded at start and stay, nobody changes the list, so that no lock of the loader's is needed.
+///
+/// # Signal safety
+/// Loads.
+pub fn next_function_until(own: usize, last: usize, name: &CStr) -> Option<usize> {
     let debug = weak_address!("_r_debug") as *const Debug;
     // SAFETY: null, or the loader's variable.
     let mut map = unsafe { debug.as_ref() }?.map;
@@ -44,8 +56,11 @@ pub fn next_function(own: usize, name: &CStr) -> Option<usize> {
         map = object.next;
         let tables = Tables::of(object);
         if is_behind {
-            if let Some(found) = tables.and_then(|tables| tables.function(name)) {
+            if let Some(found) = tables.and_then(|tables| tables.find(name, &[TYPE_FUNCTION])) {
                 return Some(found);
+            }
+            if object.next_is_beyond(last) {
+                return None;
             }
         } else {
             is_behind = object.next_is_beyond(own);
@@ -54,9 +69,28 @@ pub fn next_function(own: usize, name: &CStr) -> Option<usize> {
     None
 }
 
+/// The address of the function or variable of that name that an object exports, which is loaded
+/// with that bias and has its dynamic section there.
+///
+/// # Signal safety
+/// Loads, some hundred at most where the object has a GNU hash table.
+///
+/// # Safety
+/// The loader has loaded the object, and it stays for the duration of the call.
+pub(crate) unsafe fn exported(bias: usize, dynamic: usize, name: &CStr) -> Option<usize> {
+    let object = LinkMap {
+        bias,
+        name: core::ptr::null(),
+        dynamic: dynamic as *const [usize; 2],
+        next: core::ptr::null(),
+    };
+    Tables::of(&object)?.find(name, &[TYPE_OBJECT, TYPE_FUNCTION])
+}
+
 impl LinkMap {
-    /// Whether this is the object that an address lies in: the dynamic section of the next loaded object above is not needed for that,
-    /// since an object's own dynamic section and its code are within its span.
+    /// Whether this is the object that an address lies in: the dynamic section of the next loaded
+    /// object above is not needed for that, since an object's own dynamic section and its code are
+    /// within its span.
     fn next_is_beyond(&self, own: usize) -> bool {
         // The dynamic section lies in the data behind the code; 16 MiB bounds our own library.
         let dynamic = self.dynamic as usize;
@@ -87,7 +121,8 @@ impl Tables {
         let mut entry = object.dynamic;
         // SAFETY: an array that ends in a null tag.
         while let Some(&[tag, value]) = unsafe { entry.as_ref() } {
-            // glibc has relocated these addresses; the vDSO's and other loaders' are still relative.
+            // glibc has relocated these addresses; the vDSO's and other loaders' are still
+            // relative.
             let address = if value < object.bias {
                 value.wrapping_add(object.bias)
             } else {
@@ -107,19 +142,19 @@ impl Tables {
         (tables.symbols != 0 && tables.strings != 0).then_some(tables)
     }
 
-    fn function(&self, name: &CStr) -> Option<usize> {
+    fn find(&self, name: &CStr, kinds: &[u8]) -> Option<usize> {
         if self.gnu_hash != 0 {
-            self.by_gnu_hash(name)
+            self.by_gnu_hash(name, kinds)
         } else if self.hash != 0 {
             let count = word(self.hash.wrapping_add(4));
-            (1..count).find_map(|index| self.matching(index, name))
+            (1..count).find_map(|index| self.matching(index, name, kinds))
         } else {
             None
         }
     }
 
     /// Header: buckets, first symbol, words of the filter, shift; then filter, buckets, chains.
-    fn by_gnu_hash(&self, name: &CStr) -> Option<usize> {
+    fn by_gnu_hash(&self, name: &CStr, kinds: &[u8]) -> Option<usize> {
         let at = |index: usize| word(self.gnu_hash.wrapping_add(index.wrapping_mul(4)));
         let (buckets, first, filter) = (at(0), at(1), at(2) as usize);
         let start_of_buckets = 4usize.wrapping_add(filter.wrapping_mul(2));
@@ -134,7 +169,7 @@ impl Tables {
         loop {
             let entry = at(start_of_chains.wrapping_add(index.wrapping_sub(first) as usize));
             if (entry ^ hash) >> 1 == 0
-                && let Some(found) = self.matching(index, name)
+                && let Some(found) = self.matching(index, name, kinds)
             {
                 return Some(found);
             }
@@ -145,8 +180,9 @@ impl Tables {
         }
     }
 
-    /// The function at an index, if it is defined, visible under its default version, and of that name.
-    fn matching(&self, index: u32, name: &CStr) -> Option<usize> {
+    /// The symbol at an index, if it is defined, visible under its default version, and of that
+    /// name and one of those types.
+    fn matching(&self, index: u32, name: &CStr, kinds: &[u8]) -> Option<usize> {
         let symbol = self.symbols.wrapping_add((index as usize).wrapping_mul(24));
         // SAFETY: (all reads) within the object's tables, whose extent the hash table gives.
         let (kind, section, value, version) = unsafe {
@@ -163,7 +199,7 @@ impl Tables {
             )
         };
         let text = self.strings.wrapping_add(word(symbol) as usize) as *const c_char;
-        let visible = kind & 15 == TYPE_FUNCTION && section != 0 && version & HIDDEN_VERSION == 0;
+        let visible = kinds.contains(&(kind & 15)) && section != 0 && version & HIDDEN_VERSION == 0;
         // SAFETY: strings of the table end in a zero byte.
         (visible && unsafe { CStr::from_ptr(text) } == name).then(|| self.bias.wrapping_add(value))
     }
@@ -177,6 +213,15 @@ fn word(address: usize) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    unsafe extern "C" {
+        fn dladdr1(
+            address: usize,
+            info: *mut libc::Dl_info,
+            extra: *mut *mut LinkMap,
+            flags: i32,
+        ) -> i32;
+    }
 
     /// The test program is the first object, so what comes next to it is what libc has.
     #[test]
@@ -197,5 +242,19 @@ mod tests {
             assert_eq!(next_function(own, name), Some(known), "{name:?}");
         }
         assert_eq!(next_function(own, c"no_function_has_this_name"), None);
+        // SAFETY: as above.
+        let in_libc = unsafe { libc::dlsym(libc::RTLD_NEXT, c"read".as_ptr()) } as usize;
+        let until_libc = |name| next_function_until(own, in_libc, name);
+        assert_eq!(until_libc(c"poll"), next_function(own, c"poll"));
+        assert_eq!(until_libc(c"no_function_has_this_name"), None);
+        // SAFETY: the structure is written by dladdr1, for libc, which stays.
+        let environ = unsafe {
+            let (mut info, mut map) = (core::mem::zeroed(), core::ptr::null_mut::<LinkMap>());
+            assert_ne!(dladdr1(in_libc, &mut info, &mut map, 2), 0);
+            exported((*map).bias, (*map).dynamic as usize, c"environ")
+        };
+        // SAFETY: as above.
+        let known = unsafe { libc::dlsym(libc::RTLD_NEXT, c"environ".as_ptr()) } as usize;
+        assert_eq!(environ, Some(known), "a variable");
     }
 }

@@ -1,32 +1,39 @@
-//! The modules of the process, found when a walk first meets their code: `dlopen` is never wrapped, because libc resolves `$ORIGIN` by
-//! its caller.
+//! The modules of the process, found when a walk first meets their code: `dlopen` is never wrapped,
+//! because libc resolves `$ORIGIN` by its caller.
 //!
-//! A pc that the map does not know is looked up with `_dl_find_object` (glibc; lock-free), else in `/proc/self/maps` (musl, code that the
-//! loader did not map, JIT code), read a piece at a time with raw system calls and, where that was in
-//! vain, not again before [`SCAN_PAUSE_NS`]. What is found is
-//! recorded, so that the recording can be symbolized later.
+//! A pc that the map does not know is looked up with `_dl_find_object` (glibc; lock-free), else in
+//! `/proc/self/maps` (musl, code that the loader did not map, JIT code), read a piece at a time
+//! with raw system calls and, where that was in vain, not again before [`SCAN_PAUSE_NS`]. What is
+//! found is recorded, so that the recording can be symbolized later.
 //!
 //! # Safety
-//! The map and the rule cache are mapped once and stay. The loader's structures are read for the object that it just gave for a pc on
-//! this thread's stack, which its own code keeps loaded.
+//! The map and the rule cache are mapped once and stay. The loader's structures are read for the
+//! object that it just gave for a pc on this thread's stack, which its own code keeps loaded.
 #![allow(unsafe_code)]
 
+mod image;
+mod mapped;
 mod maps;
+pub mod python;
+mod sections;
+
+use image::When;
 
 use crate::process::PROCESS;
 use crate::sys::{self, Errno};
 use crate::text::{Text, copy};
 use crate::thread::{self, ThreadState};
 use crate::{clock, weak_address};
-use core::cell::Cell;
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
 use engine::address::RuntimeAddress;
 use engine::elf_image;
+use engine::memory::is_readable;
 use engine::module_map::{Module, ModuleKind, ModuleMap, Modules};
 use engine::rule_cache::RuleCache;
+use engine::wire::event::EventKind;
 use engine::wire::module::{Module as ModuleRecord, ModuleGone};
 use engine::wire::record::RecordKind;
 
@@ -37,21 +44,65 @@ static MAP: AtomicPtr<ModuleMap> = AtomicPtr::new(ptr::null_mut());
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(ptr::null_mut());
 static LAST_SCAN_NS: AtomicU64 = AtomicU64::new(0);
 static VDSO: AtomicU64 = AtomicU64::new(0);
+static ENTRY: AtomicU64 = AtomicU64::new(0);
 
-/// How many `dlclose` calls are under way, and the range of the module that the latest of them closes.
+/// How many `dlclose` calls are under way, and the range of the module that the latest of them
+/// closes.
 static UNLOADING: AtomicU32 = AtomicU32::new(0);
 static SUSPENDED_START: AtomicU64 = AtomicU64::new(0);
 static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
+
+/// Facts that the kernel gave the program at its start.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Auxiliary {
+    /// `AT_SYSINFO_EHDR`: where the vDSO lies, or 0.
+    pub vdso: usize,
+    /// `AT_ENTRY`: where the program is entered, or 0.
+    pub entry: u64,
+    /// `AT_EXECFN`: an address above all frames of the main thread's stack.
+    pub above_stack: u64,
+    /// `AT_SECURE`: whether the program has rights that who started it lacks, so that the
+    /// environment is not to be trusted.
+    pub is_secure: bool,
+}
+
+impl Auxiliary {
+    /// Those of this process; nothing where libc has no `getauxval`.
+    pub fn of_process() -> Self {
+        type Getauxval = unsafe extern "C" fn(u64) -> u64;
+        let getauxval = weak_address!("getauxval");
+        if getauxval == 0 {
+            return Self::default();
+        }
+        // SAFETY: the program's function of that signature.
+        let value = |kind| unsafe { core::mem::transmute::<usize, Getauxval>(getauxval)(kind) };
+        Self {
+            vdso: value(libc::AT_SYSINFO_EHDR) as usize,
+            entry: value(libc::AT_ENTRY),
+            above_stack: value(libc::AT_EXECFN),
+            is_secure: value(libc::AT_SECURE) != 0,
+        }
+    }
+}
+
+/// What walks need, whether the process is recorded or not.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn find_tables(auxiliary: Auxiliary) -> Result<(), Errno> {
+    clock::find_vdso(auxiliary.vdso);
+    PROCESS.set_main_stack_top(auxiliary.above_stack);
+    ENTRY.store(auxiliary.entry, Relaxed);
+    prepare(auxiliary.vdso)
+}
 
 /// Makes the memory for the map and the rule cache.
 ///
 /// # Errors
 /// `ENOMEM`.
-pub fn prepare(vdso: usize) -> Result<(), Errno> {
+fn prepare(vdso: usize) -> Result<(), Errno> {
     let rules = sys::map_anonymous(size_of::<RuleCache>())?;
     let map = sys::map_anonymous(size_of::<ModuleMap>())?;
-    let (first_used, length) = RuleCache::FIRST_USED;
-    sys::populate(rules.wrapping_byte_add(first_used), length);
     RULES.store(rules.cast(), Release);
     MAP.store(map.cast(), Release);
     VDSO.store(vdso as u64, Relaxed);
@@ -71,7 +122,7 @@ pub fn rules() -> Option<&'static RuleCache> {
 }
 
 /// Records the vDSO, which the loader does not list.
-pub fn record_vdso(this: &mut ThreadState) {
+pub fn record_vdso(this: &ThreadState) {
     let base = VDSO.load(Relaxed);
     if base == 0 {
         return;
@@ -83,20 +134,30 @@ pub fn record_vdso(this: &mut ThreadState) {
 }
 
 /// Records this library itself, so that samples taken in it are known for what they are.
-pub fn record_own(this: &mut ThreadState) {
-    let here = RuntimeAddress(record_own as *const () as u64);
-    Finder::new(this).find(here);
+pub fn record_own(this: &ThreadState) {
+    Finder::new(this).find(here());
+}
+
+/// An address in this library. Only a library of its own sets a recording up, so that all its
+/// module is ours.
+fn here() -> RuntimeAddress {
+    RuntimeAddress(record_own as *const () as u64)
+}
+
+/// Records the program itself before it starts, so that an index that its tables lack is made
+/// outside of the handler.
+pub fn record_program(this: &ThreadState) {
+    let entry = RuntimeAddress(ENTRY.load(Relaxed));
+    if entry.0 != 0 {
+        Finder::at(this, When::Start).find(entry);
+    }
 }
 
 /// Records all modules known so far, in the recording of a fork child.
-pub fn record_known(this: &mut ThreadState) {
+pub fn record_known(this: &ThreadState) {
     let Some(map) = map() else { return };
     for module in map.iter() {
-        let build_id = || {
-            elf_image::at(module.start)
-                .map(|image| image.build_id())
-                .unwrap_or_default()
-        };
+        let build_id = || image::build_id(module.start);
         match module.kind {
             ModuleKind::Anonymous => {}
             ModuleKind::Vdso => record(this, &module, build_id().as_bytes(), b"[vdso]"),
@@ -112,20 +173,23 @@ pub fn record_known(this: &mut ThreadState) {
     }
 }
 
-fn add(this: &mut ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
-    let Some(map) = map() else { return };
+/// Adds a module to the map and the recording; `false` if the map has no room for it.
+fn add(this: &ThreadState, module: &Module, build_id: &[u8], path: &[u8]) -> bool {
+    let Some(map) = map() else { return false };
     // Code that was somebody's before: JIT code, or a module that went without our noticing.
     if map.remove(module.start, module.end) > 0
         && let Some(rules) = rules()
     {
         rules.invalidate();
     }
-    if map.insert(module) && module.kind != ModuleKind::Anonymous {
+    let is_new = map.insert(module);
+    if is_new && module.kind != ModuleKind::Anonymous {
         record(this, module, build_id, path);
     }
+    is_new
 }
 
-fn record(this: &mut ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
+fn record(this: &ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
     let record = ModuleRecord {
         time_ns: clock::monotonic_ns(),
         start: module.start.0,
@@ -133,21 +197,25 @@ fn record(this: &mut ThreadState, module: &Module, build_id: &[u8], path: &[u8])
         bias: module.bias,
         build_id,
         path,
+        ours: module.contains(here()),
     };
     this.write(RecordKind::Module, |out| record.encode(out));
 }
 
 /// Finds modules for a walk of one thread, and records those that are new.
 pub struct Finder<'a> {
-    this: Cell<&'a mut ThreadState>,
+    this: &'a ThreadState,
+    when: When,
 }
 
 impl<'a> Finder<'a> {
     /// For a walk of this thread.
-    pub fn new(this: &'a mut ThreadState) -> Self {
-        Self {
-            this: Cell::new(this),
-        }
+    pub fn new(this: &'a ThreadState) -> Self {
+        Self::at(this, When::Handler)
+    }
+
+    fn at(this: &'a ThreadState, when: When) -> Self {
+        Self { this, when }
     }
 }
 
@@ -171,7 +239,8 @@ struct LinkMap {
 }
 
 impl LoaderObject {
-    /// The object's file; the main program's, which the loader does not name, from `/proc/self/exe`.
+    /// The object's file; the main program's, which the loader does not name, from
+    /// `/proc/self/exe`.
     fn path<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
         // SAFETY: the loader's structure and string, of an object in use.
         let name = unsafe {
@@ -197,7 +266,8 @@ fn loader_object(pc: RuntimeAddress) -> Option<LoaderObject> {
         return None;
     }
     let mut object = core::mem::MaybeUninit::<LoaderObject>::zeroed();
-    // SAFETY: glibc's function, async-signal-safe by its documentation; it fills the structure if it gives 0.
+    // SAFETY: glibc's function, async-signal-safe by its documentation; it fills the structure if
+    // it gives 0.
     unsafe {
         let find = core::mem::transmute::<usize, FindObject>(find);
         (find(pc.0, object.as_mut_ptr()) == 0).then(|| object.assume_init())
@@ -226,29 +296,37 @@ impl Modules for Finder<'_> {
             .then(b"damaged .sframe in the module at 0x")
             .hexadecimal(module.start.0)
             .then(b": using .eh_frame there");
-        self.with_thread(|this| {
-            PROCESS.event(
-                this,
-                engine::wire::event::EventKind::Note,
-                module.start.0,
-                text.bytes(),
-            )
-        });
+        self.this
+            .event(EventKind::Note, module.start.0, text.bytes());
     }
 }
 
 impl Finder<'_> {
     fn discover(&self, pc: RuntimeAddress, known: bool) -> Option<Module> {
         let mut buffer = [0u8; 1024];
-        // The loader gives single segments of an image that is not mapped in one piece: its header is then found in the maps.
-        if let Some(object) = loader_object(pc)
-            && let Some(image) = elf_image::at(RuntimeAddress(object.start))
-        {
-            let path = object.path(&mut buffer);
-            self.with_thread(|this| add(this, &image.module, image.build_id().as_bytes(), path));
-            return Some(image.module).filter(|module| module.contains(pc));
+        // The loader gives single segments of an image that is not mapped in one piece: its header
+        // is then found in the maps.
+        if let Some(object) = loader_object(pc) {
+            let base = RuntimeAddress(object.start);
+            // What is known not to be an image is not looked for in the maps once more.
+            let image = if known {
+                elf_image::at(base)
+            } else {
+                image::at(base)
+            };
+            if let Some(image) = image {
+                let path = object.path(&mut buffer);
+                let module = self.take_in(image.module, image.build_id().as_bytes(), path);
+                // SAFETY: the loader's structure, of an object in use.
+                if let Some(map) = unsafe { object.link_map.as_ref() } {
+                    python::look_at(module.start.0, map.bias, map.dynamic);
+                }
+                return Some(module).filter(|module| module.contains(pc));
+            }
         }
-        if known {
+        // Without tables a walk may take any word of the stack for a pc: where nothing is mapped
+        // there is no need to ask what is.
+        if known || !is_readable(pc.0) {
             return None;
         }
         let now = clock::monotonic_ns();
@@ -260,19 +338,25 @@ impl Finder<'_> {
         {
             return None;
         }
-        let found = maps::find(pc, &mut buffer)?;
+        let found = mapped::find(pc, &mut buffer)?;
         if found.module.kind == ModuleKind::Elf {
-            // No pause after a find: a process maps only so many files, and a first walk meets several of them.
+            // No pause after a find: a process maps only so many files, and a first walk meets
+            // several of them.
             LAST_SCAN_NS.store(last, Relaxed);
         }
-        self.with_thread(|this| add(this, &found.module, found.build_id.as_bytes(), found.path));
-        Some(found.module)
+        Some(self.take_in(found.module, found.build_id.as_bytes(), found.path))
     }
 
-    fn with_thread(&self, act: impl FnOnce(&mut ThreadState)) {
-        // SAFETY: the reference is used here only, never while another use of it is on the stack: `find` is not called from `act`.
-        let this = unsafe { &mut **self.this.as_ptr() };
-        act(this);
+    /// Adds a module that was found, with an index if it needs one.
+    fn take_in(&self, mut module: Module, build_id: &[u8], path: &[u8]) -> Module {
+        if module.kind == ModuleKind::Elf {
+            image::give_index(&mut module, path, self.when);
+        }
+        if !add(self.this, &module, build_id, path) {
+            // SAFETY: nobody else has seen this module.
+            unsafe { image::take_index(&mut module) };
+        }
+        module
     }
 }
 
@@ -280,11 +364,11 @@ fn is_suspended(pc: RuntimeAddress) -> bool {
     (SUSPENDED_START.load(Relaxed)..SUSPENDED_END.load(Relaxed)).contains(&pc.0)
 }
 
-/// Before `dlclose`: takes the handle's module out of use and waits for the walks under way. `false` if one does not end; the library must
-/// then stay.
+/// Before `dlclose`: takes the handle's module out of use and waits for the walks under way.
+/// `false` if one does not end; the library must then stay.
 pub fn begin_unloading(handle: *mut c_void) -> bool {
-    // A handle is the loader's link_map, in glibc; musl's begins with the same fields, and musl never unloads.
-    // SAFETY: a handle that the program may pass to dlclose; checked for null.
+    // A handle is the loader's link_map, in glibc; musl's begins with the same fields, and musl
+    // never unloads. SAFETY: a handle that the program may pass to dlclose; checked for null.
     let dynamic = unsafe { handle.cast::<LinkMap>().as_ref() }.map_or(0, |map| map.dynamic);
     let module = map()
         .and_then(|map| map.find(RuntimeAddress(dynamic)))
@@ -292,7 +376,7 @@ pub fn begin_unloading(handle: *mut c_void) -> bool {
     SUSPENDED_START.store(module.start.0, Relaxed);
     SUSPENDED_END.store(module.end.0, Relaxed);
     UNLOADING.fetch_add(1, SeqCst);
-    let calm = thread::wait_for_walks(ThreadState::current().as_deref());
+    let calm = thread::wait_for_walks(ThreadState::current());
     if !calm {
         UNLOADING.fetch_sub(1, SeqCst);
     }
@@ -308,8 +392,11 @@ pub fn end_unloading() {
             && maps::find_range(module.start).is_none()
     };
     let mut any = false;
-    for module in map.iter().filter(is_gone) {
+    for mut module in map.iter().filter(is_gone) {
         map.remove(module.start, module.end);
+        python::forget(module.start.0);
+        // SAFETY: the walks that used it are over, and it cannot be found any more.
+        unsafe { image::take_index(&mut module) };
         any = true;
         if let Some(this) = ThreadState::current() {
             let gone = ModuleGone {

@@ -1,49 +1,46 @@
 //! Taking one sample: walk the stack, write the record.
 //!
 //! # Safety
-//! Runs in the handler, or with its signal held back. The context is the kernel's; the frame buffer is used by nothing else during the walk.
+//! Runs in the handler, or with its signal held back. The context is the kernel's; the frame buffer
+//! is used by nothing else during the walk.
 #![allow(unsafe_code)]
 
-use crate::clients::entry::{self, Entry};
-use crate::handler::Request;
+use crate::languages::{self, Asking};
 use crate::modules::{self, Finder};
 use crate::process::PROCESS;
-use crate::sys::HeldBack;
 use crate::thread::ThreadState;
 use crate::{arch, weak_address};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use engine::address::RuntimeAddress;
 use engine::frame_buffer::{Depth, FrameBuffer};
+use engine::memory::StackMemory;
 use engine::module_map::{Module, Modules};
 use engine::registers::Registers;
 use engine::unwind::{Outcome, Unwinder, unwind};
-use engine::wire::sample::{Frame, Held, SampleHead, Trigger, flags};
+use engine::wire::sample::{Frame, SampleHead, Trigger, flags};
 
-/// The last sample of a thread, in ordinary code at its end: what it has used since the sample before, if that is nearer to a period
-/// than to nothing. It runs on the thread's handler stack, however small the thread's own is.
-pub(crate) fn take_last(this: &mut ThreadState) {
-    let trigger = this.trigger();
-    if trigger == Trigger::None {
-        return;
-    }
-    let _held = HeldBack::all();
-    let nonce = match trigger {
-        Trigger::Timer => this.next_nonce(),
-        _ => this.drain_perf().cursor.max(1),
-    };
-    let weight = this.take_weight(0);
-    if weight == 0 {
-        return;
-    }
-    let request = Request {
-        trigger,
-        nonce,
-        weight,
-        flags: flags::LAST,
-    };
-    let registers = Registers::capture();
-    // SAFETY: the thread's own state, in ordinary code, all signals held back.
-    unsafe { entry::serve_here(this, &registers, Some(request)) };
+/// What one signal asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// Who asks.
+    pub trigger: Trigger,
+    /// Ties the stack to the kernel's samples.
+    pub nonce: u64,
+    /// Sampling periods that the stack stands for.
+    pub weight: u64,
+    /// See [`flags`].
+    pub flags: u64,
+}
+
+/// What an entry starts from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry<'a> {
+    /// Where the thread stands.
+    pub registers: &'a Registers,
+    /// When it began (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// What the CPU sampler asks, if it does.
+    pub sampling: Option<Request>,
 }
 
 /// A walk that was made: its frames stay until the next of the same room.
@@ -57,27 +54,25 @@ pub(crate) struct Walked {
     pub outcome: Outcome,
 }
 
-/// Walks the thread's stack into the room of its next sample; `None` before the process's tables are there.
+/// Walks the thread's stack into the room of its next sample; `None` before the process's tables
+/// are there.
 ///
 /// # Signal safety
 /// This is what the handler is for.
-pub(crate) fn walk(this: &mut ThreadState, registers: &Registers) -> Option<Walked> {
-    if let Some(held) = held(this, registers) {
-        // It may lie in a module that no walk meets. First, because after a search in vain there is a pause.
-        Finder::new(this).find(RuntimeAddress(held.function));
-    }
+pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> {
     // SAFETY: nothing else uses that room until the sample is written.
-    let room = unsafe { this.frame_buffer() };
+    let room = unsafe { this.room.next() };
     walk_into(this, room, registers)
 }
 
-/// The same into room of its own; gives the frames. Of a stack deeper than the room those up to the gap.
+/// The same into room of its own; gives the frames. Of a stack deeper than the room those up to the
+/// gap.
 ///
 /// # Signal safety
 /// As above.
-pub(crate) fn walk_aside(this: &mut ThreadState, registers: &Registers) -> &'static [Frame] {
+pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static [Frame] {
     // SAFETY: used here alone, with signals held back.
-    let room = unsafe { this.spare_frames() };
+    let room = unsafe { this.room.spare() };
     let Some(walked) = walk_into(this, room, registers) else {
         return &[];
     };
@@ -90,23 +85,31 @@ pub(crate) fn walk_aside(this: &mut ThreadState, registers: &Registers) -> &'sta
 }
 
 fn walk_into(
-    this: &mut ThreadState,
+    this: &ThreadState,
     room: &'static mut [Frame],
     registers: &Registers,
 ) -> Option<Walked> {
     let cache = modules::rules()?;
     let first = room.as_ptr();
     let mut frames = FrameBuffer::new(room);
-    let mut stack = this.stack;
+    let mut stack = this.room.stack.get();
     let finder = Finder::new(this);
     let unwinder = Unwinder {
         modules: &finder,
         cache,
         preference: PROCESS.config().unwind,
+        languages: None,
     };
-    let outcome = unwind(&unwinder, registers, &mut stack, &mut frames);
+    let mut outcome = if languages::any() {
+        walk_among(this, &unwinder, registers, &mut stack, &mut frames)
+    } else {
+        unwind(&unwinder, registers, &mut stack, &mut frames)
+    };
+    if languages::has_come(this) {
+        outcome = walk_among(this, &unwinder, registers, &mut stack, &mut frames);
+    }
     let depth = frames.finish();
-    this.stack = stack;
+    this.room.stack.set(stack);
     Some(Walked {
         frames: first,
         depth,
@@ -114,16 +117,35 @@ fn walk_into(
     })
 }
 
-/// Frames of a wrapper of ours together take less, bytes: further away the signal did not come in behind its call.
-const WRAPPER: u64 = 1024;
+/// A walk that asks the program's languages.
+#[cold]
+#[inline(never)]
+fn walk_among(
+    this: &ThreadState,
+    unwinder: &Unwinder<'_, Finder<'_>>,
+    registers: &Registers,
+    stack: &mut StackMemory,
+    frames: &mut FrameBuffer<'_>,
+) -> Outcome {
+    // A backtrace in ordinary code is a walk too: nobody takes a language back in it.
+    let own = (!this.shared.is_walking()).then(|| this.shared.begin_walk(arch::stack_pointer()));
+    let asking = Asking::new(this, registers);
+    let unwinder = Unwinder {
+        languages: Some(&asking),
+        ..*unwinder
+    };
+    let mut outcome = unwind(&unwinder, registers, stack, frames);
+    if asking.is_troubled() {
+        outcome.flags |= flags::LANGUAGE_TROUBLE;
+    }
+    if let Some(walk) = own {
+        this.shared.end_walk(walk);
+    }
+    outcome
+}
+
 /// libc's `syscall` is shorter, bytes.
 const SYSTEM_CALL: u64 = 64;
-
-/// The call that has just been made with the signal held back, if it has come in behind that.
-fn held(this: &ThreadState, registers: &Registers) -> Option<Held> {
-    let is_here = |held: &Held| held.sp.wrapping_sub(registers.sp()) < WRAPPER;
-    this.held.filter(is_here)
-}
 
 /// libc's `syscall`, where another one stands in front of it.
 static SYSCALL: AtomicUsize = AtomicUsize::new(0);
@@ -141,10 +163,11 @@ fn syscall() -> u64 {
     }
 }
 
-/// Whether the program has just let the signal in, which it had blocked by a system call of its own making: by libc's `syscall`, or in code that is
-/// neither libc's, which holds signals back for a moment here and there, nor ours.
-fn let_in(this: &mut ThreadState, registers: &Registers) -> u64 {
-    if !arch::has_just_set_mask(registers) || held(this, registers).is_some() {
+/// Whether the program has just let the signal in, which it had blocked by a system call of its own
+/// making: by libc's `syscall`, or in code that is neither libc's, which holds signals back for a
+/// moment here and there, nor ours.
+fn let_in(this: &ThreadState, registers: &Registers) -> u64 {
+    if !arch::has_just_set_mask(registers) {
         return 0;
     }
     let (libcs, ours) = (syscall(), let_in as *const () as u64);
@@ -163,7 +186,7 @@ fn let_in(this: &mut ThreadState, registers: &Registers) -> u64 {
 ///
 /// # Signal safety
 /// Stores into the thread's chunk.
-pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
+pub(crate) fn record(this: &ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
     let head = SampleHead {
         nonce: request.nonce,
         time_ns: entry.time_ns,
@@ -172,7 +195,6 @@ pub(crate) fn record(this: &mut ThreadState, request: Request, entry: &Entry<'_>
         stop: walked.outcome.stop,
         flags: walked.outcome.flags | request.flags | let_in(this, entry.registers),
         sp: entry.registers.sp(),
-        held: held(this, entry.registers),
         elided: walked.depth.elided,
         elided_at: walked.depth.elided_at,
     };

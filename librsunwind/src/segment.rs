@@ -1,17 +1,18 @@
 //! The segment: the file that this process maps and its threads write samples to.
 //!
-//! Not here: what records hold ([`engine::wire`]), and who writes which ([`crate::thread`]).
-//! The file is opened for a moment whenever it must grow, and mapped; no descriptor stays open in the host.
+//! Not here: what records hold ([`engine::wire`]), and who writes which ([`crate::thread`]). The
+//! file is opened for a moment whenever it must grow, and mapped; no descriptor stays open in the
+//! program.
 //!
 //! # Safety
-//! Mapped chunks stay mapped until the process ends, so pointers to them never dangle; a chunk is written by its owner alone. In a
-//! fork child the mappings are gone (`MADV_DONTFORK`) and [`Segment::forget`] runs before anything else looks.
+//! Mapped chunks stay mapped until the process ends, so pointers to them never dangle; a chunk is
+//! written by its owner alone. In a fork child the mappings are gone (`MADV_DONTFORK`) and
+//! [`Segment::forget`] runs before anything else looks.
 #![allow(unsafe_code)]
 
 use crate::arch;
-use crate::config::PATH_SIZE;
 use crate::sys::{self, Errno, File, FileIdentity};
-use crate::text::Text;
+use crate::text::{PATH_SIZE, Text};
 use core::cell::UnsafeCell;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,8 +20,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 use engine::wire::chunk::{self, ChunkHeader, ChunkState, SEGMENT_STRIDE};
 use engine::wire::file::{self, FileHeader, FileInfo, FileKind};
 
-/// Most chunks that a segment can have: 2 GiB.
-const MAX_CHUNKS: usize = 65_536;
+const MAX_CHUNKS: usize = chunk::MOST_IN_SEGMENT;
 
 /// The one segment of the process.
 pub struct Segment {
@@ -28,6 +28,10 @@ pub struct Segment {
     file: UnsafeCell<Place>,
     /// Where each chunk of the file is mapped; 0 if not (yet).
     chunks: [AtomicUsize; MAX_CHUNKS],
+    /// The first chunk, which came with the file, until a thread takes it; then 0.
+    first: AtomicUsize,
+    /// A chunk that is nobody's, while nobody writes to it; else 0.
+    common: AtomicUsize,
     /// Chunks begun.
     used: AtomicUsize,
     /// Chunks allowed.
@@ -36,6 +40,9 @@ pub struct Segment {
     sequence: AtomicU64,
     /// Where to look first for a chunk that the collector has freed.
     hint: AtomicUsize,
+    /// The next chunk of those that were taken in advance, and where they end.
+    laid_in: AtomicUsize,
+    laid_in_end: AtomicUsize,
 }
 
 #[derive(Clone, Copy)]
@@ -46,7 +53,8 @@ struct Place {
     pid: u32,
 }
 
-// SAFETY: `file` is written by `create` and `forget` only, which run before other threads use the segment; the rest is atomic.
+// SAFETY: `file` is written by `create` and `forget` only, which run before other threads use the
+// segment; the rest is atomic.
 unsafe impl Sync for Segment {}
 
 /// The one segment.
@@ -59,10 +67,14 @@ pub static SEGMENT: Segment = Segment {
         pid: 0,
     }),
     chunks: [const { AtomicUsize::new(0) }; MAX_CHUNKS],
+    first: AtomicUsize::new(0),
+    common: AtomicUsize::new(0),
     used: AtomicUsize::new(0),
     limit: AtomicUsize::new(0),
     sequence: AtomicU64::new(0),
     hint: AtomicUsize::new(0),
+    laid_in: AtomicUsize::new(0),
+    laid_in_end: AtomicUsize::new(0),
 };
 
 /// Who writes a segment.
@@ -77,7 +89,8 @@ pub struct Writer {
 }
 
 impl Segment {
-    /// Creates the file and its first chunk. A file that the same process left when it replaced its program is continued.
+    /// Creates the file and its first chunk. A file that the same process left when it replaced its
+    /// program is continued.
     ///
     /// # Errors
     /// As `open`, `fallocate` and `mmap`.
@@ -93,15 +106,27 @@ impl Segment {
                 && info.pid == writer.pid
                 && info.start_ticks == writer.start_ticks
         });
-        if !ours && !start.iter().all(|byte| *byte == 0) {
+        // Whoever owns a file can cut it short, which would kill us.
+        if !file.is_own()? || (!ours && !start.iter().all(|byte| *byte == 0)) {
             // Not truncated: another process may have it mapped, and would die of that.
             sys::remove_file(terminated.path())?;
             file = File::open(terminated.path(), flags | libc::O_EXCL, mode)?;
         }
-        file.allocate(0, file::HEADER_SIZE as u64)?;
-        let header = sys::map_file(&file, 0, file::HEADER_SIZE, true, 0)?.cast::<FileHeader>();
-        sys::advise(header.cast(), file::HEADER_SIZE, libc::MADV_DONTFORK);
-        // SAFETY: a fresh shared mapping of a page, aligned, that nobody else of this process knows yet.
+        // With the first chunk, where there is room for it and none yet: a process that ends soon
+        // needs no other.
+        let with_chunk = file::HEADER_SIZE + SEGMENT_STRIDE;
+        let has_chunk = !ours && file.allocate(0, with_chunk as u64).is_ok();
+        let length = if has_chunk {
+            with_chunk
+        } else {
+            file.allocate(0, file::HEADER_SIZE as u64)?;
+            file::HEADER_SIZE
+        };
+        let start = sys::map_file(&file, 0, length, true, 0)?;
+        sys::advise(start, length, libc::MADV_DONTFORK);
+        let header = start.cast::<FileHeader>();
+        // SAFETY: a fresh shared mapping of a page, aligned, that nobody else of this process knows
+        // yet.
         unsafe {
             (*header).version = file::VERSION;
             (*header).kind = FileKind::Segment as u32;
@@ -114,6 +139,11 @@ impl Segment {
         let continued = if ours {
             file.size()?.saturating_sub(file::HEADER_SIZE as u64) / SEGMENT_STRIDE as u64
         } else {
+            u64::from(has_chunk)
+        };
+        let first = if has_chunk {
+            start.wrapping_add(file::HEADER_SIZE) as usize
+        } else {
             0
         };
         let place = Place {
@@ -125,10 +155,14 @@ impl Segment {
         // SAFETY: runs before any other use of the segment, see the type.
         unsafe { *self.file.get() = place };
         let limit = (size / SEGMENT_STRIDE as u64)
-            .saturating_add(continued)
+            .saturating_add(if ours { continued } else { 0 })
             .min(MAX_CHUNKS as u64);
         self.limit.store(limit.max(1) as usize, Relaxed);
         self.used.store(continued as usize, Relaxed);
+        if let (true, Some(slot)) = (has_chunk, self.chunks.first()) {
+            slot.store(first, Relaxed);
+        }
+        self.first.store(first, Relaxed);
         self.sequence.store(0, Relaxed);
         self.header.store(header, Release);
         Ok(())
@@ -154,6 +188,9 @@ impl Segment {
             slot.store(0, Relaxed);
         }
         self.hint.store(0, Relaxed);
+        self.laid_in_end.store(0, Relaxed);
+        self.first.store(0, Relaxed);
+        self.common.store(0, Relaxed);
     }
 
     /// The file header, once there is a file.
@@ -162,7 +199,8 @@ impl Segment {
         unsafe { self.header.load(Acquire).as_ref() }
     }
 
-    /// Gives a chunk to a thread: one that the collector has freed, else a new one at the end of the file.
+    /// Gives a chunk to a thread: one that the collector has freed, else a new one at the end of
+    /// the file.
     ///
     /// # Signal safety
     /// Atomics and raw system calls; never waits.
@@ -171,9 +209,12 @@ impl Segment {
     /// `ENOSPC` when the size limit or the disk is full, and as `open`, `fallocate`, `mmap`.
     pub fn claim(&self, tid: u32, thread_key: u64) -> Result<Chunk, Errno> {
         self.header().ok_or(Errno(libc::EBADF))?;
-        let base = match self.recycled() {
-            Some(base) => base,
-            None => self.grow()?,
+        let base = match self.first.swap(0, AcqRel) {
+            0 => match self.recycled().or_else(|| self.laid_in()) {
+                Some(base) => base,
+                None => self.map(self.reserve(1)?)?,
+            },
+            first => first as *mut u8,
         };
         let chunk = Chunk(base);
         // SAFETY: `file` does not change while the segment is in use.
@@ -191,6 +232,59 @@ impl Segment {
         header.state.store(ChunkState::Owned as u32, Relaxed);
         header.magic.store(chunk::MAGIC, Release);
         Ok(chunk)
+    }
+
+    /// Takes the chunk that is nobody's, for a record that says itself whom it is about: whoever
+    /// has it has it alone. Two who ask at the same time have two.
+    ///
+    /// # Signal safety
+    /// As [`Segment::claim`].
+    ///
+    /// # Errors
+    /// As [`Segment::claim`].
+    pub fn take_common(&self) -> Result<Chunk, Errno> {
+        match self.common.swap(0, AcqRel) {
+            0 => self.claim(0, 0),
+            base => Ok(Chunk(base as *mut u8)),
+        }
+    }
+
+    /// Leaves it to the next.
+    pub fn leave_common(&self, chunk: Chunk) {
+        let left = self
+            .common
+            .compare_exchange(0, chunk.0 as usize, AcqRel, Relaxed);
+        if left.is_err() {
+            chunk.seal();
+        }
+    }
+
+    /// Takes so many chunks more from the file, for threads to come upon, and none after that: soon
+    /// nobody may open files any more.
+    pub fn lay_in(&self, count: usize) {
+        if self.header().is_none() {
+            return;
+        }
+        let room = self.limit.load(Relaxed);
+        let count = count.min(room.saturating_sub(self.used.load(Relaxed)));
+        if let Ok(first) = self.reserve(count) {
+            let end = first.wrapping_add(count);
+            let laid_in = (first..end).take_while(|index| self.map(*index).is_ok());
+            let end = first.wrapping_add(laid_in.count());
+            self.laid_in.store(first, Relaxed);
+            self.laid_in_end.store(end, Release);
+        }
+        self.limit.store(0, Relaxed);
+    }
+
+    /// One that was taken in advance.
+    fn laid_in(&self) -> Option<*mut u8> {
+        let end = self.laid_in_end.load(Acquire);
+        let next = |index: usize| (index < end).then_some(index.wrapping_add(1));
+        let index = self.laid_in.fetch_update(AcqRel, Relaxed, next).ok()?;
+        self.chunks
+            .get(index)
+            .map(|slot| slot.load(Acquire) as *mut u8)
     }
 
     fn recycled(&self) -> Option<*mut u8> {
@@ -221,12 +315,18 @@ impl Segment {
         None
     }
 
-    fn grow(&self) -> Result<*mut u8, Errno> {
+    /// The first of so many chunks that nobody has.
+    fn reserve(&self, count: usize) -> Result<usize, Errno> {
         let limit = self.limit.load(Relaxed);
         let next = self.used.fetch_update(AcqRel, Relaxed, |used| {
-            (used < limit).then_some(used.wrapping_add(1))
+            let next = used.wrapping_add(count);
+            (next <= limit).then_some(next)
         });
-        let index = next.map_err(|_| Errno(libc::ENOSPC))?;
+        next.map_err(|_| Errno(libc::ENOSPC))
+    }
+
+    /// Brings such a chunk into the file, and into memory.
+    fn map(&self, index: usize) -> Result<*mut u8, Errno> {
         // SAFETY: as in `claim`.
         let place = unsafe { &*self.file.get() };
         let mut path = place.path;
@@ -260,9 +360,20 @@ impl Segment {
 pub struct Chunk(*mut u8);
 
 impl Chunk {
+    /// One in memory of a test's.
+    ///
+    /// # Safety
+    /// `SEGMENT_STRIDE` zeroed bytes, aligned to 8, which outlive all copies of it and are used
+    /// through them alone.
+    #[cfg(test)]
+    pub(crate) unsafe fn at(memory: *mut u8) -> Self {
+        Self(memory)
+    }
+
     /// Its header.
     pub fn header(&self) -> &ChunkHeader {
-        // SAFETY: chunks are page-aligned mappings of SEGMENT_STRIDE bytes that stay; the header is all atomics.
+        // SAFETY: chunks are page-aligned mappings of SEGMENT_STRIDE bytes that stay; the header is
+        // all atomics.
         unsafe { &*self.0.cast::<ChunkHeader>() }
     }
 
@@ -280,9 +391,15 @@ impl Chunk {
         }
     }
 
-    /// Makes everything up to `committed` visible to readers, whatever happens to this process afterwards.
+    /// Makes everything up to `committed` visible to readers, whatever happens to this process
+    /// afterwards.
     pub fn commit(self, committed: usize) {
         self.header().committed.store(committed as u32, Release);
+    }
+
+    /// What was made visible so far, bytes.
+    pub fn committed(self) -> usize {
+        self.header().committed.load(Relaxed) as usize
     }
 
     /// Hands the chunk to the collector; the caller no longer owns it.

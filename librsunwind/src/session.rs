@@ -4,9 +4,8 @@
 //! The control page is mapped once, read-only, and stays.
 #![allow(unsafe_code)]
 
-use crate::config::PATH_SIZE;
 use crate::sys::{self, Errno, File, PAGE};
-use crate::text::Text;
+use crate::text::{PATH_SIZE, Text};
 use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};

@@ -1,5 +1,8 @@
 //! Building short texts in fixed buffers, without `core::fmt`.
 
+/// Longest path taken, with its zero byte.
+pub const PATH_SIZE: usize = 1024;
+
 /// A text of at most `N` bytes; what does not fit is cut off.
 #[derive(Clone, Copy, Debug)]
 pub struct Text<const N: usize> {
@@ -76,7 +79,8 @@ impl<const N: usize> Text<N> {
         self.bytes.get(..self.length).unwrap_or(&[])
     }
 
-    /// What is there, as a path for the kernel: ended by a zero byte, which is forced if the text was cut off.
+    /// What is there, as a path for the kernel: ended by a zero byte, which is forced if the text
+    /// was cut off.
     #[must_use]
     pub fn path(&mut self) -> &[u8] {
         self.length = self.length.min(N.saturating_sub(1));

@@ -1,5 +1,5 @@
-//! A Rust program that uses the crate alone, with no library preloaded or linked: the broker is its own. One test: the broker is the
-//! process's, and tests of one binary share it.
+//! A Rust program that uses the crate alone, with no library preloaded or linked: the broker is its
+//! own. One test: the broker is the process's, and tests of one binary share it.
 #![allow(unsafe_code, reason = "callbacks are given plain pointers, as in C")]
 
 use rsunwind::clients::{Client, Error, Stack, api};

@@ -1,33 +1,42 @@
 //! The environment: what this process was given, and what programs that it starts are given.
 //!
-//! A program started with a fresh environment gets our two variables again (unless `follow=no`); one that could not load the library
-//! (32-bit, or the library out of reach after chroot) gets neither, because its loader would complain on standard error.
+//! A program started with a fresh environment gets our variables again (unless `follow=no`); one
+//! that could not load the library (32-bit, with a runtime that must come first, or the library out
+//! of reach after chroot) gets none, because its loader would complain.
 
+use crate::program_file::takes_library;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::process::PROCESS;
+use rsunwind::text::Text;
 use rsunwind::{sys, weak_address};
 
 type Strings = *const *const c_char;
 
-/// `LD_PRELOAD=…` and `RSUNWIND=…` as this process was given them, and the library's own path: copies in a mapping of our own, made once.
+/// `LD_PRELOAD=…`, `RSUNWIND=…` and `RSUNWIND_PLUGINS=…` (if it was) as this process was given
+/// them, and the library's own path: copies in a mapping of our own, made once.
 static PRELOAD: AtomicUsize = AtomicUsize::new(0);
 static SETTINGS: AtomicUsize = AtomicUsize::new(0);
+static PLUGINS: AtomicUsize = AtomicUsize::new(0);
 static LIBRARY: AtomicUsize = AtomicUsize::new(0);
+/// `RSUNWIND=…` with the cost of an event, if this process has measured it: those that it starts
+/// need not.
+static MEASURED: AtomicUsize = AtomicUsize::new(0);
 
 const PRELOAD_KEY: &[u8] = b"LD_PRELOAD=";
 const SETTINGS_KEY: &[u8] = b"RSUNWIND=";
+const PLUGINS_KEY: &[u8] = b"RSUNWIND_PLUGINS=";
 const LIBRARY_NAME: &[u8] = b"rsunwind_preload";
 
-/// The host's environment, or an empty one.
+/// The program's environment, or an empty one.
 pub fn environ() -> Strings {
     static EMPTY: usize = 0;
     let environ = weak_address!("environ");
     if environ == 0 {
         return (&raw const EMPTY).cast();
     }
-    // SAFETY: the host's variable of that name.
+    // SAFETY: the program's variable of that name.
     let strings = unsafe { *(environ as *const Strings) };
     if strings.is_null() {
         (&raw const EMPTY).cast()
@@ -87,23 +96,50 @@ pub fn remember() {
         .split(|byte| matches!(byte, b':' | b' '))
         .find(|path| names_us(path))
         .unwrap_or(&[]);
-    let size = preload.count_bytes() + settings.count_bytes() + library.len() + 3;
+    let plugins = find(environ(), PLUGINS_KEY).map_or(&[][..], CStr::to_bytes);
+    let texts = [
+        (preload.to_bytes(), &PRELOAD),
+        (settings.to_bytes(), &SETTINGS),
+        (library, &LIBRARY),
+        (plugins, &PLUGINS),
+    ];
+    let size = texts.iter().map(|(bytes, _)| bytes.len() + 1).sum();
     let Ok(memory) = sys::map_anonymous(size) else {
         return;
     };
     let mut at = memory;
-    for (bytes, place) in [
-        (preload.to_bytes(), &PRELOAD),
-        (settings.to_bytes(), &SETTINGS),
-        (library, &LIBRARY),
-    ] {
+    for (bytes, place) in texts {
         place.store(at as usize, Relaxed);
-        // SAFETY: `size` has room for all three and their zero bytes, which the mapping already holds.
+        // SAFETY: `size` has room for all of them and their zero bytes, which the mapping already
+        // holds.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());
             at = at.add(bytes.len() + 1);
         }
     }
+}
+
+/// Adds the cost of an event, ns, to the settings that later programs are given.
+pub fn remember_cost(nanoseconds: u64) {
+    const KEY: &[u8] = b",cost=";
+    let Some(settings) = remembered(&SETTINGS) else {
+        return;
+    };
+    let number = Text::<24>::new().decimal(nanoseconds);
+    let parts = [settings.to_bytes(), KEY, number.bytes()];
+    let size = parts.iter().map(|part| part.len()).sum::<usize>() + 1;
+    let Ok(memory) = sys::map_anonymous(size) else {
+        return;
+    };
+    let mut at = memory;
+    for part in parts {
+        // SAFETY: `size` has room for all parts and a zero byte, which the mapping already holds.
+        unsafe {
+            ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
+            at = at.add(part.len());
+        }
+    }
+    MEASURED.store(memory as usize, Relaxed);
 }
 
 fn names_us(path: &[u8]) -> bool {
@@ -138,7 +174,8 @@ impl Environment {
         }
     }
 
-    /// The environment in which a program should start that the host wants to start with `given`. `path` names it, if known.
+    /// The environment in which a program should start that the program wants to start with
+    /// `given`. `path` names it, if known.
     ///
     /// # Safety
     /// `given` is a null-terminated array of strings, or null.
@@ -148,21 +185,30 @@ impl Environment {
         };
         let has_preload =
             find(given, PRELOAD_KEY).is_some_and(|string| names_us(string.to_bytes()));
-        let has_settings = find(given, SETTINGS_KEY).is_some();
+        let given_settings = find(given, SETTINGS_KEY);
+        // The same as ours, and less than we know by now.
+        let lacks_cost = remembered(&MEASURED).is_some()
+            && given_settings.is_some_and(|given| given == settings);
+        let settings = remembered(&MEASURED).unwrap_or(settings);
         let wanted = PROCESS.was_started() && PROCESS.config().follow;
-        let loadable = remembered(&LIBRARY).is_some_and(readable) && path.is_none_or(is_64_bit);
+        let loadable = remembered(&LIBRARY).is_some_and(readable) && path.is_none_or(takes_library);
         match (has_preload, loadable) {
             (true, false) => Self::rewrite(given, None, None),
             (false, true) if wanted => Self::rewrite(given, Some(preload), Some(settings)),
-            (true, true) if wanted && !has_settings => Self::rewrite(given, None, Some(settings)),
+            (true, true) if wanted && (given_settings.is_none() || lacks_cost) => {
+                Self::rewrite(given, None, Some(settings))
+            }
             _ => Self::unchanged(given),
         }
     }
 
-    /// Copies `given` without the variables that are replaced (both, if neither is given), and with `preload` and `settings` if given.
-    /// The host's own other preloads keep their place behind ours.
+    /// Copies `given` without the variables that are replaced (both, if neither is given), and with
+    /// `preload` and `settings` if given. The program's own other preloads keep their place behind
+    /// ours. Plug-ins are added where it names none.
     fn rewrite(given: Strings, preload: Option<&CStr>, settings: Option<&CStr>) -> Self {
         let strip = preload.is_none() && settings.is_none();
+        let plugins = remembered(&PLUGINS)
+            .filter(|plugins| !strip && !plugins.is_empty() && find(given, PLUGINS_KEY).is_none());
         let replaces = strip || preload.is_some();
         // SAFETY: `for_program`'s caller's promise.
         let count = unsafe { strings(given) }.count();
@@ -171,14 +217,14 @@ impl Environment {
         });
         let text =
             PRELOAD_KEY.len() + theirs.len() + preload.map_or(0, |string| string.count_bytes()) + 2;
-        let size = (count + 3) * size_of::<usize>() + text;
+        let size = (count + 4) * size_of::<usize>() + text;
         let Ok(mapping) = sys::map_anonymous(size) else {
             return Self::unchanged(given);
         };
         let list = mapping.cast::<*const c_char>();
         let mut used = 0usize;
         let mut push = |string: *const c_char| {
-            // SAFETY: at most `count` + 2 strings are pushed, and the last slot stays null.
+            // SAFETY: at most `count` + 3 strings are pushed, and the last slot stays null.
             unsafe { *list.add(used) = string };
             used += 1;
         };
@@ -193,14 +239,14 @@ impl Environment {
             }
         }
         // SAFETY: the text starts behind the slots.
-        let at = unsafe { mapping.add((count + 3) * size_of::<usize>()) };
+        let at = unsafe { mapping.add((count + 4) * size_of::<usize>()) };
         let ours = preload.map(|string| string.to_bytes());
         let others = if strip { without_us(theirs) } else { theirs };
         if replaces && join(at, ours, others) {
             push(at.cast());
         }
-        if let Some(settings) = settings {
-            push(settings.as_ptr());
+        for string in [settings, plugins].into_iter().flatten() {
+            push(string.as_ptr());
         }
         Self {
             strings: list.cast(),
@@ -213,7 +259,8 @@ impl Environment {
 impl Drop for Environment {
     fn drop(&mut self) {
         if self.size != 0 {
-            // SAFETY: made by `rewrite`; the program it was for has not started, or has its own copy.
+            // SAFETY: made by `rewrite`; the program it was for has not started, or has its own
+            // copy.
             unsafe { sys::unmap(self.mapping, self.size) };
         }
     }
@@ -252,13 +299,4 @@ fn join(at: *mut u8, ours: Option<&[u8]>, others: &[u8]) -> bool {
 
 fn readable(path: &CStr) -> bool {
     sys::File::open(path.to_bytes_with_nul(), libc::O_RDONLY, 0).is_ok()
-}
-
-/// Whether a program is a 64-bit one, or anything else than a 32-bit one (a script, or unreadable).
-fn is_64_bit(path: &CStr) -> bool {
-    let mut start = [0u8; 5];
-    !matches!(
-        sys::read_file(path.to_bytes_with_nul(), &mut start),
-        [0x7f, b'E', b'L', b'F', 1]
-    )
 }

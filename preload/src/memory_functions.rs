@@ -1,4 +1,5 @@
-//! The memory functions that compiled code calls, kept local: an exported `memcpy` would replace the host's.
+//! The memory functions that compiled code calls, kept local: an exported `memcpy` would replace
+//! the program's.
 
 use core::arch::global_asm;
 

@@ -1,10 +1,11 @@
-//! The host's own functions behind the ones that this library stands in front of.
+//! The program's own functions behind the ones that this library stands in front of.
 
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::{loader, weak_address};
 
-/// A function of the host, found on first use: another library's constructor may call us before ours has run.
+/// A function of the program, found on first use: another library's constructor may call us before
+/// ours has run.
 pub struct Next {
     name: &'static CStr,
     address: AtomicUsize,
@@ -19,7 +20,7 @@ impl Next {
         }
     }
 
-    /// Its address; `None` if the host has no such function yet.
+    /// Its address; `None` if the program has no such function yet.
     pub fn address(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);
         if address == 0 {
@@ -30,7 +31,8 @@ impl Next {
     }
 }
 
-/// Parts of libc before glibc 2.34, and libraries of its kind: a plug-in may bring them where RTLD_NEXT does not look.
+/// Parts of libc before glibc 2.34, and libraries of its kind: a plug-in may bring them where
+/// RTLD_NEXT does not look.
 const ELSEWHERE: [&CStr; 3] = [c"libpthread.so.0", c"librt.so.1", c"libaio.so.1"];
 
 fn look_up(name: &CStr) -> usize {
@@ -41,7 +43,14 @@ fn look_up(name: &CStr) -> usize {
     if dlsym == 0 || dlopen == 0 {
         return loader::next_function(look_up as *const () as usize, name).unwrap_or(0);
     }
-    // SAFETY: the host's functions.
+    // `dlsym` waits for the loader's lock, which the constructor of a library that is being loaded
+    // holds while it waits for the thread that calls us, or which nobody gives back in the child of
+    // a fork.
+    let found = loader::next_function_until(look_up as *const () as usize, dlsym, name);
+    if let Some(found) = found {
+        return found;
+    }
+    // SAFETY: the program's functions.
     let (dlsym, dlopen) = unsafe {
         let dlsym = core::mem::transmute::<usize, Dlsym>(dlsym);
         (dlsym, core::mem::transmute::<usize, Dlopen>(dlopen))
@@ -61,11 +70,12 @@ fn look_up(name: &CStr) -> usize {
     }
 }
 
-/// Declares functions that hand over to the host's function of the same name.
+/// Declares functions that hand over to the program's function of the same name.
 ///
-/// A thread that is cancelled, or calls `pthread_exit`, unwinds through our frames. Their ABI is "C" all the same: with panic=abort the
-/// compiler gives "C-unwind" frames a landing pad that aborts. A frame without one, but with unwind tables, is passed through, as one
-/// of a C compiler is.
+/// A thread that is cancelled, or calls `pthread_exit`, unwinds through our frames. Their ABI is
+/// "C" all the same: with panic=abort the compiler gives "C-unwind" frames a landing pad that
+/// aborts. A frame without one, but with unwind tables, is passed through, as one of a C compiler
+/// is.
 #[macro_export]
 macro_rules! next {
     ($($(#[$doc:meta])* fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty = $absent:expr;)*) => {
@@ -81,7 +91,8 @@ macro_rules! next {
             pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 match next::$name.address() {
                     Some(address) => {
-                        // SAFETY: the host's function has the signature that its manual page gives.
+                        // SAFETY: the program's function has the signature that its manual page
+                        // gives.
                         let function = unsafe { core::mem::transmute::<usize, unsafe extern "C" fn($($type),*) -> $result>(address) };
                         // SAFETY: the caller's promise.
                         unsafe { function($($argument),*) }

@@ -1,16 +1,20 @@
 //! The constructor and the destructor.
 
 use crate::environment;
-use crate::interpose::{fork, handlers, syscalls};
+use crate::interpose::{exit, fork, handlers, strict, syscalls};
+use crate::plugins;
 use core::ffi::{CStr, c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
-use rsunwind::process::{Auxiliary, PROCESS, StartError};
+use rsunwind::life::complaint::{self, Line, reason};
+use rsunwind::life::start::{self, StartError};
+use rsunwind::life::thread_end;
+use rsunwind::modules::Auxiliary;
+use rsunwind::process::PROCESS;
 use rsunwind::segment::SEGMENT;
-use rsunwind::text::Text;
+use rsunwind::thread::ThreadState;
 use rsunwind::wire::process::Origin;
-use rsunwind::wire::thread::ThreadEndReason;
-use rsunwind::{arch, sys, thread};
+use rsunwind::{arch, sys};
 
 #[used]
 #[unsafe(link_section = ".init_array")]
@@ -26,11 +30,27 @@ static SETUP_STACK: AtomicUsize = AtomicUsize::new(0);
 const SETUP_STACK_SIZE: usize = 128 * 1024;
 
 extern "C" fn construct() {
-    let Some(settings) = environment::variable(b"RSUNWIND") else {
+    // There a signal comes late, between two blocks of translated code, and a probe of memory has
+    // valgrind complain on standard error. What runs is valgrind, which a collector samples from
+    // outside.
+    if arch::is_in_valgrind() {
         return;
-    };
-    environment::remember();
-    // Set-up runs on a stack of its own, so that it can be cut short without harm to the host, however small its stack is.
+    }
+    let settings = environment::variable(b"RSUNWIND");
+    if let Some(settings) = settings {
+        environment::remember();
+        begin(settings);
+    }
+    // A program that is not recorded may ask for stacks; to one that could not be set up, nothing
+    // is done.
+    if settings.is_none() || PROCESS.is_active() {
+        plugins::load();
+    }
+}
+
+fn begin(settings: &CStr) {
+    // Set-up runs on a stack of its own, so that it can be cut short without harm to the program,
+    // however small its stack is.
     let Ok(stack) = sys::map_anonymous(SETUP_STACK_SIZE) else {
         return;
     };
@@ -54,15 +74,25 @@ unsafe extern "C" fn set_up(settings: *mut c_void) {
     let settings = unsafe { CStr::from_ptr(settings as *const c_char) };
     let started = Config::parse(settings.to_bytes())
         .map_err(StartError::Config)
-        .and_then(|config| PROCESS.start(config, Auxiliary::of_process(), Origin::Exec));
+        .and_then(|config| start::start(config, Auxiliary::of_process(), Origin::Exec));
     match started {
         Ok(()) => {
+            let measured = PROCESS.config().event_cost_ns.is_none();
+            if let (true, Some(cost)) = (measured, PROCESS.event_cost_ns()) {
+                environment::remember_cost(cost);
+            }
             fork::register();
-            thread::end::register();
+            thread_end::register();
             syscalls::find();
             handlers::adopt();
+            if let Some(this) = ThreadState::current() {
+                this.handler_stack.lend(core::ptr::null_mut());
+            }
+            strict::look_back();
         }
         Err(StartError::SessionOver) => {}
+        // It has the stacks copied.
+        Err(StartError::Segment(_)) if complaint::is_left_to_collector() => {}
         Err(error) => complain(error),
     }
 }
@@ -77,23 +107,19 @@ pub fn give_up() {
 }
 
 extern "C" fn destruct() {
-    PROCESS.end(ThreadEndReason::ProcessExit);
+    exit::end();
 }
 
 /// The one line that says why the program runs unprofiled.
 fn complain(error: StartError) {
-    let text = Text::<1400>::new().then(b"rsunwind: not profiled: ");
+    let text = Line::new().then(complaint::NOT_PROFILED);
     let text = match error {
         StartError::Config(ConfigError { what, remedy }) => text
             .then(b"bad ")
             .then(what.as_bytes())
             .then(b" in RSUNWIND: ")
             .then(remedy.as_bytes()),
-        StartError::Segment(errno) => text
-            .then(b"cannot write ")
-            .then(SEGMENT.path().bytes())
-            .then(b": ")
-            .then(reason(errno.0).as_bytes()),
+        StartError::Segment(errno) => complaint::cannot_write(text, &SEGMENT.path(), errno),
         StartError::Memory(errno) => text.then(b"no memory: ").then(reason(errno.0).as_bytes()),
         StartError::Signal(errno) => text
             .then(b"cannot handle SIGPROF: ")
@@ -101,26 +127,4 @@ fn complain(error: StartError) {
         StartError::SessionOver => return,
     };
     sys::write_stderr(text.then(b"\n").bytes());
-}
-
-/// What the likely errors mean, and the remedy.
-fn reason(errno: i32) -> &'static str {
-    match errno {
-        libc::ENOENT | libc::ENOTDIR => {
-            "no such directory; create it, or set RSUNWIND=output=PATH to another"
-        }
-        libc::EACCES | libc::EPERM | libc::EROFS => {
-            "permission denied; set RSUNWIND=output=PATH to a writable place"
-        }
-        libc::ENOSPC | libc::EDQUOT => {
-            "no space left; free some, or set RSUNWIND=output=PATH to another disk"
-        }
-        libc::EFBIG => "the file size limit is reached; raise it with ulimit -f",
-        libc::ENOMEM => "the address space limit is reached; raise it with ulimit -v",
-        libc::ELOOP => "it is a symbolic link; name the file itself",
-        libc::EISDIR => "it is a directory; name a file",
-        libc::EMFILE | libc::ENFILE => "no file descriptor left; raise the limit with ulimit -n",
-        libc::EPROTO => "the session is of another version of rsunwind",
-        _ => "see the error number in a system call trace",
-    }
 }

@@ -1,18 +1,21 @@
-//! How long it takes to find the row for an address: in `.sframe` with this crate and with simple-frame-rs, and in
-//! `.eh_frame` with gimli, whose binary-search table and interpreter are those in-process unwinders use.
+//! How long it takes to find the row for an address: in `.sframe` with this crate and with
+//! simple-frame-rs, and in `.eh_frame` with gimli, whose binary-search table and interpreter are
+//! those in-process unwinders use.
 //!
-//! `cargo bench -p sframe-unwind [-- FILE]`. FILE is a program with `.eh_frame` and `.eh_frame_hdr`, without argument the
-//! compiler's own library, which has far more than the 50,000 functions asked for; `.sframe` is made from it.
+//! `cargo bench -p sframe-unwind [-- FILE]`. FILE is a program with `.eh_frame` and
+//! `.eh_frame_hdr`, without argument the compiler's own library, which has far more than the 50,000
+//! functions asked for; `.sframe` is made from it.
 //!
-//! Four situations, all without any cache of rules. *Repeated*: two thousand addresses over and over, which the processor's
-//! caches come to hold the tables of; it is the work itself that is measured. *Random*: an address anywhere in the program, each
-//! looked up once; of the tables, the processor's caches hold what they hold. *Cold*: the frames of the first ten stacks of a
-//! process, on average over them, with the processor's caches emptied before the first. *Evicted*: the caches emptied before
-//! every single look-up, so that of the code, too, nothing is left in them.
+//! Four situations, all without any cache of rules. *Repeated*: two thousand addresses over and
+//! over, which the processor's caches come to hold the tables of; it is the work itself that is
+//! measured. *Random*: an address anywhere in the program, each looked up once; of the tables, the
+//! processor's caches hold what they hold. *Cold*: the frames of the first ten stacks of a process,
+//! on average over them, with the processor's caches emptied before the first. *Evicted*: the
+//! caches emptied before every single look-up, so that of the code, too, nothing is left in them.
 //!
-//! The last line is what no look-up can be faster than that reads a hint, an entry and a row, each where the one before says:
-//! those three reads, and nothing else. They wait for those of the look-up before, as in an unwinder, which learns the next
-//! address from the row.
+//! The last line is what no look-up can be faster than that reads a hint, an entry and a row, each
+//! where the one before says: those three reads, and nothing else. They wait for those of the
+//! look-up before, as in an unwinder, which learns the next address from the row.
 
 use std::hint::black_box;
 use std::path::PathBuf;
@@ -32,7 +35,8 @@ const PASSES: usize = 5;
 const EVICTION_BYTES: usize = 64 << 20;
 
 fn main() {
-    // cargo passes --bench to every benchmark, and --test where it wants to know only whether it runs.
+    // cargo passes --bench to every benchmark, and --test where it wants to know only whether it
+    // runs.
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let file = arguments
         .iter()
@@ -118,7 +122,8 @@ fn main() {
     print_times(&format!("three reads of {name}"), times, gimli);
 }
 
-/// Reads a hint, an entry and the beginning of the rows for each address, one after the other, and does nothing with them.
+/// Reads a hint, an entry and the beginning of the rows for each address, one after the other, and
+/// does nothing with them.
 fn measure_bound(pcs: &[u64], bytes: &[u8], address: Address) -> Times {
     let section = Section::new(bytes, address).expect("a section");
     let hints = vec![0_u32; IndexedSection::recommended_len(&section)];
@@ -278,8 +283,8 @@ fn addresses(functions: &[(u64, u64)]) -> Vec<u64> {
     (0..RANDOM + EVICTED).map(|_| address()).collect()
 }
 
-/// Per look-up: on average over all, in the best of several passes; and the median of those with cold caches, less what
-/// reading the clock takes.
+/// Per look-up: on average over all, in the best of several passes; and the median of those with
+/// cold caches, less what reading the clock takes.
 #[derive(Clone, Copy)]
 struct Times {
     repeated: Duration,

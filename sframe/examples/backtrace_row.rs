@@ -1,6 +1,7 @@
 //! Prints, for addresses in a program, how to get from a frame there to its caller.
 //!
-//! `cargo run -p sframe-unwind --example backtrace_row -- PROGRAM ADDRESS...`; addresses as in the file, in hexadecimal.
+//! `cargo run -p sframe-unwind --example backtrace_row -- PROGRAM ADDRESS...`; addresses as in the
+//! file, in hexadecimal.
 
 use std::error::Error;
 

@@ -74,8 +74,8 @@ impl Abi {
         }
     }
 
-    /// The DWARF number that stands for the return address: the rip column 16, x30, r14. On amd64 it is no register
-    /// that could be read.
+    /// The DWARF number that stands for the return address: the rip column 16, x30, r14. On amd64
+    /// it is no register that could be read.
     #[inline]
     #[must_use]
     pub const fn return_address(self) -> Register {
@@ -86,8 +86,8 @@ impl Abi {
         }
     }
 
-    /// What to add to the CFA to get the caller's stack pointer, in bytes: -160 on s390x (specification 3.1.3),
-    /// nothing elsewhere.
+    /// What to add to the CFA to get the caller's stack pointer, in bytes: -160 on s390x
+    /// (specification 3.1.3), nothing elsewhere.
     #[inline]
     #[must_use]
     pub const fn stack_pointer_offset(self) -> i32 {
@@ -97,7 +97,8 @@ impl Abi {
         }
     }
 
-    /// The header's `sfh_cfa_fixed_ra_offset` that producers write: -8 on amd64, 0 (none) elsewhere.
+    /// The header's `sfh_cfa_fixed_ra_offset` that producers write: -8 on amd64, 0 (none)
+    /// elsewhere.
     #[inline]
     #[must_use]
     pub const fn fixed_return_address_offset(self) -> i8 {

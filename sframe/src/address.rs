@@ -4,13 +4,15 @@ use core::fmt;
 
 /// An address in the space the section was placed in by [`Section::new`](crate::Section::new).
 ///
-/// A table holds only distances, so the caller chooses the space: the run-time address of the mapped `.sframe` section
-/// makes every address a run-time address; `sh_addr` from the ELF file makes every address a file address.
+/// A table holds only distances, so the caller chooses the space: the run-time address of the
+/// mapped `.sframe` section makes every address a run-time address; `sh_addr` from the ELF file
+/// makes every address a file address.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address `distance` bytes further on, wrapping at the end of the address space as the hardware does.
+    /// The address `distance` bytes further on, wrapping at the end of the address space as the
+    /// hardware does.
     #[inline]
     #[must_use]
     pub const fn wrapping_offset(self, distance: i64) -> Self {

@@ -4,8 +4,9 @@ use core::fmt;
 
 /// Why a section, or one entry of it, could not be read.
 ///
-/// Every variant carries `offset`, the distance in bytes from the beginning of the section to the field that is wrong,
-/// and that field's value where it has one. The section numbers are those of the SFrame specification, version 3.
+/// Every variant carries `offset`, the distance in bytes from the beginning of the section to the
+/// field that is wrong, and that field's value where it has one. The section numbers are those of
+/// the SFrame specification, version 3.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Error {
@@ -106,7 +107,8 @@ pub enum Error {
         /// The info byte.
         info: u8,
     },
-    /// A control word with a reserved bit, without a base, or with a register number above 65535 (3.2).
+    /// A control word with a reserved bit, without a base, or with a register number above 65535
+    /// (3.2).
     BadControl {
         /// Where the row's info byte is.
         offset: u64,
@@ -120,20 +122,22 @@ pub enum Error {
         /// The data word.
         word: i32,
     },
-    /// Two functions out of order in a section that says it is sorted; found by [`Section::verify`](crate::Section::verify) (2.1.3).
+    /// Two functions out of order in a section that says it is sorted; found by
+    /// [`Section::verify`](crate::Section::verify) (2.1.3).
     NotSorted {
         /// Where the later function's entry begins.
         offset: u64,
     },
-    /// A row that does not begin after the one before it, or begins behind the end of its function; found by
-    /// [`Section::verify`](crate::Section::verify) (2.4).
+    /// A row that does not begin after the one before it, or begins behind the end of its function;
+    /// found by [`Section::verify`](crate::Section::verify) (2.4).
     BadRowStart {
         /// Where the row begins.
         offset: u64,
         /// The row's start, in bytes from the start of the function.
         start: u32,
     },
-    /// The header's count of rows is not the sum over the functions; found by [`Section::verify`](crate::Section::verify) (2.2).
+    /// The header's count of rows is not the sum over the functions; found by
+    /// [`Section::verify`](crate::Section::verify) (2.2).
     BadRowTotal {
         /// Where the header's count is.
         offset: u64,

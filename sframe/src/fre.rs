@@ -1,5 +1,5 @@
-//! Frame row entries as bytes: where each begins, its info byte and its data words (specification 2.4). What the words
-//! mean is `recovery.rs`.
+//! Frame row entries as bytes: where each begins, its info byte and its data words (specification
+//! 2.4). What the words mean is `recovery.rs`.
 
 use crate::Error;
 use crate::bytes::{ByteOrder, Width, Words, take_unsigned};
@@ -86,8 +86,8 @@ impl<'a> RawRows<'a> {
         found.map(|bytes| self.first(bytes)).transpose()
     }
 
-    /// The bytes from the last row that begins at or before `offset`. Looks at no more than the start and the length of
-    /// the rows before it.
+    /// The bytes from the last row that begins at or before `offset`. Looks at no more than the
+    /// start and the length of the rows before it.
     #[inline]
     fn skip_to<const N: usize>(
         &self,

@@ -40,8 +40,8 @@ impl<'a> Function<'a> {
         self.start.wrapping_offset(self.size as i64)
     }
 
-    /// The size in bytes of the block of code the function repeats, where its rows describe one block
-    /// (`SFRAME_FDE_PCTYPE_MASK`, specification 2.3.3.1): a procedure linkage table.
+    /// The size in bytes of the block of code the function repeats, where its rows describe one
+    /// block (`SFRAME_FDE_PCTYPE_MASK`, specification 2.3.3.1): a procedure linkage table.
     #[inline]
     #[must_use]
     pub const fn rep_size(&self) -> Option<NonZeroU8> {
@@ -83,7 +83,8 @@ impl<'a> Function<'a> {
         self.entry_offset
     }
 
-    /// Whether the function has no rows because it has no caller (a DEFAULT function of version 3, specification 1.2).
+    /// Whether the function has no rows because it has no caller (a DEFAULT function of version 3,
+    /// specification 1.2).
     #[inline]
     #[must_use]
     pub const fn is_outermost(&self) -> bool {
@@ -94,10 +95,12 @@ impl<'a> Function<'a> {
             )
     }
 
-    /// The row for the instruction `offset` bytes into the function; none if no row begins at or before it.
+    /// The row for the instruction `offset` bytes into the function; none if no row begins at or
+    /// before it.
     ///
-    /// It is one of [`Function::rows`], except in `.plt.got` of amd64: there GNU ld (2.44 to 2.47 at least) says that the
-    /// CFA is rsp + 16, although the entries only jump, so that it is rsp + 8 as at the beginning of every function.
+    /// It is one of [`Function::rows`], except in `.plt.got` of amd64: there GNU ld (2.44 to 2.47
+    /// at least) says that the CFA is rsp + 16, although the entries only jump, so that it is rsp +
+    /// 8 as at the beginning of every function.
     ///
     /// # Errors
     /// What is wrong with the rows up to the one wanted and the one behind it.
@@ -123,8 +126,8 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The row as it must be in a repeated block of one row, which pushes nothing: where the return address is on top of
-    /// the stack.
+    /// The row as it must be in a repeated block of one row, which pushes nothing: where the return
+    /// address is on top of the stack.
     #[cold]
     fn entered(&self, mut row: Row) -> Row {
         const AS_LINKED: Cfa = Cfa {
@@ -151,8 +154,9 @@ impl<'a> Function<'a> {
     }
 }
 
-/// The rows of a function in order: each with the offset in bytes from the start of the function (or of the repeated
-/// block) at which it begins. It holds up to the next row's. Ends after the first error.
+/// The rows of a function in order: each with the offset in bytes from the start of the function
+/// (or of the repeated block) at which it begins. It holds up to the next row's. Ends after the
+/// first error.
 #[derive(Clone, Debug)]
 pub struct Rows<'a> {
     raw: RawRows<'a>,

@@ -94,8 +94,8 @@ impl Header {
     /// Reads the first [`Header::LEN`] of `bytes`; more may follow.
     ///
     /// # Errors
-    /// [`Error::HeaderTooShort`], [`Error::BadMagic`], [`Error::UnknownVersion`], [`Error::UnknownFlags`],
-    /// [`Error::UnknownAbi`], [`Error::ByteOrderMismatch`].
+    /// [`Error::HeaderTooShort`], [`Error::BadMagic`], [`Error::UnknownVersion`],
+    /// [`Error::UnknownFlags`], [`Error::UnknownAbi`], [`Error::ByteOrderMismatch`].
     ///
     /// # Signal safety
     /// Reads `bytes`, nothing else.
@@ -152,8 +152,8 @@ impl Header {
         self.flags & FRAME_POINTER != 0
     }
 
-    /// `SFRAME_F_FDE_FUNC_START_PCREL`: a function's start is counted from the field that holds it, not from the
-    /// beginning of the section.
+    /// `SFRAME_F_FDE_FUNC_START_PCREL`: a function's start is counted from the field that holds it,
+    /// not from the beginning of the section.
     #[inline]
     #[must_use]
     pub const fn starts_are_field_relative(&self) -> bool {
@@ -190,8 +190,8 @@ impl Header {
 
     /// Bytes of the whole section, up to the end of whichever part comes last.
     ///
-    /// This is the length to trust: linkers have written a `p_filesz` for `PT_GNU_SFRAME` that is larger than the
-    /// section.
+    /// This is the length to trust: linkers have written a `p_filesz` for `PT_GNU_SFRAME` that is
+    /// larger than the section.
     #[inline]
     #[must_use]
     pub const fn section_len(&self) -> u64 {

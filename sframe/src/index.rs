@@ -1,4 +1,5 @@
-//! The function index: fixed-size entries, searched in place without decoding more than the starts (specification 2.3.1).
+//! The function index: fixed-size entries, searched in place without decoding more than the starts
+//! (specification 2.3.1).
 
 use crate::function::Attribute;
 use crate::{ByteOrder, Header, Version};
@@ -17,7 +18,8 @@ pub(crate) struct Index<'a> {
     pub(crate) entries: Entries<'a>,
     order: ByteOrder,
     sorted: bool,
-    /// Added to every start, to count it from the beginning of the section: 0, or where the first entry begins.
+    /// Added to every start, to count it from the beginning of the section: 0, or where the first
+    /// entry begins.
     origin: i64,
     /// Added to a start once for every entry before it: 0, or the size of an entry.
     step: i64,
@@ -127,8 +129,8 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// Like [`Index::find`] in a sorted index, where the last entry that begins at or before `target` is known to be
-    /// from `first` to `last`, and probably near `first`.
+    /// Like [`Index::find`] in a sorted index, where the last entry that begins at or before
+    /// `target` is known to be from `first` to `last`, and probably near `first`.
     #[inline]
     pub(crate) fn find_between(&self, first: usize, last: usize, target: i64) -> Option<Found> {
         match self.entries {
@@ -154,8 +156,9 @@ impl<'a> Index<'a> {
         }
     }
 
-    /// How many of the [`NEAR`] entries behind `first` begin at or before `target`: all are compared, which takes less
-    /// than one wrong guess of where to stop. None where there are not so many entries.
+    /// How many of the [`NEAR`] entries behind `first` begin at or before `target`: all are
+    /// compared, which takes less than one wrong guess of where to stop. None where there are not
+    /// so many entries.
     #[inline]
     fn count_behind<E: Encoded>(&self, entries: &[E], first: usize, target: i64) -> Option<usize> {
         let behind = first.wrapping_add(1);
@@ -167,7 +170,8 @@ impl<'a> Index<'a> {
         Some(positions.zip(near).map(begins).fold(0, usize::wrapping_add))
     }
 
-    /// The binary search among the entries from `first` to before `end`. The starts of a sorted index ascend.
+    /// The binary search among the entries from `first` to before `end`. The starts of a sorted
+    /// index ascend.
     #[inline(never)]
     fn search<E: Encoded>(
         &self,
@@ -204,8 +208,8 @@ impl<'a> Index<'a> {
         self.behind_empty(entries, last, target)
     }
 
-    /// The same where that one does not contain it. Empty functions begin where the next one does, and may be sorted
-    /// behind it.
+    /// The same where that one does not contain it. Empty functions begin where the next one does,
+    /// and may be sorted behind it.
     #[cold]
     fn behind_empty<E: Encoded>(&self, entries: &[E], last: usize, target: i64) -> Option<Found> {
         for back in 0..EMPTY_FUNCTIONS {
@@ -222,7 +226,8 @@ impl<'a> Index<'a> {
     }
 }
 
-/// How many entries behind that of a hint are compared without asking how many there are to compare.
+/// How many entries behind that of a hint are compared without asking how many there are to
+/// compare.
 const NEAR: usize = 4;
 
 /// How many empty functions in a row are stepped over to find the one that contains an address.
@@ -281,7 +286,8 @@ impl Encoded for [u8; 17] {
     }
 }
 
-/// Version 2: start i32, size u32, rows u32, count u32, info u8, size of the repeated block u8, two bytes unused.
+/// Version 2: start i32, size u32, rows u32, count u32, info u8, size of the repeated block u8, two
+/// bytes unused.
 impl Encoded for [u8; 20] {
     #[inline]
     fn start(&self, order: ByteOrder) -> i64 {

@@ -1,18 +1,19 @@
 //! [`IndexedSection`]: a section and, in memory the caller provides, hints where in it to begin. Made once where there is
-//! time; then a look-up reads a few cache lines instead of the dozen or more that a binary search over a large section
-//! does.
+//! time; then a look-up reads a few cache lines instead of the dozen or more that a binary search
+//! over a large section does.
 
 use crate::index::Found;
 use crate::{Address, Error, Function, Row, Section};
 
 /// A [`Section`] with hints, for look-ups that find the processor's caches cold.
 ///
-/// The code is divided into pieces of equal size, and for each piece the hints have the position of the function
-/// that reaches into it. A look-up searches from there to that of the next piece.
+/// The code is divided into pieces of equal size, and for each piece the hints have the position of
+/// the function that reaches into it. A look-up searches from there to that of the next piece.
 #[derive(Clone, Copy, Debug)]
 pub struct IndexedSection<'a, 'm> {
     section: Section<'a>,
-    /// For each piece, the last function that begins in one before it, or the first function. Empty if there are none.
+    /// For each piece, the last function that begins in one before it, or the first function. Empty
+    /// if there are none.
     hints: &'m [u32],
     /// Where the first piece begins, in bytes from the beginning of the section.
     origin: i64,
@@ -21,7 +22,8 @@ pub struct IndexedSection<'a, 'm> {
 }
 
 impl<'a, 'm> IndexedSection<'a, 'm> {
-    /// How many hints serve a section well: one for each function, a quarter of the size of their entries.
+    /// How many hints serve a section well: one for each function, a quarter of the size of their
+    /// entries.
     #[must_use]
     pub const fn recommended_len(section: &Section<'_>) -> usize {
         section.function_count().saturating_add(2)
@@ -29,10 +31,12 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
 
     /// Fills `memory` with hints. It reads the starts of all functions.
     ///
-    /// Of a section that is not sorted there are no hints; look-ups are then those of the section itself.
+    /// Of a section that is not sorted there are no hints; look-ups are then those of the section
+    /// itself.
     ///
     /// # Signal safety
-    /// Reads the section's bytes and writes `memory`, nothing else; in a time proportional to the number of functions.
+    /// Reads the section's bytes and writes `memory`, nothing else; in a time proportional to the
+    /// number of functions.
     #[must_use]
     pub fn new(section: Section<'a>, memory: &'m mut [u32]) -> Self {
         let mut indexed = Self {
@@ -92,7 +96,8 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
         (self.origin <= target).then_some(distance)
     }
 
-    /// The piece that is this many bytes behind the beginning of the first. Never less for more bytes.
+    /// The piece that is this many bytes behind the beginning of the first. Never less for more
+    /// bytes.
     #[inline]
     fn piece(&self, distance: u64) -> usize {
         let piece = u128::from(distance).wrapping_mul(self.scale.into()) >> 64;
@@ -112,7 +117,8 @@ impl<'a, 'm> IndexedSection<'a, 'm> {
     /// Those of [`Section::lookup`].
     ///
     /// # Signal safety
-    /// Reads the section's bytes and the hints, nothing else. Never panics, and takes a bounded time on any bytes.
+    /// Reads the section's bytes and the hints, nothing else. Never panics, and takes a bounded
+    /// time on any bytes.
     #[inline]
     pub fn lookup(&self, pc: Address) -> Result<Option<Row>, Error> {
         self.section

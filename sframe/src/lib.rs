@@ -2,8 +2,9 @@
 //!
 //! ## The specification
 //!
-//! Section numbers in this documentation are those of *The SFrame format*, version 3, which comes with binutils
-//! (`libsframe/doc/sframe-spec.texi`; [online](https://sourceware.org/binutils/docs/sframe-spec.html)).
+//! Section numbers in this documentation are those of *The SFrame format*, version 3, which comes
+//! with binutils (`libsframe/doc/sframe-spec.texi`;
+//! [online](https://sourceware.org/binutils/docs/sframe-spec.html)).
 //!
 //! | type | section |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! From the data words of a row to its rules (specification 3). The only place that knows what words mean; `encode`
-//! holds the inverse.
+//! From the data words of a row to its rules (specification 3). The only place that knows what
+//! words mean; `encode` holds the inverse.
 
 use crate::bytes::Words;
 use crate::fre::{self, RawRow};
@@ -48,7 +48,8 @@ impl Conventions {
         self.with_function_facts(Row::outermost())
     }
 
-    /// Interprets one row. There always is one: as an option, it goes to the caller's caller without being moved.
+    /// Interprets one row. There always is one: as an option, it goes to the caller's caller
+    /// without being moved.
     #[inline]
     pub(crate) fn interpret(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
         match (raw.word_count(), self.kind) {
@@ -81,7 +82,8 @@ impl Conventions {
         fre::has_mangled_ra(info) && matches!(self.abi, Abi::Aarch64Big | Abi::Aarch64Little)
     }
 
-    /// 3.1: the CFA's offset, then the return address's unless it is fixed, then the frame pointer's unless it is fixed.
+    /// 3.1: the CFA's offset, then the return address's unless it is fixed, then the frame
+    /// pointer's unless it is fixed.
     #[inline]
     fn default(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
         if raw.word_count() > self.most_words() {
@@ -136,8 +138,8 @@ impl Conventions {
         }
     }
 
-    /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3); in FLEX rows too, which the text leaves open but
-    /// binutils does.
+    /// s390x stores the CFA's offset less 160, in units of 8 (3.1.3); in FLEX rows too, which the
+    /// text leaves open but binutils does.
     #[inline]
     fn unscale(&self, word: i32, raw: &RawRow<'_>) -> Result<i32, Error> {
         if !matches!(self.abi, Abi::S390x) {
@@ -152,7 +154,8 @@ impl Conventions {
             .ok_or_else(overflow)
     }
 
-    /// The rule a word of a DEFAULT row stands for; zero for none. On s390x in version 2 an odd word is a register number.
+    /// The rule a word of a DEFAULT row stands for; zero for none. On s390x in version 2 an odd
+    /// word is a register number.
     #[inline]
     fn saved(&self, word: i32) -> Rule {
         if word == 0 {
@@ -167,8 +170,8 @@ impl Conventions {
         Rule::AtCfa(word)
     }
 
-    /// 3.2: a control word and an offset for the CFA, the return address and the frame pointer; a control word of zero
-    /// stands alone and says that the rule is the usual one.
+    /// 3.2: a control word and an offset for the CFA, the return address and the frame pointer; a
+    /// control word of zero stands alone and says that the rule is the usual one.
     fn flex(&self, raw: &RawRow<'_>) -> Result<Option<Row>, Error> {
         let mut words = raw.words;
         let cfa = match Pair::take(&mut words, raw)?.ok_or_else(|| bad_count(raw))? {

@@ -1,5 +1,5 @@
-//! What a look-up yields: [`Row`], with the rules for the CFA, the return address and the frame pointer. Independent of
-//! version and encoding.
+//! What a look-up yields: [`Row`], with the rules for the CFA, the return address and the frame
+//! pointer. Independent of version and encoding.
 
 /// A register, by its number in the ABI's DWARF numbering.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -7,19 +7,22 @@ pub struct Register(pub u16);
 
 /// The register a CFA is counted from.
 ///
-/// A register that is the ABI's stack or frame pointer is always given as such, also where the table names it by number.
+/// A register that is the ABI's stack or frame pointer is always given as such, also where the
+/// table names it by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Base {
     /// The stack pointer.
     StackPointer,
     /// The frame pointer.
     FramePointer,
-    /// Another register. Its value is known for the innermost frame, and above that only if the unwinder tracks it.
+    /// Another register. Its value is known for the innermost frame, and above that only if the
+    /// unwinder tracks it.
     Register(Register),
 }
 
-/// How to find the CFA, the canonical frame address: the value the stack pointer had in the caller just before the
-/// call (on s390x 160 bytes above it, see [`Abi::stack_pointer_offset`](crate::Abi::stack_pointer_offset)).
+/// How to find the CFA, the canonical frame address: the value the stack pointer had in the caller
+/// just before the call (on s390x 160 bytes above it, see
+/// [`Abi::stack_pointer_offset`](crate::Abi::stack_pointer_offset)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Cfa {
     /// The register to start from.
@@ -34,7 +37,8 @@ pub struct Cfa {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// It is still in its register. For a return address that is the link register, of use in the innermost frame only.
+    /// It is still in its register. For a return address that is the link register, of use in the
+    /// innermost frame only.
     Unchanged,
     /// It is the word at CFA plus this many bytes.
     AtCfa(i32),
@@ -66,7 +70,8 @@ pub enum PacKey {
     B,
 }
 
-/// How to get from a frame to its caller, for a range of instructions of one function (specification 2.4 and 3).
+/// How to get from a frame to its caller, for a range of instructions of one function
+/// (specification 2.4 and 3).
 ///
 /// With `sp`, `fp` and the other registers of the frame:
 ///
@@ -77,8 +82,8 @@ pub enum PacKey {
 /// 5. the caller's stack pointer is the CFA (plus
 ///    [`Abi::stack_pointer_offset`](crate::Abi::stack_pointer_offset)).
 ///
-/// The caller's pc is a return address, so it is looked up one byte earlier, unless this is a [signal
-/// frame](Row::signal_frame), whose caller was interrupted rather than calling.
+/// The caller's pc is a return address, so it is looked up one byte earlier, unless this is a
+/// [signal frame](Row::signal_frame), whose caller was interrupted rather than calling.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Row {
@@ -88,12 +93,13 @@ pub struct Row {
     pub ra: Rule,
     /// The caller's frame pointer.
     pub fp: Rule,
-    /// aarch64: the return address, where it is saved or in the link register, carries a pointer authentication code.
+    /// aarch64: the return address, where it is saved or in the link register, carries a pointer
+    /// authentication code.
     pub mangled_ra: bool,
     /// aarch64: the key of that code. Belongs to the whole function.
     pub pac_key: PacKey,
-    /// The frame is that of a signal trampoline: the caller was interrupted at its pc. Belongs to the whole function;
-    /// version 3 only.
+    /// The frame is that of a signal trampoline: the caller was interrupted at its pc. Belongs to
+    /// the whole function; version 3 only.
     pub signal_frame: bool,
 }
 

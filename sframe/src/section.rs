@@ -8,8 +8,8 @@ use crate::{Address, Error, Header, Row};
 
 /// A `.sframe` section in memory (specification 2).
 ///
-/// A `Section` is a view of borrowed bytes: cheap to make, cheap to copy. The bytes may change or be corrupt at any
-/// time; every method bears it, though what it says then is worth nothing.
+/// A `Section` is a view of borrowed bytes: cheap to make, cheap to copy. The bytes may change or
+/// be corrupt at any time; every method bears it, though what it says then is worth nothing.
 #[derive(Clone, Copy, Debug)]
 pub struct Section<'a> {
     pub(crate) header: Header,
@@ -21,13 +21,15 @@ pub struct Section<'a> {
 }
 
 impl<'a> Section<'a> {
-    /// Reads the header and checks that the function index and the rows lie within `bytes`; the cost does not depend on
-    /// the size of the section. Bytes behind the section's end are left out, so that a whole segment may be given.
+    /// Reads the header and checks that the function index and the rows lie within `bytes`; the
+    /// cost does not depend on the size of the section. Bytes behind the section's end are left
+    /// out, so that a whole segment may be given.
     ///
     /// `address` is where the first byte lies, see [`Address`].
     ///
     /// # Errors
-    /// Those of [`Header::parse`], [`Error::FdesOutOfBounds`], [`Error::FresOutOfBounds`], [`Error::Overlap`].
+    /// Those of [`Header::parse`], [`Error::FdesOutOfBounds`], [`Error::FresOutOfBounds`],
+    /// [`Error::Overlap`].
     ///
     /// # Signal safety
     /// Reads `bytes`, nothing else.
@@ -62,8 +64,8 @@ impl<'a> Section<'a> {
 
     /// The number of bytes a section has, from its first [`Header::LEN`] bytes.
     ///
-    /// For a section found through a `PT_GNU_SFRAME` program header, whose size is not to be relied on: linkers have
-    /// written one larger than the section.
+    /// For a section found through a `PT_GNU_SFRAME` program header, whose size is not to be relied
+    /// on: linkers have written one larger than the section.
     ///
     /// # Errors
     /// Those of [`Header::parse`].
@@ -97,24 +99,26 @@ impl<'a> Section<'a> {
 
     /// How to get from a frame at `pc` to its caller; none where the section has no row for `pc`.
     ///
-    /// `pc` is the address of the instruction being executed. For a return address, that is the call before it: give
-    /// the return address less one, see [`Row`].
+    /// `pc` is the address of the instruction being executed. For a return address, that is the
+    /// call before it: give the return address less one, see [`Row`].
     ///
-    /// Takes a binary search over the functions (a linear one if the section is not sorted) and a walk over the rows of
-    /// one of them.
+    /// Takes a binary search over the functions (a linear one if the section is not sorted) and a
+    /// walk over the rows of one of them.
     ///
     /// # Errors
     /// What is wrong with the entries on the way to the row; the others are not looked at.
     ///
     /// # Signal safety
-    /// Reads the section's bytes, nothing else. Never panics, and takes a bounded time on any bytes.
+    /// Reads the section's bytes, nothing else. Never panics, and takes a bounded time on any
+    /// bytes.
     #[inline]
     pub fn lookup(&self, pc: Address) -> Result<Option<Row>, Error> {
         let target = pc.distance_from(self.address);
         self.row(self.index.find(target), target)
     }
 
-    /// The row for `target`, in bytes from the beginning of the section, in the function found to contain it.
+    /// The row for `target`, in bytes from the beginning of the section, in the function found to
+    /// contain it.
     #[inline]
     pub(crate) fn row(&self, found: Option<Found>, target: i64) -> Result<Option<Row>, Error> {
         let Some((position, entry)) = found else {

@@ -1,9 +1,9 @@
-//! The usual row, found in few instructions: a DEFAULT row of a function that is no repeated block, in a little-endian section, with no
-//! more than eight bytes of words. Whatever is not usual, wrong bytes included, is left to `function.rs`, which reads every
-//! row.
+//! The usual row, found in few instructions: a DEFAULT row of a function that is no repeated block,
+//! in a little-endian section, with no more than eight bytes of words. Whatever is not usual, wrong
+//! bytes included, is left to `function.rs`, which reads every row.
 //!
-//! Starts, info bytes and words are taken out of eight bytes at once, whatever their widths: a branch for each width costs
-//! more than all the rest, as it cannot be foreseen.
+//! Starts, info bytes and words are taken out of eight bytes at once, whatever their widths: a
+//! branch for each width costs more than all the rest, as it cannot be foreseen.
 
 use crate::index::Entry;
 use crate::recovery::{Conventions, Kind};
@@ -17,8 +17,8 @@ struct Rows<'a> {
 }
 
 impl Section<'_> {
-    /// The row for the instruction `offset` bytes into the function. None where the row is not of the usual kind, or there is
-    /// none, or it is wrong.
+    /// The row for the instruction `offset` bytes into the function. None where the row is not of
+    /// the usual kind, or there is none, or it is wrong.
     #[inline]
     pub(crate) fn usual_row(&self, entry: &Entry, offset: u32) -> Option<Row> {
         let header = &self.header;
@@ -58,7 +58,8 @@ impl Section<'_> {
 }
 
 impl Rows<'_> {
-    /// The info byte of the last row that begins at or before `offset`, and eight bytes from its first word.
+    /// The info byte of the last row that begins at or before `offset`, and eight bytes from its
+    /// first word.
     #[inline]
     fn last_at_or_before(&self, offset: u32) -> Option<(u8, u64)> {
         let start_bits = 8_u32 << (self.info & 3);
@@ -87,7 +88,8 @@ fn eight(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-/// The first three words out of no more than eight bytes of them; zero for those that are not there.
+/// The first three words out of no more than eight bytes of them; zero for those that are not
+/// there.
 #[inline]
 fn split(info: u8, words: u64) -> [i32; 3] {
     let bits = 8_u32 << (fre::word_size(info) & 3);

@@ -6,8 +6,8 @@ impl Section<'_> {
     /// Reads every function and every row, and checks that they are in order.
     ///
     /// # Errors
-    /// The first thing found wrong: any error of a look-up, [`Error::NotSorted`], [`Error::BadRowStart`],
-    /// [`Error::BadRowTotal`].
+    /// The first thing found wrong: any error of a look-up, [`Error::NotSorted`],
+    /// [`Error::BadRowStart`], [`Error::BadRowTotal`].
     ///
     /// # Signal safety
     /// Reads the section's bytes, nothing else; in a time proportional to their number.

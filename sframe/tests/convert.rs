@@ -1,5 +1,5 @@
-//! The rows made from `.eh_frame` come to what `.eh_frame` says, in the fixtures and in real programs; and they are those
-//! the assembler made from the same source.
+//! The rows made from `.eh_frame` come to what `.eh_frame` says, in the fixtures and in real
+//! programs; and they are those the assembler made from the same source.
 
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;
@@ -70,7 +70,8 @@ fn fixtures() {
     }
 }
 
-/// The assembler of binutils 2.46 and later knows all that version 3 can say; so its rows are the conversion's.
+/// The assembler of binutils 2.46 and later knows all that version 3 can say; so its rows are the
+/// conversion's.
 #[test]
 fn rows_are_those_of_the_assembler() {
     for fixture in fixture::all()
@@ -99,8 +100,8 @@ fn rows_are_those_of_the_assembler() {
             let mut rows = FunctionRows::try_from(&function).expect("rows");
             rows.rows
                 .dedup_by(|(_, later), (_, earlier)| later == earlier);
-            // The linker marks every linkage table as repeating, also one whose block has a single row; and then says
-            // what a look-up puts right.
+            // The linker marks every linkage table as repeating, also one whose block has a single
+            // row; and then says what a look-up puts right.
             if let (Some(_), [(0, row)]) = (rows.rep_size, rows.rows.as_mut_slice()) {
                 *row = function.row_at(0).expect("a row").expect("a row");
                 rows.rep_size = None;
@@ -168,7 +169,8 @@ fn real_programs() {
     }
 }
 
-/// `.eh_frame` built byte by byte: one function whose CFA goes through what SFrame has no words for.
+/// `.eh_frame` built byte by byte: one function whose CFA goes through what SFrame has no words
+/// for.
 #[test]
 fn what_cannot_be_said_is_refused_with_the_place() {
     let convert = |program: &[u8]| {
@@ -230,8 +232,8 @@ fn what_cannot_be_said_is_refused_with_the_place() {
     );
 }
 
-/// A common information entry with CFA = rsp + 8 and the return address at CFA - 8, and one function of 0x40 bytes at
-/// 0x5000, absolute, with this program.
+/// A common information entry with CFA = rsp + 8 and the return address at CFA - 8, and one
+/// function of 0x40 bytes at 0x5000, absolute, with this program.
 fn eh_frame(program: &[u8]) -> Vec<u8> {
     let entry = |contents: &[u8]| {
         let mut padded = contents.to_vec();

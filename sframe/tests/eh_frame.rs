@@ -1,5 +1,6 @@
-//! Every instruction of every fixture: the row found for it comes to the same CFA, return address and frame pointer as
-//! `.eh_frame`, which the compiler wrote beside it. Where a producer is known to be wrong, exactly there.
+//! Every instruction of every fixture: the row found for it comes to the same CFA, return address
+//! and frame pointer as `.eh_frame`, which the compiler wrote beside it. Where a producer is known
+//! to be wrong, exactly there.
 
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;
@@ -10,8 +11,9 @@ use machine::Machine;
 use oracle::Oracle;
 use sframe::{Abi, Address};
 
-/// Producers that are wrong about a function, as (fixture, offset of its first instruction in the program's code): what
-/// they wrote cannot be told from what is right, so it is `.eh_frame` that says.
+/// Producers that are wrong about a function, as (fixture, offset of its first instruction in the
+/// program's code): what they wrote cannot be told from what is right, so it is `.eh_frame` that
+/// says.
 const WRONG: &[(&str, u64, &str)] = &[
     (
         "rules-amd64-v1",

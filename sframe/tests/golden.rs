@@ -6,7 +6,8 @@ mod fixture;
 use fixture::Fixture;
 use sframe::{Abi, Base, Cfa, PacKey, Register, Row, Rule, Section, Version};
 
-/// A function as objdump prints it: its first address, size and key, and per row the start and the rules.
+/// A function as objdump prints it: its first address, size and key, and per row the start and the
+/// rules.
 #[derive(Debug, PartialEq)]
 struct Printed {
     start: u64,
@@ -115,7 +116,8 @@ fn parse_rules(rules: &str, section: &Section<'_>) -> Row {
     row
 }
 
-/// objdump says `f` where the offset is fixed, `U` where a word stands in for it, and, the one of version 1, `u`.
+/// objdump says `f` where the offset is fixed, `U` where a word stands in for it, and, the one of
+/// version 1, `u`.
 fn parse_ra(cell: &str, section: &Section<'_>) -> Rule {
     let fixed = section.header().fixed_ra_offset;
     let is_usual =

@@ -1,5 +1,5 @@
-//! Look-ups at the edges: between functions, at empty ones, with an auxiliary header, with hints, in sections cut short
-//! or spoilt byte by byte; and every error with the offset of what is wrong.
+//! Look-ups at the edges: between functions, at empty ones, with an auxiliary header, with hints,
+//! in sections cut short or spoilt byte by byte; and every error with the offset of what is wrong.
 
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;
@@ -189,8 +189,8 @@ fn hints_change_no_result() {
     }
 }
 
-/// Every fixture cut short at every length, and with every byte replaced by several others: whatever comes out, it is no
-/// panic, and what comes out of the untouched one is right.
+/// Every fixture cut short at every length, and with every byte replaced by several others:
+/// whatever comes out, it is no panic, and what comes out of the untouched one is right.
 #[test]
 fn spoilt_sections_do_no_harm() {
     let mut refused = 0;

@@ -1,5 +1,5 @@
-//! Every fixture decoded, encoded anew and decoded again: the same functions and rows, whichever version, order and way
-//! of counting starts it is written in.
+//! Every fixture decoded, encoded anew and decoded again: the same functions and rows, whichever
+//! version, order and way of counting starts it is written in.
 
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;

@@ -1,6 +1,7 @@
-// A program of which the kernel's own unwinder finds every caller: it has frame pointers throughout, a beginning that ends the chain of
-// them, and makes its system calls itself, since libc has none. Works in user mode and in the kernel at many depths, in two processes.
-// Usage: chains ROUNDS
+// A program of which the kernel's own unwinder finds every caller: it has frame pointers
+// throughout, a beginning that ends the chain of them, and makes its system calls itself, since
+// libc has none. Works in user mode and in the kernel at many depths, in two processes. Usage:
+// chains ROUNDS
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/syscall.h>

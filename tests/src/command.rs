@@ -2,7 +2,8 @@
 //!
 //! Not here: what a recording says; tests read it with [`collector::recording`].
 
-use collector::recording::{self, Recording};
+use collector::correlate;
+use collector::recording::Recording;
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -143,7 +144,7 @@ impl Bench {
     /// If it cannot be read.
     #[must_use]
     pub fn recording(&self) -> Recording {
-        recording::read(&[self.path("profile.rsu")]).expect("a recording")
+        correlate::read(&[self.path("profile.rsu")]).expect("a recording")
     }
 }
 
@@ -174,6 +175,20 @@ pub fn shell<S: AsRef<OsStr>>(script: &str, arguments: impl IntoIterator<Item = 
 #[must_use]
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Times a process's first thread went to sleep.
+///
+/// # Panics
+/// If there is no such process.
+#[must_use]
+pub fn sleeps(pid: u32) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+    line.and_then(|count| count.trim().parse().ok())
+        .expect("the kernel counts them")
 }
 
 /// Waits until something is there, a minute at most.

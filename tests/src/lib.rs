@@ -1,15 +1,22 @@
-//! What live tests share: the preload library built once, victims compiled once, programs run with and without profiling, and the
-//! recordings that they leave, read back through the wire contract alone.
+//! What live tests share: the preload library built once, victims compiled once, programs run with
+//! and without profiling, and the recordings that they leave, read back through the wire contract
+//! alone.
 //!
 //! Not here: any assertion about a profile. Tests state those.
 
 pub mod command;
+pub mod far_headers;
+pub mod imports;
+pub mod language;
 pub mod library;
 pub mod lock;
 pub mod paranoid;
 pub mod recording;
 pub mod run;
+pub mod statistics;
+pub mod suite;
 pub mod symbols;
+pub mod traced;
 pub mod victim;
 pub mod waits;
 

@@ -1,12 +1,13 @@
-//! The preload library, built as the README says, in a target directory of its own (a shared one would wait for the cargo that runs the
-//! tests).
+//! The preload library, built as the README says, in a target directory of its own (a shared one
+//! would wait for the cargo that runs the tests).
 
 use crate::{lock, repository, target_directory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-/// The library's path. The first caller of a test run builds it; cargo finds out fast when there is nothing to do.
+/// The library's path. The first caller of a test run builds it; cargo finds out fast when there is
+/// nothing to do.
 ///
 /// # Panics
 /// If it does not build.

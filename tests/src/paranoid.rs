@@ -1,6 +1,8 @@
-//! Kernel settings that decide who may use perf events, changed for a test and put back; and an ordinary user to try them as.
+//! Kernel settings that decide who may use perf events, changed for a test and put back; and an
+//! ordinary user to try them as.
 //!
-//! Tests that depend on such a setting hold a lock that all test processes honour, and nobody else changes it meanwhile.
+//! Tests that depend on such a setting hold a lock that all test processes honour, and nobody else
+//! changes it meanwhile.
 
 use crate::lock;
 use std::fs;

@@ -1,4 +1,5 @@
-//! A recording, read record by record through the wire contract: no symbols, no merging, every damage a panic.
+//! A recording, read record by record through the wire contract: no symbols, no merging, every
+//! damage a panic.
 
 use engine::wire::chunk::{self, ChunkInfo};
 use engine::wire::event::{Event, EventKind};
@@ -9,7 +10,7 @@ use engine::wire::offer::CPU_EVENT;
 use engine::wire::process::{Origin, Process};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{Frame, Sample, SampleHead, Trigger};
-use engine::wire::thread::{Thread, ThreadEnd, ThreadEndReason};
+use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -144,13 +145,8 @@ impl Recording {
     }
 
     fn chunk(&mut self, info: &ChunkInfo, mut bytes: &[u8]) {
-        let id = (info.process_key, info.tid, info.thread_key);
-        let thread = self.threads.entry(id).or_default();
-        let own = !info.is_from_ring() && !info.is_from_outside();
-        if own && info.sequence >= thread.newest_chunk {
-            thread.newest_chunk = info.sequence;
-            thread.lost_samples = info.lost_samples;
-            thread.weight = info.weight;
+        if info.tid != 0 {
+            self.totals(info);
         }
         let mut before = Stack {
             head: SampleHead::default(),
@@ -162,6 +158,17 @@ impl Recording {
                 self.record(info, kind, record.payload, &mut before);
             }
             bytes = &bytes[record.length..];
+        }
+    }
+
+    fn totals(&mut self, info: &ChunkInfo) {
+        let id = (info.process_key, info.tid, info.thread_key);
+        let thread = self.threads.entry(id).or_default();
+        let own = !info.is_from_ring() && !info.is_from_outside();
+        if own && info.sequence >= thread.newest_chunk {
+            thread.newest_chunk = info.sequence;
+            thread.lost_samples = info.lost_samples;
+            thread.weight = info.weight;
         }
     }
 
@@ -195,11 +202,17 @@ impl Recording {
                     .filter(|module| module.start == gone.start);
                 modules.for_each(|module| module.gone = true);
             }
-            RecordKind::Thread => self.thread(info, &expect(Thread::decode(payload))),
+            RecordKind::Thread => {
+                let id = (info.process_key, info.tid, info.thread_key);
+                self.thread(id, &expect(Thread::decode(payload)));
+            }
             RecordKind::ThreadEnd => {
-                let end = expect(ThreadEnd::decode(payload));
-                let id = (info.process_key, end.tid, end.thread_key);
-                self.threads.entry(id).or_default().end = Some((end.cpu_ns, end.reason));
+                self.thread_end(info, &expect(ThreadEnd::decode(payload)));
+            }
+            RecordKind::ThreadAccount => {
+                let account = expect(ThreadAccount::decode(payload));
+                let id = self.thread_end(info, &account.end);
+                self.thread(id, &account.thread);
             }
             RecordKind::Sample => self.sample(info, payload, before),
             RecordKind::Kernel => {
@@ -226,8 +239,13 @@ impl Recording {
         });
     }
 
-    fn thread(&mut self, info: &ChunkInfo, record: &Thread<'_>) {
-        let id = (info.process_key, info.tid, info.thread_key);
+    fn thread_end(&mut self, info: &ChunkInfo, end: &ThreadEnd) -> (u64, u32, u64) {
+        let id = (info.process_key, end.tid, end.thread_key);
+        self.threads.entry(id).or_default().end = Some((end.cpu_ns, end.reason));
+        id
+    }
+
+    fn thread(&mut self, id: (u64, u32, u64), record: &Thread<'_>) {
         let thread = self.threads.entry(id).or_default();
         thread.name = text(record.name);
         thread.triggers.push(record.trigger);
@@ -279,7 +297,7 @@ impl Recording {
             .values()
             .map(|thread| thread.lost_samples)
             .sum();
-        lost + self.header.homeless_samples
+        lost + self.header.chunkless_samples
     }
 }
 

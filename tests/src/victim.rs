@@ -1,4 +1,5 @@
-//! Victims: small programs in `tests/victims`, each written for one hazard, compiled when their source, or the way of compiling, changes.
+//! Victims: small programs in `tests/victims`, each written for one hazard, compiled when their
+//! source, or the way of compiling, changes.
 
 use crate::{lock, repository, target_directory};
 use std::collections::hash_map::DefaultHasher;

@@ -1,7 +1,10 @@
-//! Profiles against the truth: programs whose stacks and whose split of time are known beforehand (`examples/`).
+//! Profiles against the truth: programs whose stacks and whose split of time are known beforehand
+//! (`examples/`).
 
 use collector::profile::{Profile, Sample};
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, example, status};
+use rsunwind_tests::statistics::judge;
 use std::collections::BTreeMap;
 
 fn profile(options: &[&str], program: &str, argument: &str) -> Profile {
@@ -27,88 +30,92 @@ fn last_part(name: &str) -> &str {
 
 #[test]
 fn shares_are_within_two_points_of_the_truth() {
-    let profile = profile(&["-F", "4k"], "split", "60");
-    let mut weights = BTreeMap::new();
-    let mut all = 0;
-    for sample in &profile.samples {
-        for name in names(&profile, sample) {
-            *weights.entry(name).or_insert(0) += sample.weight;
+    judge(|| {
+        let profile = profile(&["-F", "2k"], "split", "3000");
+        let mut weights = BTreeMap::new();
+        let mut all = 0;
+        for sample in &profile.samples {
+            for name in names(&profile, sample) {
+                *weights.entry(name).or_insert(0) += sample.weight;
+            }
+            all += sample.weight;
         }
-        all += sample.weight;
-    }
-    assert!(all >= 10_000, "{all} periods are too few to judge by");
-    for (function, truth) in [
-        ("half", 50.0),
-        ("third", 30.0),
-        ("fifth", 20.0),
-        ("round", 100.0),
-    ] {
-        let share = weights[function] as f64 * 100.0 / all as f64;
-        assert!(
-            (share - truth).abs() < 2.0,
-            "{function}: {share:.2} % measured, {truth} % true"
-        );
-    }
+        assert!(all >= 5_000, "{all} periods are too few to judge by");
+        for (function, truth) in [
+            ("half", 50.0),
+            ("third", 30.0),
+            ("fifth", 20.0),
+            ("round", 100.0),
+        ] {
+            let share = weights[function] as f64 * 100.0 / all as f64;
+            assert_measured!(
+                (share - truth).abs() < 2.0,
+                "{function}: {share:.2} % measured, {truth} % true"
+            );
+        }
+    });
 }
 
 #[test]
 fn sixty_four_threads_lose_nothing_and_each_gets_its_weight() {
-    let profile = profile(&["-F", "1k"], "crew", "64");
-    let recording = &profile.recording;
-    let members = recording
-        .threads
-        .iter()
-        .enumerate()
-        .filter(|(_, thread)| thread.name.starts_with("member-"));
-    let mut count = 0;
-    for (index, thread) in members {
-        count += 1;
-        assert_eq!(
-            (thread.totals.lost_samples, thread.totals.lost_weight),
-            (0, 0),
-            "{}",
-            thread.name
-        );
-        let period = thread.armings[0].period_ns as f64;
-        let used = thread
-            .end
-            .expect("it ended")
-            .cpu_ns
-            .saturating_sub(thread.unarmed_cpu_ns()) as f64;
-        let delivered = thread.totals.weight as f64 * period;
-        // Two per cent, or the period that no rate can divide.
-        let tolerance = (used * 0.02).max(period);
-        assert!(
-            (delivered - used).abs() <= tolerance,
-            "{}: {delivered} of {used} ns delivered",
-            thread.name
-        );
-        let own = profile
-            .samples
+    judge(|| {
+        let profile = profile(&["-F", "1k"], "crew", "64");
+        let recording = &profile.recording;
+        let members = recording
+            .threads
             .iter()
-            .filter(|sample| sample.thread.index() == index);
-        for sample in own.filter(|sample| sample.weight > 0) {
-            let names = names(&profile, sample);
-            if names.contains(&"task") {
-                let task = names.iter().position(|name| *name == "task").unwrap_or(0);
-                assert_eq!(
-                    names.get(task..task + 3),
-                    Some(&["task", "shift", "member"][..]),
-                    "{names:?}"
-                );
+            .enumerate()
+            .filter(|(_, thread)| thread.name.starts_with("member-"));
+        let mut count = 0;
+        for (index, thread) in members {
+            count += 1;
+            assert_eq!(
+                (thread.totals.lost_samples, thread.totals.lost_weight),
+                (0, 0),
+                "{}",
+                thread.name
+            );
+            let period = thread.armings[0].period_ns as f64;
+            let used = thread
+                .end
+                .expect("it ended")
+                .cpu_ns
+                .saturating_sub(thread.unarmed_cpu_ns()) as f64;
+            let delivered = thread.totals.weight as f64 * period;
+            // Two per cent, or the period that no rate can divide.
+            let tolerance = (used * 0.02).max(period);
+            assert_measured!(
+                (delivered - used).abs() <= tolerance,
+                "{}: {delivered} of {used} ns delivered",
+                thread.name
+            );
+            let own = profile
+                .samples
+                .iter()
+                .filter(|sample| sample.thread.index() == index);
+            for sample in own.filter(|sample| sample.weight > 0) {
+                let names = names(&profile, sample);
+                if names.contains(&"task") {
+                    let task = names.iter().position(|name| *name == "task").unwrap_or(0);
+                    assert_eq!(
+                        names.get(task..task + 3),
+                        Some(&["task", "shift", "member"][..]),
+                        "{names:?}"
+                    );
+                }
             }
         }
-    }
-    assert_eq!(count, 64);
-    assert_eq!(recording.homeless_samples, 0);
-    let weight = |keep: &dyn Fn(&Sample) -> bool| {
-        profile
-            .samples
-            .iter()
-            .filter(|s| keep(s))
-            .map(|s| s.weight)
-            .sum::<u64>()
-    };
-    let (complete, all) = (weight(&|sample| sample.complete), weight(&|_| true));
-    assert!(complete * 100 >= all * 99, "{complete} of {all} complete");
+        assert_eq!(count, 64);
+        assert_eq!(recording.chunkless_samples, 0);
+        let weight = |keep: &dyn Fn(&Sample) -> bool| {
+            profile
+                .samples
+                .iter()
+                .filter(|s| keep(s))
+                .map(|s| s.weight)
+                .sum::<u64>()
+        };
+        let (complete, all) = (weight(&|sample| sample.complete), weight(&|_| true));
+        assert_measured!(complete * 100 >= all * 99, "{complete} of {all} complete");
+    });
 }

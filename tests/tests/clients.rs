@@ -1,4 +1,5 @@
-//! Clients of the broker, in real C programs: linked with the library and not recorded, and recorded, by perf events and by timers.
+//! Clients of the broker, in real C programs: linked with the library and not recorded, and
+//! recorded, by perf events and by timers.
 
 use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::victim::{self, Compiler};
@@ -78,7 +79,8 @@ fn a_program_may_do_without_the_library() {
 
 #[test]
 fn programs_of_musl_have_clients_too() {
-    // musl's libc has no unwind tables, and its compiler wrapper makes no index of the program's: stacks end in libc, and only there.
+    // musl's libc has no unwind tables, and its compiler wrapper makes no index of the program's:
+    // stacks end in libc, and only there.
     let options = [&*include_option(), "-DFRAMES=3", "-Wl,--eh-frame-hdr"];
     let program = victim::compile(Compiler::MuslC, "clients_optional.c", &options);
     assert_eq!(Run::plain(&program).outcome().quiet().text(), "absent\n");
@@ -140,5 +142,13 @@ fn under_a_system_call_filter_no_signal_is_sent() {
     let program = linked("clients_filtered.c", &[]);
     for way in WAYS {
         is_right(run(way, &program).outcome(), way);
+    }
+}
+
+#[test]
+fn a_callback_may_end_the_process() {
+    let program = linked("clients_exit.c", &[]);
+    for way in WAYS {
+        assert_eq!(run(way, &program).outcome().quiet().text(), "");
     }
 }

@@ -1,6 +1,8 @@
 //! Events beside CPU time: `record -e`, and what the other commands make of it.
 
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::path::Path;
 use std::process::Command;
@@ -42,33 +44,41 @@ fn own(rows: &[(u64, String)], function: &str) -> u64 {
 
 #[test]
 fn page_faults_are_counted_where_they_happen() {
-    let (bench, program) = (Bench::new(), victim::c("faults.c"));
-    for events in ["page-faults", "page-faults,minor-faults:u"] {
-        let mut record = bench.record(&["-q", "-e", events]);
-        let ran = output(record.arg(&program).arg(PAGES.to_string()));
-        assert!(ran.status.success(), "{}", text(&ran.stderr));
-        let (all, rows) = report(&bench.path("profile.rsu"), "page-faults");
-        let touched = own(&rows, "toucher");
-        let bounds = PAGES * 95 / 100..PAGES * 103 / 100;
-        assert!(
-            bounds.contains(&touched),
-            "{events}: {touched} of {all} in {rows:?}"
-        );
-        assert!(all - touched < 400, "{events}: {rows:?}");
-        // CPU time is what it would be without: none of it is the faults'.
-        let recording = bench.recording();
-        let cpu_ns: u64 = recording
-            .threads
-            .iter()
-            .map(collector::recording::Thread::cpu_ns)
-            .sum();
-        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
-        let sampled = weight as f64 * 1e9 / 999.0;
-        assert!(
-            (0.9..1.1).contains(&(sampled / cpu_ns as f64)),
-            "{sampled} of {cpu_ns}"
-        );
-    }
+    judge(|| {
+        let (bench, program) = (Bench::new(), victim::c("faults.c"));
+        for events in ["page-faults", "page-faults,minor-faults:u"] {
+            let mut record = bench.record(&["-q", "-e", events]);
+            let ran = output(record.arg(&program).arg(PAGES.to_string()));
+            assert!(ran.status.success(), "{}", text(&ran.stderr));
+            let (all, rows) = report(&bench.path("profile.rsu"), "page-faults");
+            let touched = own(&rows, "toucher");
+            // Those of our own memory have a row to themselves.
+            let ours = own(&rows, "[rsunwind]");
+            // One sample stands for up to a thousand or two: it may meet a fault of our own. And at
+            // a rate a sample stands for the period that the kernel has in mind by then, which is
+            // not quite what it has counted.
+            let (least, most) = (PAGES * 92 / 100, PAGES * 108 / 100);
+            assert_measured!(
+                touched + ours > least && touched < most && touched > PAGES * 85 / 100,
+                "{events}: {touched} of {all} in {rows:?}"
+            );
+            // Of the rest some are the loader's.
+            assert!(all - touched - ours < 400, "{events}: {rows:?}");
+            // CPU time is what it would be without: none of it is the faults'.
+            let recording = bench.recording();
+            let cpu_ns: u64 = recording
+                .threads
+                .iter()
+                .map(collector::recording::Thread::cpu_ns)
+                .sum();
+            let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+            let sampled = weight as f64 * 1e9 / 999.0;
+            assert_measured!(
+                (0.9..1.1).contains(&(sampled / cpu_ns as f64)),
+                "{sampled} of {cpu_ns}"
+            );
+        }
+    });
 }
 
 #[test]
@@ -106,7 +116,8 @@ fn each_event_has_a_column_in_pprof_and_a_line_in_the_summary() {
         .filter(|line| line.contains(";toucher "))
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
-    assert!(touched > PAGES * 95 / 100, "{folded}");
+    // Of CPU time there are some hundred periods. How many faults fall to whom is asked above.
+    assert!(touched > PAGES / 2, "{folded}");
 }
 
 #[test]
@@ -117,8 +128,19 @@ fn samples_that_find_no_room_are_counted_with_their_event() {
 #include <sys/resource.h>
 #include <time.h>
 #include <unistd.h>
+static long sleeps(int pid) {
+  char line[200];
+  long count = -1;
+  snprintf(line, sizeof line, \"/proc/%d/status\", pid);
+  FILE *status = fopen(line, \"r\");
+  while (count < 0 && fgets(line, sizeof line, status)) sscanf(line, \"voluntary_ctxt_switches: %ld\", &count);
+  fclose(status);
+  return count;
+}
 int main(void) {
-  usleep(400000); // until rsunwind has the ring
+  // Between two of its sleeps rsunwind takes the ring that is offered.
+  long before = sleeps(getppid());
+  while (sleeps(getppid()) < before + 5) usleep(10000);
   kill(getppid(), SIGSTOP);
   for (int i = 0; i < 20000; i++) nanosleep(&(struct timespec){0, 1000}, NULL);
   kill(getppid(), SIGCONT);
@@ -185,7 +207,8 @@ fn tracepoints_show_who_made_the_call() {
     }
     assert!(ran.status.success(), "{}", text(&ran.stderr));
     let (all, rows) = report(&bench.path("profile.rsu"), "syscalls:sys_enter_getppid");
-    // As many as fit into the ring at once, since the collector looks only now and then. Ours asks once or twice for its parent, too.
+    // As many as fit into the ring at once, since the collector looks only now and then. Ours asks
+    // once or twice for its parent, too.
     assert!((300..=305).contains(&all), "{all}: {rows:?}");
     let shown = Command::new(rsunwind())
         .arg("export")

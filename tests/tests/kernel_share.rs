@@ -1,18 +1,22 @@
-//! Programs that live in the kernel: every one of the kernel's samples is accounted for, none is lost to a full ring while there is a collector,
-//! and those of threads that live are joined with the user stack of their entry.
+//! Programs that live in the kernel: every one of the kernel's samples is accounted for, none is
+//! lost to a full ring while there is a collector, and those of threads that live are joined with
+//! the user stack of their entry.
 //!
-//! The victim's ways are in `tests/victims/kernel_share.c`. Samples that no user stack can come for (a thread's end in the kernel, our own
-//! code) have a class of their own and are left out of the shares; they are counted all the same.
+//! The victim's ways are in `tests/victims/kernel_share.c`. Samples that no user stack can come for
+//! (a thread's end in the kernel, our own code) have a class of their own and are left out of the
+//! shares; they are counted all the same.
 
-use collector::recording::{KernelAccount, KernelHalf, RawFrame, Recording};
-use engine::wire::sample::StopReason;
+use collector::correlate::KernelAccount;
+use collector::recording::{KernelHalf, RawFrame, Recording};
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::recording::Recording as Records;
 use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::path::Path;
 
-/// Wall time of each way, ms.
+/// CPU time of each way that works, wall time of each that waits, ms.
 const TIME: &str = "1500";
 
 fn recorded(way: &str) -> (Recording, KernelAccount) {
@@ -32,7 +36,7 @@ fn everything_is_accounted_for(way: &str, path: &Path, recording: &Recording, su
     let account = recording.kernel_account();
     let records = Records::read(path).kernel_samples;
     assert_eq!(account.recorded(), records, "{way}: {account}");
-    assert!(records >= 20, "{way} does not work: {account}");
+    assert!(records >= 10, "{way} does not work: {account}");
     let told = summary.lines().find_map(|line| {
         let line = line.trim_start().strip_prefix("kernel  ")?;
         Some(line.split_once(": ")?.1.to_owned())
@@ -40,8 +44,9 @@ fn everything_is_accounted_for(way: &str, path: &Path, recording: &Recording, su
     assert_eq!(told, Some(account.to_string()), "{way}: {summary}");
 }
 
-/// None lost, and 99.9 % of what can be joined is; one may always stand apart, where there are too few for that. `shielded` says whether
-/// the way makes calls that hold our signal back: only there may samples be joined that ip does not verify.
+/// None lost, and 99.9 % of what can be joined is; one may always stand apart, where there are too
+/// few for that. `shielded` says whether the way calls functions of libc that hold all signals
+/// back: only there may samples be joined that ip does not verify.
 #[track_caller]
 fn nothing_is_lost(way: &str, account: &KernelAccount, shielded: bool) {
     assert_eq!(account.lost, 0, "{way}: {account}");
@@ -138,22 +143,25 @@ fn signals_of_the_program_itself() {
 
 #[test]
 fn without_a_collector_what_finds_no_room_is_counted() {
-    let outcome = Run::profiled("rate=1000", victim::c("kernel_share.c"))
-        .args(["populate", TIME])
-        .outcome()
-        .quiet();
-    let recording = collector::recording::read(&outcome.files()).expect("a recording");
-    let account = recording.kernel_account();
-    assert!(account.lost > 0, "{account}");
-    assert_eq!(account.recorded(), outcome.recording().kernel_samples);
-    let thread = &recording.threads[0];
-    let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
-    let due = thread.cpu_ns() as f64 / 1e6;
-    let share = weight as f64 / due;
-    assert!(
-        (0.98..1.02).contains(&share),
-        "{weight} of {due}: {account}"
-    );
+    judge(|| {
+        // More samples in each call than a ring has room for.
+        let outcome = Run::profiled("rate=4000,cost=1", victim::c("kernel_share.c"))
+            .args(["populate", TIME])
+            .outcome()
+            .quiet();
+        let recording = collector::correlate::read(&outcome.files()).expect("a recording");
+        let account = recording.kernel_account();
+        assert!(account.lost > 0, "{account}");
+        assert_eq!(account.recorded(), outcome.recording().kernel_samples);
+        let thread = &recording.threads[0];
+        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+        let due = thread.cpu_ns() as f64 / thread.armings[0].period_ns as f64;
+        let share = weight as f64 / due;
+        assert_measured!(
+            (0.98..1.02).contains(&share),
+            "{weight} of {due}: {account}"
+        );
+    });
 }
 
 /// Records for two seconds and tells the program to end; its last calls never came back.
@@ -173,36 +181,24 @@ fn cut_off(way: &str) -> (Recording, KernelAccount) {
 
 #[test]
 fn threads_that_sleep_when_recording_ends_have_their_stacks() {
-    let (recording, account) = cut_off("asleep");
-    assert!(
-        account.orphan + account.late <= 1,
-        "one may always stand apart: {account}"
-    );
-    let outside = |flags: u64| flags & engine::wire::sample::flags::FROM_OUTSIDE != 0;
-    let seen: Vec<_> = recording
-        .samples
-        .iter()
-        .filter(|s| outside(s.flags))
-        .collect();
-    let threads: std::collections::BTreeSet<_> = seen.iter().map(|s| s.thread).collect();
-    assert!(
-        threads.len() >= 4,
-        "{} of 8 were seen: {account}",
-        threads.len()
-    );
-    for sample in seen {
-        assert_eq!(sample.stop, StopReason::Root, "down to where threads begin");
-        assert!(recording.walk(sample.stack).count() > 5);
-    }
-    both_halves_are_there(&recording);
+    judge(|| {
+        let (recording, account) = cut_off("asleep");
+        assert_measured!(
+            account.orphan + account.late <= 1,
+            "one may always stand apart: {account}"
+        );
+        both_halves_are_there(&recording);
+    });
 }
 
 #[test]
 fn threads_that_work_in_the_kernel_when_recording_ends_have_their_stacks() {
     for way in ["populate", "read-raw"] {
-        let (recording, account) = cut_off(way);
-        let apart = account.orphan + account.late + account.exit;
-        assert!(apart <= 1 + account.recorded() / 1000, "{way}: {account}");
-        both_halves_are_there(&recording);
+        judge(|| {
+            let (recording, account) = cut_off(way);
+            let apart = account.orphan + account.late + account.exit;
+            assert_measured!(apart <= 1, "one may always stand apart: {way}: {account}");
+            both_halves_are_there(&recording);
+        });
     }
 }

@@ -1,10 +1,14 @@
-//! Time off the CPU: `record --off-cpu` of programs that measure their own waits, and what the other commands make of it.
+//! Time off the CPU: `record --off-cpu` of programs that measure their own waits, and what the
+//! other commands make of it.
 
+use collector::correlate;
 use collector::profile::{Mode, Profile, Sample};
-use collector::recording::{self, KernelHalf};
+use collector::recording::KernelHalf;
 use engine::wire::source::OFF_CPU;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use rsunwind_tests::waits::{self, Measured};
 use std::os::unix::process::CommandExt;
@@ -13,7 +17,8 @@ use std::process::Command;
 
 const WAYS: [&str; 4] = ["napping", "polling", "reading", "awaiting"];
 
-/// Runs the victim under `record` with those options; gives its profile of time off the CPU, what it measured, and what was said.
+/// Runs the victim under `record` with those options; gives its profile of time off the CPU, what
+/// it measured, and what was said.
 fn record(options: &[&str], program: &Path) -> (Profile, Vec<Measured>, String) {
     let bench = Bench::new();
     let result = output(bench.record(options).arg(program).arg("1500"));
@@ -41,7 +46,8 @@ fn samples_in<'a>(profile: &'a Profile, function: &str) -> Vec<&'a Sample> {
     inside.collect()
 }
 
-/// Each way of waiting took as long as the program says, and the program saw nothing of being watched.
+/// Each way of waiting took as long as the program says, and the program saw nothing of being
+/// watched.
 #[track_caller]
 fn durations_are_true(profile: &Profile, measured: &[Measured]) {
     assert_eq!(measured.len(), WAYS.len());
@@ -50,11 +56,12 @@ fn durations_are_true(profile: &Profile, measured: &[Measured]) {
         let off: u64 = samples.iter().map(|sample| sample.weight).sum();
         let waited = truth.wall_ns - truth.cpu_ns;
         let deviation = (off as f64 / waited as f64 - 1.0).abs();
-        assert!(deviation < 0.02, "{off} ns off the CPU, {truth:?}");
+        assert_measured!(deviation < 0.02, "{off} ns off the CPU, {truth:?}");
         assert_eq!((truth.interrupted, truth.too_short), (0, 0), "{truth:?}");
-        assert!(truth.calls > 40, "{truth:?}");
-        // At least one absence a call: each of them waits.
-        assert!(samples.len() as u64 >= truth.calls * 9 / 10, "{truth:?}");
+        assert_measured!(truth.calls > 20, "{truth:?}");
+        // At least one absence a call: each of them waits, if the other side is not ahead for once.
+        let absences = samples.len() as u64;
+        assert_measured!(absences >= truth.calls * 9 / 10, "{absences}: {truth:?}");
         for sample in &samples {
             let thread = &profile.recording.threads[sample.thread.index()];
             assert_eq!(thread.tid, truth.tid, "{}", truth.name);
@@ -93,59 +100,67 @@ fn stacks_are_whole(profile: &Profile, outer: &str) {
         if !kernel_names.contains(&format!(" {call}\n")) {
             continue; // another kernel's name for it
         }
-        let samples = samples_in(profile, way);
-        let inside = samples
-            .iter()
-            .filter(|sample| names(profile, sample).contains(&call));
-        assert!(
-            inside.count() * 10 >= samples.len() * 8,
-            "{way} waits in {call}"
+        let time = |samples: &[&Sample]| samples.iter().map(|sample| sample.weight).sum::<u64>();
+        let mut samples = samples_in(profile, way);
+        let all = time(&samples);
+        samples.retain(|sample| names(profile, sample).contains(&call));
+        let inside = time(&samples);
+        // The rest it waited for a processor.
+        assert_measured!(
+            inside / 8 >= all / 10,
+            "{way} waits in {call}: {inside} of {all}"
         );
     }
 }
 
 #[test]
 fn waits_are_as_long_as_the_program_says_and_the_program_sees_nothing() {
-    let (profile, measured, said) = record(&["--off-cpu"], &victim::c("off_cpu.c"));
-    durations_are_true(&profile, &measured);
-    stacks_are_whole(&profile, "start_thread");
-    assert!(said.contains("event  off-cpu: "), "{said}");
-    assert!(said.contains("cut short at 16 KiB, 0 lost"), "{said}");
-    // The threads are those that the program's own samples are of, and nobody else's.
-    assert_eq!(profile.recording.processes.len(), 1);
-    assert_eq!(profile.recording.threads.len(), 5);
+    judge(|| {
+        let (profile, measured, said) = record(&["--off-cpu"], &victim::c("off_cpu.c"));
+        durations_are_true(&profile, &measured);
+        stacks_are_whole(&profile, "start_thread");
+        assert!(said.contains("event  off-cpu: "), "{said}");
+        assert!(said.contains("cut short at 16 KiB, 0 lost"), "{said}");
+        // The threads are those that the program's own samples are of, and nobody else's.
+        assert_eq!(profile.recording.processes.len(), 1);
+        assert_eq!(profile.recording.threads.len(), 5);
+    });
 }
 
 #[test]
 fn a_static_program_waits_as_well() {
-    let program = victim::compile(Compiler::C, "off_cpu.c", &["-static"]);
-    let (profile, measured, said) = record(&["--off-cpu"], &program);
-    assert!(said.contains("the kernel copies its stacks"), "{said}");
-    durations_are_true(&profile, &measured);
-    stacks_are_whole(&profile, "start_thread");
-    assert_eq!(profile.recording.processes.len(), 1);
-    assert_eq!(profile.recording.threads.len(), 5);
+    judge(|| {
+        let program = victim::compile(Compiler::C, "off_cpu.c", &["-static"]);
+        let (profile, measured, said) = record(&["--off-cpu"], &program);
+        assert!(said.contains("the kernel copies its stacks"), "{said}");
+        durations_are_true(&profile, &measured);
+        stacks_are_whole(&profile, "start_thread");
+        assert_eq!(profile.recording.processes.len(), 1);
+        assert_eq!(profile.recording.threads.len(), 5);
+    });
 }
 
 #[test]
 fn who_sleeps_when_recording_ends_has_slept_until_then() {
-    let bench = Bench::new();
-    let mut record = bench.record(&["-q", "--off-cpu", "-d", "1500ms"]);
-    let ran = output(record.arg(victim::c("off_cpu.c")).args(["0", "forever"]));
-    assert!(ran.status.success(), "{}", text(&ran.stderr));
-    let profile = shown(Profile::new(bench.recording(), &Default::default()));
-    let session = profile.recording.session.as_ref().expect("an account");
-    assert_eq!(profile.recording.threads.len(), 2);
-    for (index, thread) in profile.recording.threads.iter().enumerate() {
-        let samples = samples_in(&profile, "sleeping_on");
-        let own = samples
-            .iter()
-            .filter(|sample| sample.thread.index() == index);
-        let off: u64 = own.map(|sample| sample.weight).sum();
-        let life = session.end_ns - thread.key;
-        let deviation = (off as f64 / life as f64 - 1.0).abs();
-        assert!(deviation < 0.02, "{}: {off} of {life} ns", thread.tid);
-    }
+    judge(|| {
+        let bench = Bench::new();
+        let mut record = bench.record(&["-q", "--off-cpu", "-d", "1500ms"]);
+        let ran = output(record.arg(victim::c("off_cpu.c")).args(["0", "forever"]));
+        assert!(ran.status.success(), "{}", text(&ran.stderr));
+        let profile = shown(Profile::new(bench.recording(), &Default::default()));
+        let session = profile.recording.session.as_ref().expect("an account");
+        assert_eq!(profile.recording.threads.len(), 2);
+        for (index, thread) in profile.recording.threads.iter().enumerate() {
+            let samples = samples_in(&profile, "sleeping_on");
+            let own = samples
+                .iter()
+                .filter(|sample| sample.thread.index() == index);
+            let off: u64 = own.map(|sample| sample.weight).sum();
+            let life = session.end_ns - thread.key;
+            let deviation = (off as f64 / life as f64 - 1.0).abs();
+            assert_measured!(deviation < 0.02, "{}: {off} of {life} ns", thread.tid);
+        }
+    });
 }
 
 #[test]
@@ -171,11 +186,16 @@ fn programs_started_by_programs_wait_under_their_own_names() {
         }
     }
     slept.sort_unstable();
-    // In order: nobody else's time, 300 ms at least, is added to them. They may take longer, not less.
+    // They may take longer, not less.
     assert_eq!(slept.len(), 3, "{slept:?}");
     for (slept, asked) in slept.iter().zip([300, 400, 500]) {
-        assert!((asked..asked + 290).contains(slept), "{slept} for {asked}");
+        assert!(*slept >= asked, "{slept} for {asked}");
     }
+    // One after the other: nobody else's time, 300 ms at least, is added to them.
+    let session = profile.recording.session.as_ref().expect("an account");
+    let most = (session.end_ns - session.start_ns) / 1_000_000;
+    let all: u64 = slept.iter().sum();
+    assert!(all <= most, "{slept:?} in {most} ms");
     // The shell waits for two of them.
     let waits = profile.samples.iter().filter(|sample| {
         names(&profile, sample).contains(&"do_wait") && sample.weight > 250_000_000
@@ -185,17 +205,19 @@ fn programs_started_by_programs_wait_under_their_own_names() {
 
 #[test]
 fn in_a_pid_namespace_of_its_own_a_program_waits_under_its_own_number() {
-    let bench = Bench::new();
-    let mut record = bench.record(&["-q", "--off-cpu"]);
-    record.args(["unshare", "--pid", "--fork", "--mount-proc"]);
-    let ran = output(record.arg(victim::c("off_cpu.c")).arg("1500"));
-    assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stderr));
-    let profile = shown(Profile::new(bench.recording(), &Default::default()));
-    let mut processes = profile.recording.processes.iter();
-    let inner = processes.find(|process| process.name().starts_with("off_cpu"));
-    assert_eq!(inner.expect("it was recorded").pid, 1);
-    // What it measured has the numbers that it knows itself by.
-    durations_are_true(&profile, &waits::read(&text(&ran.stdout)));
+    judge(|| {
+        let bench = Bench::new();
+        let mut record = bench.record(&["-q", "--off-cpu"]);
+        record.args(["unshare", "--pid", "--fork", "--mount-proc"]);
+        let ran = output(record.arg(victim::c("off_cpu.c")).arg("1500"));
+        assert_eq!(ran.status.code(), Some(3), "{}", text(&ran.stderr));
+        let profile = shown(Profile::new(bench.recording(), &Default::default()));
+        let mut processes = profile.recording.processes.iter();
+        let inner = processes.find(|process| process.name().starts_with("off_cpu"));
+        assert_eq!(inner.expect("it was recorded").pid, 1);
+        // What it measured has the numbers that it knows itself by.
+        durations_are_true(&profile, &waits::read(&text(&ran.stdout)));
+    });
 }
 
 #[test]
@@ -308,16 +330,18 @@ fn where_it_cannot_be_recorded_nothing_is_started() {
         assert_eq!(said.lines().count(), 1, "{said}");
     }
     let _one = Setting::paranoid("1").expect("as before");
-    let granted = record();
-    let said = text(&granted.stderr);
-    assert_eq!(granted.status.code(), Some(3), "{said}");
-    let recording = recording::read(&[directory.path().join("profile.rsu")]).unwrap();
-    assert!(
-        recording
-            .sources
-            .iter()
-            .any(|source| source.event == OFF_CPU)
-    );
-    let profile = shown(Profile::new(recording, &Default::default()));
-    durations_are_true(&profile, &waits::read(&text(&granted.stdout)));
+    judge(|| {
+        let granted = record();
+        let said = text(&granted.stderr);
+        assert_eq!(granted.status.code(), Some(3), "{said}");
+        let recording = correlate::read(&[directory.path().join("profile.rsu")]).unwrap();
+        assert!(
+            recording
+                .sources
+                .iter()
+                .any(|source| source.event == OFF_CPU)
+        );
+        let profile = shown(Profile::new(recording, &Default::default()));
+        durations_are_true(&profile, &waits::read(&text(&granted.stdout)));
+    });
 }

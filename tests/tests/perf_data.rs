@@ -1,5 +1,6 @@
-//! `rsunwind export` to perf.data: perf itself reads the file, and its stacks are the profile's. The form with user stacks apart is read
-//! by perf of Debian sid, which is fetched (`tests/kernel/fetch`); where that is out of reach, it is said and that part is left out.
+//! `rsunwind export` to perf.data: perf itself reads the file, and its stacks are the profile's.
+//! The form with user stacks apart is read by perf of Debian sid, which is fetched
+//! (`tests/kernel/fetch`); where that is out of reach, it is said and that part is left out.
 
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::{repository, target_directory};
@@ -28,7 +29,8 @@ const OWN: [&str; 7] = [
     "leaf", "again", "middle", "kernel", "main", "_start", "vfs_read",
 ];
 
-/// A sample as text tells it: its thread, its time to the microsecond, its period, and the functions of [`OWN`] in it, from the leaf.
+/// A sample as text tells it: its thread, its time to the microsecond, its period, and the
+/// functions of [`OWN`] in it, from the leaf.
 type Told = (String, String, String, Vec<String>);
 
 /// What a text of `perf script`, or ours in its form, tells.

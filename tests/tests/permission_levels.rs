@@ -1,11 +1,15 @@
-//! What `rsunwind record` makes of each level of permission, as root and as an ordinary user, for programs that unwind themselves and for
-//! those that cannot: the trigger that is granted, and the line that says why it is no better and what would help.
+//! What `rsunwind record` makes of each level of permission, as root and as an ordinary user, for
+//! programs that unwind themselves and for those that cannot: the trigger that is granted, and the
+//! line that says why it is no better and what would help.
 
+use collector::correlate;
 use collector::recording::{self, Recording};
 use collector::summary;
 use engine::wire::sample::Trigger;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{output, rsunwind, text};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -48,7 +52,7 @@ impl Place {
         let mut command = Command::new(&self.rsunwind);
         command.args(["record", "-F", "1k", "-o", "profile.rsu"]);
         command.args(options).arg("--").arg(program);
-        command.args(["20", "2"]);
+        command.args(["200", "2"]);
         self.placed(command, nobody)
     }
 
@@ -76,7 +80,7 @@ impl Place {
         let said = text(&result.stderr);
         assert_eq!(result.status.code(), Some(3), "the program's own: {said}");
         assert_eq!(text(&result.stdout).lines().count(), 2, "{said}");
-        let read = recording::read(&[self.directory.path().join("profile.rsu")]);
+        let read = correlate::read(&[self.directory.path().join("profile.rsu")]);
         (said, read.expect("a recording"))
     }
 }
@@ -101,7 +105,7 @@ fn sampled(what: &str, recording: &Recording, trigger: Trigger, refused: u32) {
         let periods = armed as f64 / arming.period_ns as f64;
         // A timer is bound to the kernel's tick: what is due when the thread ends never fires.
         let slack = if trigger == Trigger::Timer { 20.0 } else { 3.0 };
-        assert!(
+        assert_measured!(
             (weight as f64 - periods).abs() <= periods * 0.02 + slack && weight > 50,
             "{what}: {weight} of {periods:.1} periods"
         );
@@ -122,57 +126,62 @@ fn summarized(recording: Recording) -> String {
 
 #[test]
 fn every_level_as_root_and_as_an_ordinary_user() {
-    let place = Place::new();
-    for level in ["0", "1", "2"] {
-        let setting = Setting::paranoid(level);
-        if let Err(error) = &setting {
-            let now = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
-            let now = now.unwrap_or_default();
-            eprintln!("perf_event_paranoid cannot be changed ({error}): only {now} is tried");
-            if now.trim() != level {
-                continue;
+    judge(|| {
+        let place = Place::new();
+        for level in ["0", "1", "2"] {
+            let setting = Setting::paranoid(level);
+            if let Err(error) = &setting {
+                let now = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid");
+                let now = now.unwrap_or_default();
+                eprintln!("perf_event_paranoid cannot be changed ({error}): only {now} is tried");
+                if now.trim() != level {
+                    continue;
+                }
+            }
+            for program in [&place.dynamic, &place.fixed] {
+                for nobody in [false, true] {
+                    let (trigger, refused) = match (level, nobody) {
+                        ("2", true) => (Trigger::PerfUser, EACCES),
+                        _ => (Trigger::PerfKernel, 0),
+                    };
+                    let what = format!("level {level}, nobody {nobody}, {}", program.display());
+                    let (said, recording) = place.run(&mut place.record(&[], program, nobody));
+                    sampled(&what, &recording, trigger, refused);
+                    assert_eq!(said.contains(USER_MODE), refused != 0, "{what}: {said}");
+                }
             }
         }
-        for program in [&place.dynamic, &place.fixed] {
-            for nobody in [false, true] {
-                let (trigger, refused) = match (level, nobody) {
-                    ("2", true) => (Trigger::PerfUser, EACCES),
-                    _ => (Trigger::PerfKernel, 0),
-                };
-                let what = format!("level {level}, nobody {nobody}, {}", program.display());
-                let (said, recording) = place.run(&mut place.record(&[], program, nobody));
-                sampled(&what, &recording, trigger, refused);
-                assert_eq!(said.contains(USER_MODE), refused != 0, "{what}: {said}");
-            }
-        }
-    }
+    });
 }
 
 #[test]
 fn a_filter_leaves_timers_and_no_copies() {
-    let place = Place::new();
-    for answer in ["refuse", "deny", "kill"] {
-        let mut command = place.filtered(answer, &[], &place.dynamic);
-        let (said, recording) = place.run(&mut command);
-        sampled(answer, &recording, Trigger::Timer, EACCES);
-        let remedies = ["perf_event_paranoid", "seccomp profile", "CAP_PERFMON"];
-        for remedy in remedies {
-            assert!(said.contains(remedy), "{answer}: {remedy}: {said}");
+    judge(|| {
+        let place = Place::new();
+        for answer in ["refuse", "deny", "kill"] {
+            let mut command = place.filtered(answer, &[], &place.dynamic);
+            let (said, recording) = place.run(&mut command);
+            sampled(answer, &recording, Trigger::Timer, EACCES);
+            let remedies = ["perf_event_paranoid", "seccomp profile", "CAP_PERFMON"];
+            for remedy in remedies {
+                assert!(said.contains(remedy), "{answer}: {remedy}: {said}");
+            }
+            let (said, recording) = place.run(&mut place.filtered(answer, &[], &place.fixed));
+            assert!(recording.samples.is_empty(), "{answer}");
+            for part in [
+                "runs unprofiled",
+                "a seccomp filter is in force",
+                "--trigger perf",
+            ] {
+                assert!(said.contains(part), "{answer}: {part}: {said}");
+            }
+            let refused =
+                output(&mut place.filtered(answer, &["-e", "page-faults"], &place.dynamic));
+            let said = text(&refused.stderr);
+            assert_eq!(refused.status.code(), Some(2), "{answer}: {said}");
+            assert!(said.contains("a seccomp filter is in force"), "{said}");
         }
-        let (said, recording) = place.run(&mut place.filtered(answer, &[], &place.fixed));
-        assert!(recording.samples.is_empty(), "{answer}");
-        for part in [
-            "runs unprofiled",
-            "a seccomp filter is in force",
-            "--trigger perf",
-        ] {
-            assert!(said.contains(part), "{answer}: {part}: {said}");
-        }
-        let refused = output(&mut place.filtered(answer, &["-e", "page-faults"], &place.dynamic));
-        let said = text(&refused.stderr);
-        assert_eq!(refused.status.code(), Some(2), "{answer}: {said}");
-        assert!(said.contains("a seccomp filter is in force"), "{said}");
-    }
+    });
 }
 
 #[test]
@@ -204,37 +213,39 @@ fn who_insists_on_perf_is_told_how_to_get_it() {
 
 #[test]
 fn too_little_locked_memory_is_said_to_be_the_reason() {
-    let place = Place::new();
-    let limits = Setting::paranoid("2").and_then(|level| Ok((level, Setting::mlock_kb("4")?)));
-    let Ok(_limits) = limits else {
-        eprintln!("kernel settings cannot be changed here: this cannot be tried");
-        return;
-    };
-    let limited = |program| {
-        let inner = place.record(&[], program, true);
-        let mut command = Command::new("sh");
-        command.args(["-c", "ulimit -l 0; exec \"$@\"", "sh"]);
-        command.arg(inner.get_program()).args(inner.get_args());
-        place.placed(command, true)
-    };
-    let (said, recording) = place.run(&mut limited(&place.dynamic));
-    let timers = recording
-        .threads
-        .iter()
-        .filter(|thread| thread.trigger() == Trigger::Timer);
-    let refusals: Vec<u32> = timers.map(|thread| thread.armings[0].refused).collect();
-    assert!(
-        !refusals.is_empty() && refusals.iter().all(|errno| *errno == ENOMEM),
-        "{refusals:?}"
-    );
-    let remedy = "raise `ulimit -l` or kernel.perf_event_mlock_kb";
-    assert!(said.contains(remedy), "{said}");
-    let (said, recording) = place.run(&mut limited(&place.fixed));
-    assert!(recording.samples.is_empty());
-    assert!(
-        said.contains("memory for perf events was refused") && said.contains(remedy),
-        "{said}"
-    );
+    judge(|| {
+        let place = Place::new();
+        let limits = Setting::paranoid("2").and_then(|level| Ok((level, Setting::mlock_kb("4")?)));
+        let Ok(_limits) = limits else {
+            eprintln!("kernel settings cannot be changed here: this cannot be tried");
+            return;
+        };
+        let limited = |program| {
+            let inner = place.record(&[], program, true);
+            let mut command = Command::new("sh");
+            command.args(["-c", "ulimit -l 0; exec \"$@\"", "sh"]);
+            command.arg(inner.get_program()).args(inner.get_args());
+            place.placed(command, true)
+        };
+        let (said, recording) = place.run(&mut limited(&place.dynamic));
+        let timers = recording
+            .threads
+            .iter()
+            .filter(|thread| thread.trigger() == Trigger::Timer);
+        let refusals: Vec<u32> = timers.map(|thread| thread.armings[0].refused).collect();
+        assert!(
+            !refusals.is_empty() && refusals.iter().all(|errno| *errno == ENOMEM),
+            "{refusals:?}"
+        );
+        let remedy = "raise `ulimit -l` or kernel.perf_event_mlock_kb";
+        assert!(said.contains(remedy), "{said}");
+        let (said, recording) = place.run(&mut limited(&place.fixed));
+        assert!(recording.samples.is_empty());
+        assert!(
+            said.contains("memory for perf events was refused") && said.contains(remedy),
+            "{said}"
+        );
+    });
 }
 
 /// `rsunwind record` by root of a program that an ordinary user runs.
@@ -257,58 +268,60 @@ fn on_behalf(place: &Place, options: &[&str], program: &[&str]) -> Command {
 
 #[test]
 fn root_opens_the_events_of_an_ordinary_users_program() {
-    let place = Place::new();
-    let Ok(_setting) = Setting::paranoid("2") else {
-        eprintln!("kernel settings cannot be changed here: this cannot be tried");
-        return;
-    };
-    let program = place.dynamic.to_str().expect("a plain path");
-    let mut command = on_behalf(&place, &["-F", "1k"], &[program, "20", "2"]);
-    let (said, mut recording) = place.run(&mut command);
-    // setpriv became the program: its own thread is the first.
-    let users = |thread: &recording::Thread| {
-        let process = &recording.processes[thread.process.index()];
-        process.executable == program
-    };
-    let threads: Vec<_> = recording
-        .threads
-        .iter()
-        .filter(|thread| users(thread))
-        .collect();
-    assert_eq!(threads.len(), 2, "{said}");
-    for thread in threads {
-        let arming = thread.armings.last().expect("it was armed");
-        assert_eq!(
-            (arming.trigger, arming.refused),
-            (Trigger::PerfKernel, 0),
-            "{said}"
-        );
-        let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
-        let periods = armed as f64 / arming.period_ns as f64;
-        let weight = thread.totals.weight as f64;
-        assert!(
-            (weight - periods).abs() <= periods * 0.02 + 2.0,
-            "{weight} of {periods}"
-        );
-    }
-    assert!(!said.contains(USER_MODE), "{said}");
+    judge(|| {
+        let place = Place::new();
+        let Ok(_setting) = Setting::paranoid("2") else {
+            eprintln!("kernel settings cannot be changed here: this cannot be tried");
+            return;
+        };
+        let program = place.dynamic.to_str().expect("a plain path");
+        let mut command = on_behalf(&place, &["-F", "1k"], &[program, "200", "2"]);
+        let (said, mut recording) = place.run(&mut command);
+        // setpriv became the program: its own thread is the first.
+        let users = |thread: &recording::Thread| {
+            let process = &recording.processes[thread.process.index()];
+            process.executable == program
+        };
+        let threads: Vec<_> = recording
+            .threads
+            .iter()
+            .filter(|thread| users(thread))
+            .collect();
+        assert_eq!(threads.len(), 2, "{said}");
+        for thread in threads {
+            let arming = thread.armings.last().expect("it was armed");
+            assert_eq!(
+                (arming.trigger, arming.refused),
+                (Trigger::PerfKernel, 0),
+                "{said}"
+            );
+            let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
+            let periods = armed as f64 / arming.period_ns as f64;
+            let weight = thread.totals.weight as f64;
+            assert_measured!(
+                (weight - periods).abs() <= periods * 0.02 + 2.0,
+                "{weight} of {periods}"
+            );
+        }
+        assert!(!said.contains(USER_MODE), "{said}");
 
-    // Kernel stacks, of a user who may not see any by themselves.
-    let copy = &["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=20"];
-    let result = output(&mut on_behalf(&place, &["-F", "1k", "-q"], copy));
-    assert!(result.status.success(), "{}", text(&result.stderr));
-    recording =
-        recording::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
-    let joined = |sample: &&recording::RawSample| {
-        use recording::KernelHalf::{Merged, Shielded};
-        matches!(sample.kernel, Merged | Shielded)
-    };
-    let all = recording.samples.len();
-    let joined = recording.samples.iter().filter(joined).count();
-    assert!(
-        joined * 10 > all * 7 && all > 50,
-        "{joined} of {all} have the kernel's stack"
-    );
+        // Kernel stacks, of a user who may not see any by themselves.
+        let copy = &["dd", "if=/dev/zero", "of=/dev/null", "bs=64M", "count=20"];
+        let result = output(&mut on_behalf(&place, &["-F", "1k", "-q"], copy));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        recording =
+            correlate::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
+        let joined = |sample: &&recording::RawSample| {
+            use recording::KernelHalf::{Merged, Shielded};
+            matches!(sample.kernel, Merged | Shielded)
+        };
+        let all = recording.samples.len();
+        let joined = recording.samples.iter().filter(joined).count();
+        assert_measured!(
+            joined * 10 > all * 7 && all > 50,
+            "{joined} of {all} have the kernel's stack"
+        );
+    });
 }
 
 #[test]
@@ -318,7 +331,8 @@ fn events_opened_by_root_leave_no_trace_and_end_with_the_program() {
         eprintln!("kernel settings cannot be changed here: this cannot be tried");
         return;
     };
-    // 100 programs, each replacing the one before while its events fire: a late signal would end the next one.
+    // 100 programs, each replacing the one before while its events fire: a late signal would end
+    // the next one.
     let script = "i=$1; ls /proc/self/fd | wc -l; [ $i -gt 0 ] && exec sh -c \"$2\" sh $((i - 1)) \"$2\"; exit 7";
     let run = |mut command: Command| {
         let result = output(&mut command);
@@ -337,7 +351,7 @@ fn events_opened_by_root_leave_no_trace_and_end_with_the_program() {
     assert_eq!(profiled, run(plain));
     assert_eq!(profiled.0, Some(7));
     let recording =
-        recording::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
+        correlate::read(&[place.directory.path().join("profile.rsu")]).expect("it is there");
     let kernel = recording
         .threads
         .iter()

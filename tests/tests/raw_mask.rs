@@ -1,12 +1,17 @@
-//! Programs that block SIGPROF by a raw system call. Made by libc's `syscall` it blocks nothing of ours. Of one that we do not see all CPU
-//! time is in the recording, where it was spent, and nothing of it is taken for another place's.
+//! Programs that block SIGPROF by a raw system call. Made by libc's `syscall` it blocks nothing of
+//! ours. Of one that we do not see all CPU time is in the recording, where it was spent, and
+//! nothing of it is taken for another place's.
 //!
-//! The victim is `tests/victims/raw_mask.c`; it says itself how much CPU time it used, and when the signal was blocked.
+//! The victim is `tests/victims/raw_mask.c`; it says itself how much CPU time it used, and when the
+//! signal was blocked.
 
-use collector::recording::{self, KernelHalf, RawFrame, RawSample, Recording};
+use collector::correlate;
+use collector::recording::{KernelHalf, RawFrame, RawSample, Recording};
 use engine::wire::sample::{StopReason, flags};
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::process::Command;
 
@@ -14,7 +19,7 @@ use std::process::Command;
 #[track_caller]
 fn equals(what: &str, found_ns: u64, truth_ns: u64) {
     let share = found_ns as f64 / truth_ns as f64;
-    assert!(
+    assert_measured!(
         (0.98..1.02).contains(&share),
         "{what}: {found_ns} of {truth_ns}"
     );
@@ -42,7 +47,7 @@ impl Blocked {
 
     fn run_for(options: &[&str], how: &str, way: &str, milliseconds: &str) -> Self {
         let bench = Bench::new();
-        let mut command = bench.record(options);
+        let mut command = bench.record(&[&["--signal", "prof"], options].concat());
         let result = output(
             command
                 .arg(victim::c("raw_mask.c"))
@@ -90,11 +95,11 @@ impl Blocked {
             (0, 0),
             "{what}: {summary}"
         );
-        // The rest was spent before and after. Where others compete for the processor there are fewer samples than CPU time: then the stack
-        // behind them has the rest of their weight.
+        // The rest was spent before and after. Where others compete for the processor there are
+        // fewer samples than CPU time: then the stack behind them has the rest of their weight.
         let blocked: u64 = self.while_blocked().map(|sample| sample.weight).sum();
         let (least, most) = (self.cpu_ns - 2 * OPEN_NS, self.cpu_ns - OPEN_NS);
-        assert!(
+        assert_measured!(
             (least / 100 * 90..most / 100 * 102).contains(&(blocked * 1_000_000)),
             "{what}: {blocked}: {summary}"
         );
@@ -105,7 +110,8 @@ impl Blocked {
                 // Its place, and no callers.
                 KernelHalf::None => {
                     assert_eq!(frames.len(), 1, "{what}: {sample:?}");
-                    assert!(
+                    // Files are recorded when a walk meets them.
+                    assert_measured!(
                         matches!(
                             frames[0],
                             RawFrame::Code {
@@ -129,11 +135,12 @@ impl Blocked {
             }
         }
         assert!(
-            user > 100 && kernel > 100,
+            user > 100 && kernel > 50,
             "{what}: {user} and {kernel}: {summary}"
         );
-        assert!(
-            joined <= 1,
+        // Two samples may be those between which the stack was read from outside.
+        assert_measured!(
+            joined <= 2,
             "{what}: {joined} stacks of another time: {summary}"
         );
         let named: u64 = self
@@ -141,88 +148,104 @@ impl Blocked {
             .filter(|s| s.stop == StopReason::Blocked)
             .map(|s| s.weight)
             .sum();
-        assert!(
+        assert_measured!(
             named * 100 >= blocked * 95,
             "{what}: {named} of {blocked}: {summary}"
         );
-        assert!(summary.contains("SIGPROF was blocked"), "{what}: {summary}");
+        assert!(
+            summary.contains("the signal was blocked"),
+            "{what}: {summary}"
+        );
     }
 }
 
 #[test]
 fn by_libc_it_blocks_nothing_of_ours() {
-    for way in ["unblock", "exit"] {
-        let blocked = Blocked::run(&["-F", "1000"], "libc", way);
-        let (recording, summary) = (&blocked.recording, &blocked.summary);
-        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
-        let unarmed = recording.threads[0].unarmed_cpu_ns();
-        equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
-        let account = recording.kernel_account();
-        let possible = account.recorded() - account.exit - account.profiler;
-        let apart = possible - account.merged - account.reused;
-        assert!(possible > 100 && apart <= 1, "{way}: {summary}");
-        let mut stacks = blocked.while_blocked().filter(|s| !s.kernel.is_alone());
-        assert!(
-            stacks.all(|sample| recording.walk(sample.stack).count() > 3),
-            "{way}: {summary}"
-        );
-    }
+    judge(|| {
+        for way in ["unblock", "exit"] {
+            let blocked = Blocked::run(&["-F", "1000"], "libc", way);
+            let (recording, summary) = (&blocked.recording, &blocked.summary);
+            let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+            let unarmed = recording.threads[0].unarmed_cpu_ns();
+            equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
+            let account = recording.kernel_account();
+            let possible = account.recorded() - account.exit - account.profiler;
+            let apart = possible - account.merged - account.reused;
+            assert!(possible > 100 && apart <= 1, "{way}: {summary}");
+            let mut stacks = blocked.while_blocked().filter(|s| !s.kernel.is_alone());
+            assert!(
+                stacks.all(|sample| recording.walk(sample.stack).count() > 3),
+                "{way}: {summary}"
+            );
+        }
+    });
 }
 
 #[test]
 fn until_it_is_unblocked() {
-    Blocked::run(&["-F", "1000"], BARE, "unblock").check("unblock");
+    judge(|| {
+        Blocked::run(&["-F", "1000"], BARE, "unblock").check("unblock");
+    });
 }
 
 #[test]
 fn to_the_end_of_the_program() {
-    Blocked::run(&["-F", "1000"], BARE, "exit").check("exit");
+    judge(|| {
+        Blocked::run(&["-F", "1000"], BARE, "exit").check("exit");
+    });
 }
 
 #[test]
 fn to_the_end_of_the_recording() {
-    // It works on, or sleeps where none of its samples were taken.
-    for way in ["stay", "sleep"] {
-        Blocked::run(&["-F", "1000", "-d", "8s"], BARE, way).check(way);
-    }
+    judge(|| {
+        // It works on, or sleeps where none of its samples were taken.
+        for way in ["stay", "sleep"] {
+            Blocked::run(&["-F", "1000", "-d", "8s"], BARE, way).check(way);
+        }
+    });
 }
 
 #[test]
 fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_signal() {
-    // Asleep in the call in which it was sampled, or at work in it.
-    for way in ["fill", "long"] {
-        let blocked = Blocked::run_for(&["-F", "1000", "-d", "6s"], BARE, way, "400");
-        let (recording, summary) = (&blocked.recording, &blocked.summary);
-        let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
-        let unarmed = recording.threads[0].unarmed_cpu_ns();
-        equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
-        let (mut seen, mut alone) = (0, 0);
-        for sample in blocked
-            .while_blocked()
-            .filter(|s| s.kernel != KernelHalf::None)
-        {
-            if sample.kernel.is_alone() {
-                alone += 1;
-                continue;
+    judge(|| {
+        // Asleep in the call in which it was sampled, or at work in one of many: of these, the two
+        // samples are known between which the stack was read, if not more.
+        for (way, least) in [("fill", 10), ("long", 1)] {
+            let blocked = Blocked::run_for(&["-F", "1000", "-d", "6s"], BARE, way, "400");
+            let (recording, summary) = (&blocked.recording, &blocked.summary);
+            let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
+            let unarmed = recording.threads[0].unarmed_cpu_ns();
+            equals(way, weight * 1_000_000 + unarmed, blocked.cpu_ns);
+            let (mut seen, mut alone) = (0, 0);
+            for sample in blocked
+                .while_blocked()
+                .filter(|s| s.kernel != KernelHalf::None)
+            {
+                if sample.kernel.is_alone() {
+                    alone += 1;
+                    continue;
+                }
+                // Only that call has a stack, and it is whole.
+                assert_ne!(
+                    sample.flags & flags::FROM_OUTSIDE,
+                    0,
+                    "{way}: {sample:?}: {summary}"
+                );
+                assert_eq!(sample.stop, StopReason::Root, "{way}: {summary}");
+                assert!(recording.walk(sample.stack).count() > 5, "{way}");
+                seen += 1;
             }
-            // Only that call has a stack, and it is whole.
-            assert_ne!(
-                sample.flags & flags::FROM_OUTSIDE,
-                0,
-                "{way}: {sample:?}: {summary}"
+            // Whether it is in one call when it is looked at and when it is sampled next is chance.
+            assert_measured!(
+                seen >= least && alone >= 50,
+                "{way}: {seen} and {alone}: {summary}"
             );
-            assert_eq!(sample.stop, StopReason::Root, "{way}: {summary}");
-            assert!(recording.walk(sample.stack).count() > 5, "{way}");
-            seen += 1;
         }
-        assert!(
-            seen >= 10 && alone >= 50,
-            "{way}: {seen} and {alone}: {summary}"
-        );
-    }
+    });
 }
 
-/// Where not every sample is kept, the weight of the others is nobody's: least of all that of the stack which unblocked the signal.
+/// Where not every sample is kept, the weight of the others is nobody's: least of all that of the
+/// stack which unblocked the signal.
 #[track_caller]
 fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
     let what = format!("{settings} {way}");
@@ -233,7 +256,7 @@ fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
         .split_whitespace()
         .nth(2)
         .and_then(|word| word.parse().ok());
-    let recording = recording::read(&outcome.files()).expect("a recording");
+    let recording = correlate::read(&outcome.files()).expect("a recording");
     let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
     let unarmed = recording.threads[0].unarmed_cpu_ns();
     equals(&what, weight * 1_000_000 + unarmed, cpu_ns.unwrap_or(0));
@@ -243,7 +266,7 @@ fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
     };
     let expected = match way {
         "exit" => (flags::LAST, "[since the last sample]"),
-        _ => (flags::LET_IN, "[while SIGPROF was blocked]"),
+        _ => (flags::LET_IN, "[while the signal was blocked]"),
     };
     assert_ne!(heavy.flags & expected.0, 0, "{what}: {heavy:?}");
     let mut report = Command::new(rsunwind());
@@ -253,12 +276,14 @@ fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
 
 #[test]
 fn without_a_collector_and_with_other_triggers_no_stack_gets_the_weight_of_others() {
-    for settings in [
-        "rate=1000",
-        "rate=1000,kernel=no",
-        "rate=1000,trigger=timer",
-    ] {
-        is_accounted_for_without_a_collector(settings, "unblock");
-        is_accounted_for_without_a_collector(settings, "exit");
-    }
+    judge(|| {
+        for settings in [
+            "rate=1000,signal=prof",
+            "rate=1000,signal=prof,kernel=no",
+            "rate=1000,signal=prof,trigger=timer",
+        ] {
+            is_accounted_for_without_a_collector(settings, "unblock");
+            is_accounted_for_without_a_collector(settings, "exit");
+        }
+    });
 }

@@ -1,4 +1,5 @@
-//! That one build of the collector is enough: what its build script needs is what the workspace has fetched already.
+//! That one build of the collector is enough: what its build script needs is what the workspace has
+//! fetched already.
 
 use rsunwind_tests::repository;
 use std::collections::BTreeSet;

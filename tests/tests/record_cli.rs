@@ -1,7 +1,8 @@
-//! `rsunwind record` from outside: what it says and returns, and that the program it runs notices nothing.
+//! `rsunwind record` from outside: what it says and returns, and that the program it runs notices
+//! nothing.
 //!
-//! Not here: what is written (`record_output.rs`), kinds of programs (`record_targets.rs`), signals and time (`record_signals.rs`), and what
-//! becomes of the session (`record_session.rs`).
+//! Not here: what is written (`record_output.rs`), kinds of programs (`record_targets.rs`), signals
+//! and time (`record_signals.rs`), and what becomes of the session (`record_session.rs`).
 
 use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, shell, status, text};
 use std::fs;
@@ -153,7 +154,8 @@ fn input_output_and_errors_are_the_programs() {
     assert!(told.contains("profile.rsu"), "{told}");
 }
 
-/// What `program` prints with and without rsunwind when started through `prefix`, which must not matter.
+/// What `program` prints with and without rsunwind when started through `prefix`, which must not
+/// matter.
 fn same_under(prefix: &str, program: &[&str]) {
     let bench = Bench::new();
     let direct = output(&mut shell(prefix, program));
@@ -170,7 +172,6 @@ fn same_under(prefix: &str, program: &[&str]) {
 
 #[test]
 fn signal_masks_and_dispositions_are_inherited() {
-    // Line by line: a large read(2) is shielded from our signal, and would show that.
     let script = "while read -r line; do case $line in SigBlk*|SigIgn*) echo $line;; esac; done < /proc/self/status";
     let show = ["sh", "-c", script];
     same_under("exec \"$@\"", &show);

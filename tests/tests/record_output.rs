@@ -69,7 +69,7 @@ fn the_profile_is_written_in_the_format_of_its_name() {
         ("out.svg", &b"<?xml"[..]),
         ("out.pb.gz", &[0x1f, 0x8b][..]),
         ("out.json.gz", &[0x1f, 0x8b][..]),
-        ("out.folded", &b"_start"[..]),
+        ("out.folded", &b""[..]),
     ] {
         let result = record(&["-o", name]);
         let told = text(&result.stderr);
@@ -83,6 +83,11 @@ fn the_profile_is_written_in_the_format_of_its_name() {
             "{name}"
         );
     }
+    let lines = fs::read_to_string(bench.path("out.folded")).unwrap();
+    assert!(
+        lines.lines().any(|line| line.starts_with("_start;")),
+        "{lines}"
+    );
     let folded = record(&["-q", "-f", "folded", "-o", "-"]);
     assert!(
         text(&folded.stdout).contains(";main "),
@@ -124,7 +129,7 @@ fn a_profile_that_cannot_be_written_leaves_its_recording() {
         .nth(1)
         .and_then(|rest| rest.split(' ').next())
         .expect("the remedy");
-    let recording = collector::recording::read(&[kept]).unwrap();
+    let recording = collector::correlate::read(&[kept]).unwrap();
     assert!(recording.samples.len() > 20 && recording.session.is_some());
 }
 

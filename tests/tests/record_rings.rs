@@ -1,11 +1,15 @@
-//! Perf rings that the collector empties: what it is and does can harm no program, and it sleeps while it waits.
+//! Perf rings that the collector empties: what it is and does can harm no program, and it sleeps
+//! while it waits.
 
-use rsunwind_tests::command::{Bench, output, text, wait_for};
+use rsunwind_tests::assert_measured;
+use rsunwind_tests::command::{Bench, output, sleeps, text, wait_for};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::fs;
 use std::process::{Command, Stdio};
 
-/// Replaces itself by exec so many times, each time after a few milliseconds of work, then writes a file and exits with status 7.
+/// Replaces itself by exec so many times, each time after a few milliseconds of work, then writes a
+/// file and exits with status 7.
 const CHAIN: &str = r#"
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,8 +73,19 @@ fn cpu_time(pid: u32) -> u64 {
     first.and_then(|word| word.parse().ok()).expect("ns")
 }
 
+/// Whether a process stands still.
+fn is_stopped(pid: u32) -> bool {
+    let line = fs::read_to_string(format!("/proc/{pid}/stat")).expect("it is there");
+    let state = line.rsplit_once(") ").expect("a name").1;
+    state.starts_with('T')
+}
+
 #[test]
 fn what_finds_a_full_ring_is_counted_also_if_nothing_comes_after_it() {
+    judge(a_ring_is_full_at_the_end);
+}
+
+fn a_ring_is_full_at_the_end() {
     let bench = Bench::new();
     let mut command = bench.record(&["-q", "-F", "2k"]);
     command
@@ -92,6 +107,9 @@ fn what_finds_a_full_ring_is_counted_also_if_nothing_comes_after_it() {
     wait_for("the ring to fill", || {
         (cpu_time(program) > 4_000_000_000).then_some(())
     });
+    // On a busy machine it would go on for a while after a look at its clock.
+    signal("-STOP", program);
+    wait_for("it to stop", || is_stopped(program).then_some(()));
     let used = cpu_time(program);
     signal("-KILL", program);
     signal("-CONT", record.id());
@@ -100,20 +118,10 @@ fn what_finds_a_full_ring_is_counted_also_if_nothing_comes_after_it() {
     let periods = used as f64 / 5e5;
     let counted = (account.recorded() + account.lost) as f64;
     assert!(account.lost > 1000, "{account:?}");
-    assert!(
+    assert_measured!(
         (0.95..1.05).contains(&(counted / periods)),
         "{account:?} of {periods}"
     );
-}
-
-/// Times a process went to sleep.
-fn sleeps(pid: u32) -> u64 {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).expect("it lives");
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
-    line.and_then(|count| count.trim().parse().ok())
-        .expect("the kernel counts them")
 }
 
 #[test]
@@ -122,7 +130,7 @@ fn it_wakes_up_twenty_times_a_second_at_most() {
     let mut command = bench.record(&["-q", "-F", "1000"]);
     command
         .arg(victim::c("kernel_share.c"))
-        .args(["read-raw", "6000"]);
+        .args(["read-raw", "60000"]);
     let mut record = command
         .stdin(Stdio::null())
         .spawn()
@@ -134,12 +142,15 @@ fn it_wakes_up_twenty_times_a_second_at_most() {
     std::thread::sleep(4 * second);
     let slept = sleeps(record.id()) - before;
     let most = began.elapsed().as_secs_f64() * 20.0;
+    // How much seldomer than that is the machine's affair; once a second at the least it says that
+    // it lives.
     assert!(
-        slept >= 20 && (slept as f64) < most,
+        slept >= 4 && (slept as f64) < most,
         "{slept} times in {:?}",
         began.elapsed()
     );
-    assert!(record.wait().expect("it ends").success());
+    signal("-TERM", record.id());
+    assert_eq!(record.wait().expect("it ends").code(), Some(128 + 15));
     assert_eq!(bench.recording().kernel_account().lost, 0);
 }
 

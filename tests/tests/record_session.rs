@@ -1,6 +1,8 @@
-//! What becomes of a session: descendants that outlive the command, an rsunwind that is killed, files that JITs write.
+//! What becomes of a session: descendants that outlive the command, an rsunwind that is killed,
+//! files that JITs write.
 
-use collector::recording;
+use collector::charge::Ledger;
+use collector::correlate;
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -34,28 +36,66 @@ fn a_session_leaves_nothing_behind() {
 #[test]
 fn record_ends_with_its_command_and_a_descendant_goes_on() {
     let bench = Bench::new();
-    let marker = bench.path("lived");
+    let (marker, go) = (bench.path("lived"), bench.path("go"));
     let script = format!(
-        "(i=0; while [ $i -lt 1000000 ]; do i=$((i+1)); done; echo $i > {}) >/dev/null 2>&1 & sleep 0.3; exit 8",
-        marker.display()
+        "(i=0; while [ $i -lt 50000 ]; do i=$((i+1)); done; : > began
+          while [ -e began ] && [ ! -e {go} ]; do :; done; echo done > {lived}) >/dev/null 2>&1 &
+         while [ ! -e began ]; do :; done; sleep 0.01; exit 8",
+        go = go.display(),
+        lived = marker.display()
     );
     let result = output(bench.record(&["-q"]).args(["sh", "-c", &script]));
     assert_eq!(result.status.code(), Some(8));
     assert!(!marker.exists(), "rsunwind did not wait for it");
     assert_eq!(bench.recording().processes.len(), 3, "two shells and sleep");
     assert!(bench.recording().session.is_some());
+    fs::write(go, "").unwrap();
     let written = wait_for("the descendant", || {
         fs::read_to_string(&marker)
             .ok()
             .filter(|text| text.ends_with('\n'))
     });
-    assert_eq!(written, "1000000\n");
+    assert_eq!(written, "done\n");
+}
+
+#[test]
+fn a_descendant_that_runs_on_is_named_and_can_be_waited_for() {
+    // In a session of its own, its parent gone; it runs until it is let go.
+    let script = "setsid sh -c 'while [ ! -e go ]; do sleep 0.05; done' >/dev/null 2>&1 & exit 8";
+    let bench = Bench::new();
+    let result = output(bench.record(&[]).args(["sh", "-c", script]));
+    fs::write(bench.path("go"), "").unwrap();
+    assert_eq!(result.status.code(), Some(8));
+    let said = text(&result.stderr);
+    let line = said
+        .lines()
+        .find(|line| line.contains("run on") || line.contains("runs on"));
+    let line = line.unwrap_or_else(|| panic!("{said}"));
+    assert!(line.contains("record --wait"), "{line}");
+
+    let bench = Bench::new();
+    let marker = bench.path("lived");
+    let script = format!(
+        "(i=0; while [ $i -lt 300000 ]; do i=$((i+1)); done; echo $i > {}) >/dev/null 2>&1 & exit 8",
+        marker.display()
+    );
+    let result = output(bench.record(&["--wait"]).args(["sh", "-c", &script]));
+    assert_eq!(result.status.code(), Some(8));
+    assert_eq!(fs::read_to_string(&marker).unwrap(), "300000\n");
+    assert!(!text(&result.stderr).contains("runs on"), "{result:?}");
+    let ledger = Ledger::of(&bench.recording());
+    let [(process, ns)] = ledger.unwaited[..] else {
+        panic!("{:?}", ledger.unwaited);
+    };
+    let recording = bench.recording();
+    assert!(ns > 10_000_000, "{ns}");
+    assert_eq!(recording.processes[process.index()].name(), "dash");
 }
 
 #[test]
 fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
     let bench = Bench::new();
-    let script = "echo $RSUNWIND; i=0; while [ $i -lt 3000000 ]; do i=$((i+1)); done; echo done";
+    let script = "echo $RSUNWIND; while [ -d \"$PWD\" ] && [ ! -e go ]; do :; done; echo done";
     let mut command = bench.record(&["-F", "10k"]);
     let mut child = command
         .args(["sh", "-c", script])
@@ -73,7 +113,7 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
     child.kill().unwrap();
     child.wait().unwrap();
 
-    let drained = recording::read(&[&path]).unwrap();
+    let drained = correlate::read(&[&path]).unwrap();
     assert!(drained.session.is_none() && !drained.samples.is_empty());
     assert_eq!(
         drained.files[0].damages.count(),
@@ -81,12 +121,14 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
         "{:?}",
         drained.files[0].damages
     );
+    fs::write(bench.path("go"), "").unwrap();
     assert_eq!(
         lines.next().unwrap().unwrap(),
         "done",
         "the program goes on"
     );
-    let both = recording::read(&[&session]).unwrap();
+    assert!(lines.next().is_none(), "until its end it may be sampled");
+    let both = correlate::read(&[&session]).unwrap();
     assert!(
         both.samples.len() > drained.samples.len(),
         "{} and {}",
@@ -95,18 +137,25 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
     );
     assert_eq!(both.processes.len(), 1);
     assert!(both.processes[0].identified);
+    let whole = session.parent().unwrap();
+    let again = correlate::read(&[whole]).unwrap();
+    assert_eq!(again.samples.len(), both.samples.len());
     let told = text(&output(bench.record(&[]).arg("true")).stderr);
     assert!(
-        told.contains(session.to_str().unwrap()),
+        told.contains(whole.to_str().unwrap()),
         "it is not forgotten: {told}"
     );
-    fs::remove_dir_all(session).unwrap();
+    fs::remove_dir_all(whole).unwrap();
 }
 
 #[test]
 fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
     let bench = Bench::new();
-    let script = "i=0; while [ $i -lt 400000 ]; do i=$((i+1)); done; ls -l ${RSUNWIND##*session=}";
+    // Until more than the segment may have is in the recording, or a minute of CPU time has not
+    // sufficed: what the rate can be is the machine's affair.
+    let script = "until read -ra s < /proc/$$/stat; (( $(stat -Lc %s profile.rsu) > 270000 || s[13] > 6000 )); do
+                      for ((i=0; i<30000; i++)); do :; done; done
+                  ls -l ${RSUNWIND##*session=}";
     let mut command = bench.record(&["-q", "-F", "20k", "--size", "256K"]);
     let printed = text(&output(command.args(["bash", "-c", script])).stdout);
     let recording = bench.recording();
@@ -120,7 +169,7 @@ fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
         .iter()
         .map(|thread| thread.totals.lost_samples)
         .sum();
-    assert_eq!((lost, recording.homeless_samples), (0, 0));
+    assert_eq!((lost, recording.chunkless_samples), (0, 0));
 }
 
 #[test]
@@ -158,7 +207,7 @@ fn an_older_recording_is_overwritten_only_by_a_new_one() {
     unnamed.current_dir(bench.path("")).args(["record", "true"]);
     assert_eq!(output(&mut unnamed).status.code(), Some(0));
     assert!(
-        recording::read(&[bench.path("rsunwind.rsu")]).is_ok(),
+        correlate::read(&[bench.path("rsunwind.rsu")]).is_ok(),
         "the default name"
     );
 }

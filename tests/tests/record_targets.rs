@@ -1,4 +1,5 @@
-//! Kinds of programs under `rsunwind record`: those that load the preload library, and those that cannot.
+//! Kinds of programs under `rsunwind record`: those that load the preload library, and those that
+//! cannot.
 
 use rsunwind_tests::command::{BUSY, Bench, output, status, text};
 use std::fs;

@@ -1,6 +1,8 @@
-//! `rsunwind report` and `rsunwind export` from outside: what they print and return, for real recordings, whole and damaged.
+//! `rsunwind report` and `rsunwind export` from outside: what they print and return, for real
+//! recordings, whole and damaged.
 //!
-//! Not here: the formats byte by byte (`collector/src/output/tests.rs`), and that other programs read them (`tests/outputs/check`).
+//! Not here: the formats byte by byte (`collector/src/output/tests.rs`), and that other programs
+//! read them (`tests/outputs/check`).
 
 use rsunwind_tests::command::{Bench, output, rsunwind, shell, status, text};
 use std::fs;

@@ -1,30 +1,14 @@
-//! Programs with SFrame of each version, made by that version's own assembler and linker, profiled: the stacks are right call by call,
-//! across frames with and without SFrame, PLT stubs and signal frames, and equal to those by `.eh_frame`.
+//! Programs with SFrame of each version, made by that version's own assembler and linker, profiled:
+//! the stacks are right call by call, across frames with and without SFrame, PLT stubs and signal
+//! frames, and equal to those by `.eh_frame`.
 
 use collector::profile::{Profile, Sample};
 use collector::recording::RawFrame;
 use engine::wire::sample::Method;
 use rsunwind_tests::command::{Bench, status};
-use rsunwind_tests::{lock, repository, target_directory};
+use rsunwind_tests::{repository, suite};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
-use std::process::Command;
-
-/// The tools of another Debian suite; `None`, with a message, where they are out of reach.
-fn suite(name: &str) -> Option<PathBuf> {
-    let _lock = lock::take("suites");
-    let directory = target_directory().join("sframe/suites").join(name);
-    let bin = directory.join("bin");
-    if !bin.join("as").exists() {
-        let unpack = repository().join("tests/sframe/unpack_suite");
-        let unpacked = Command::new(unpack).arg(name).arg(&directory).status();
-        if !unpacked.is_ok_and(|status| status.success()) {
-            eprintln!("Debian {name} is out of reach: its version of SFrame is not tested live");
-            return None;
-        }
-    }
-    Some(bin)
-}
 
 fn build(bench: &Bench, flags: &[&str]) -> PathBuf {
     let source =
@@ -65,7 +49,8 @@ fn own_functions<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
 
 /// Checks every stack; gives the distinct ones.
 fn checked(profile: &Profile) -> BTreeSet<Vec<&str>> {
-    // The kernel's stack in the middle of a signal handler's return stands alone: it has no walk to check.
+    // The kernel's stack in the middle of a signal handler's return stands alone: it has no walk to
+    // check.
     let taken = profile
         .samples
         .iter()
@@ -126,7 +111,8 @@ fn same_stacks_by_both(flags: &[&str]) {
         sframe > eh_frame / 2,
         "{sframe} frames by SFrame, {eh_frame} by .eh_frame"
     );
-    // Every shape that a walk by .eh_frame finds often is found by SFrame: the recursion, the sort, the signal.
+    // Every shape that a walk by .eh_frame finds often is found by SFrame: the recursion, the sort,
+    // the signal.
     for shape in [
         &["leaf", "compare", "run", "main"][..],
         &["leaf", "on_signal", "run", "main"],
@@ -143,14 +129,16 @@ fn version_1_of_the_system() {
 
 #[test]
 fn version_2_of_trixie() {
-    if let Some(bin) = suite("trixie") {
+    if let Some(suite) = suite::unpack("trixie") {
+        let bin = suite.join("bin");
         same_stacks_by_both(&["-B", bin.to_str().expect("a plain path")]);
     }
 }
 
 #[test]
 fn version_3_of_sid() {
-    if let Some(bin) = suite("sid") {
+    if let Some(suite) = suite::unpack("sid") {
+        let bin = suite.join("bin");
         same_stacks_by_both(&["-B", bin.to_str().expect("a plain path")]);
     }
 }

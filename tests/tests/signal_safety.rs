@@ -1,4 +1,5 @@
-//! What a signal handler must not do, and that ours does not: looked for in the library's code, and watched in programs under fire.
+//! What a signal handler must not do, and that ours does not: looked for in the library's code, and
+//! watched in programs under fire.
 
 use rsunwind_tests::run::Run;
 use rsunwind_tests::{library, victim};
@@ -81,7 +82,8 @@ fn the_handler_calls_no_allocator_and_takes_no_lock() {
     let (plain, with_us) = (count(plain.text()), count(profiled.text()));
     let samples = profiled.recording().samples().count() as u64;
     assert!(samples > 1000, "{samples}");
-    // Looking up the functions that we stand in front of, once each, is all that we ever make the program allocate.
+    // Looking up the functions that we stand in front of, once each, is all that we ever make the
+    // program allocate.
     assert!(
         with_us - plain <= 50,
         "{plain} calls without, {with_us} with {samples} samples"

@@ -1,7 +1,9 @@
 //! Wall-clock time: `record --wall`, against what threads say of their own lives.
 
 use collector::profile::Profile;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use rsunwind_tests::waits;
 use std::process::Command;
@@ -16,36 +18,38 @@ fn ns_of_thread(profile: &Profile, tid: u32) -> u64 {
 
 #[test]
 fn each_threads_wall_clock_time_is_its_life() {
-    let bench = Bench::new();
-    let result = output(
-        bench
-            .record(&["--wall"])
-            .arg(victim::c("off_cpu.c"))
-            .args(["2000", "busy"]),
-    );
-    let said = text(&result.stderr);
-    assert_eq!(result.status.code(), Some(3), "{said}");
-    let mut profile = Profile::new(bench.recording(), &Default::default());
-    profile.show_usual();
-    assert_eq!(profile.subject(), "wall-clock time");
-    let truths = waits::read(&text(&result.stdout));
-    assert_eq!(truths.len(), 2);
-    for truth in &truths {
-        let shown = ns_of_thread(&profile, truth.tid);
-        let deviation = (shown as f64 / truth.wall_ns as f64 - 1.0).abs();
-        assert!(deviation < 0.02, "{shown} ns shown, {truth:?}");
-    }
-    // What it is made of: CPU time as without, and the rest.
-    let truth = truths.iter().find(|truth| truth.name == "mixed").unwrap();
-    for (event, part) in [
-        ("cpu", truth.cpu_ns),
-        ("off-cpu", truth.wall_ns - truth.cpu_ns),
-    ] {
-        profile.show_event(event).unwrap();
-        let shown = ns_of_thread(&profile, truth.tid);
-        let deviation = (shown as f64 / part as f64 - 1.0).abs();
-        assert!(deviation < 0.03, "{event}: {shown} ns shown of {part}");
-    }
+    judge(|| {
+        let bench = Bench::new();
+        let result = output(
+            bench
+                .record(&["--wall"])
+                .arg(victim::c("off_cpu.c"))
+                .args(["2000", "busy"]),
+        );
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{said}");
+        let mut profile = Profile::new(bench.recording(), &Default::default());
+        profile.show_usual();
+        assert_eq!(profile.subject(), "wall-clock time");
+        let truths = waits::read(&text(&result.stdout));
+        assert_eq!(truths.len(), 2);
+        for truth in &truths {
+            let shown = ns_of_thread(&profile, truth.tid);
+            let deviation = (shown as f64 / truth.wall_ns as f64 - 1.0).abs();
+            assert_measured!(deviation < 0.02, "{shown} ns shown, {truth:?}");
+        }
+        // What it is made of: CPU time as without, and the rest.
+        let truth = truths.iter().find(|truth| truth.name == "mixed").unwrap();
+        for (event, part) in [
+            ("cpu", truth.cpu_ns),
+            ("off-cpu", truth.wall_ns - truth.cpu_ns),
+        ] {
+            profile.show_event(event).unwrap();
+            let shown = ns_of_thread(&profile, truth.tid);
+            let deviation = (shown as f64 / part as f64 - 1.0).abs();
+            assert_measured!(deviation < 0.03, "{event}: {shown} ns shown of {part}");
+        }
+    });
 }
 
 #[test]

@@ -1,5 +1,5 @@
-// Allocates all the time, on stacks that it tells the watching library of; prints how many calls were counted. `allocating guilty` has a
-// handler of its own that allocates on an alternate stack.
+// Allocates all the time, on stacks that it tells the watching library of; prints how many calls
+// were counted. `allocating guilty` has a handler of its own that allocates on an alternate stack.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

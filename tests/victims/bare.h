@@ -1,4 +1,5 @@
-// System calls that no library can stand in front of: `bare(NUMBER, …)` is libc's `syscall`, written out here.
+// System calls that no library can stand in front of: `bare(NUMBER, …)` is libc's `syscall`,
+// written out here.
 #include <errno.h>
 #include <stdarg.h>
 __attribute__((unused)) static long bare(long number, ...) {

@@ -1,5 +1,5 @@
-// Starts a program behind the preload library's back: by system calls of its own, and with an empty environment. `bare_exec PROGRAM [ARGUMENT…]`
-// exits with its status.
+// Starts a program behind the preload library's back: by system calls of its own, and with an empty
+// environment. `bare_exec PROGRAM [ARGUMENT…]` exits with its status.
 #define _GNU_SOURCE
 #include "bare.h"
 #include <sys/syscall.h>

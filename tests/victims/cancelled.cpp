@@ -1,4 +1,5 @@
-// Cancellation and pthread_exit run C++ destructors; exceptions cross many frames, in several threads at once.
+// Cancellation and pthread_exit run C++ destructors; exceptions cross many frames, in several
+// threads at once.
 #include <atomic>
 #include <cstdio>
 #include <ctime>

@@ -1,5 +1,6 @@
-// A client that asks from a handler, which may have come in a sleeping call: `clients_in_handler pause|spin` prints "right", or how often the
-// callback had not run on return with the handler on the stack.
+// A client that asks from a handler, which may have come in a sleeping call: `clients_in_handler
+// pause|spin` prints "right", or how often the callback had not run on return with the handler on
+// the stack.
 #include "rsunwind.h"
 #include <signal.h>
 #include <stdio.h>

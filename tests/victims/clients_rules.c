@@ -155,7 +155,8 @@ static void handlers_may_ask(void) {
 }
 
 static void block(int how) {
-    uint64_t mask = 1ull << (SIGPROF - 1);
+    /* Whichever it is. */
+    uint64_t mask = 1ull << (SIGPROF - 1) | 1ull << (SIGURG - 1);
     bare(SYS_rt_sigprocmask, how, &mask, NULL, sizeof mask);
 }
 

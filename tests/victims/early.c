@@ -1,4 +1,5 @@
-// A library whose constructor uses what the preload library stands in front of, before or after that one is set up.
+// A library whose constructor uses what the preload library stands in front of, before or after
+// that one is set up.
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>

@@ -1,5 +1,6 @@
-// Replaces itself, or starts itself, again and again: `exec HOW COUNT` ends with "end" and status 7.
-// HOW is the function by which it does so; a leading "threads-" lets other threads burn meanwhile, "worker-" execs from one of them.
+// Replaces itself, or starts itself, again and again: `exec HOW COUNT` ends with "end" and status
+// 7. HOW is the function by which it does so; a leading "threads-" lets other threads burn
+// meanwhile, "worker-" execs from one of them.
 #define _GNU_SOURCE
 #include "bare.h"
 #include <fcntl.h>

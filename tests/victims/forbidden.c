@@ -1,6 +1,6 @@
-// Stands in front of what a signal handler must not call, counts the calls, and aborts the program when one comes from a stack that is
-// not one of the thread's own: from our handler's. Preloaded beside the library under test; a thread is watched once it has said where its
-// stack is.
+// Stands in front of what a signal handler must not call, counts the calls, and aborts the program
+// when one comes from a stack that is not one of the thread's own: from our handler's. Preloaded
+// beside the library under test; a thread is watched once it has said where its stack is.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <link.h>

@@ -1,4 +1,5 @@
-// Children in every way: `forks WAY`. Prints what they did; children that misbehave show in the status.
+// Children in every way: `forks WAY`. Prints what they did; children that misbehave show in the
+// status.
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <fcntl.h>
@@ -57,6 +58,55 @@ static void descriptors(const char *when) {
   int next = dup(0);
   printf(" next %d\n", next);
   close(next);
+}
+
+// Mappings and descriptors of the process.
+static int mappings(void) {
+  int lines = 0;
+  FILE *maps = fopen("/proc/self/maps", "r");
+  for (int c; (c = getc(maps)) != EOF;) lines += c == '\n';
+  fclose(maps);
+  return lines;
+}
+static int opened(void) {
+  int number = 0;
+  DIR *directory = opendir("/proc/self/fd");
+  while (readdir(directory)) number++;
+  closedir(directory);
+  return number;
+}
+
+// Each is the child of the one before, and every tenth lives to see itself sampled. Prints what the
+// last one has more than the third.
+static void chain(void) {
+  int before[2] = {0, 0};
+  for (int depth = 0; depth < 200; depth++) {
+    pid_t pid = fork();
+    if (pid != 0) exit(reap(pid));
+    if (depth % 10 == 1) burn(15000);
+    if (depth == 2) before[0] = mappings(), before[1] = opened();
+  }
+  printf("%d mappings, %d descriptors more\n", mappings() - before[0], opened() - before[1]);
+  exit(7);
+}
+
+static void *leaves(void *quietly) {
+  burn(2000);
+  if (quietly) syscall(SYS_exit, 0);
+  return quietly;
+}
+
+// Threads that end, without a word to libc or with one, one after the other. Prints how many
+// mappings more there are than after the first ten.
+static void leavers(int quietly) {
+  int before = 0;
+  for (int i = 0; i < 200; i++) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, leaves, quietly ? &before : NULL);
+    pthread_join(thread, NULL);
+    if (i == 10) before = mappings();
+  }
+  printf("%d mappings more\n", mappings() - before);
 }
 
 int main(int count, char **arguments) {
@@ -155,6 +205,10 @@ int main(int count, char **arguments) {
     printf("%d\n", reap(pid));
     int a = open("/dev/null", O_RDONLY), b = open("/dev/null", O_RDONLY);
     printf("%d %d\n", a, b);
+  } else if (!strcmp(way, "chain")) {
+    chain();
+  } else if (!strcmp(way, "leavers") || !strcmp(way, "returners")) {
+    leavers(way[0] == 'l');
   } else if (!strcmp(way, "exhausted")) {
     int opened = 0, threads = 0;
     struct rlimit limit = {100, 100};

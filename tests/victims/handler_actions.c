@@ -1,4 +1,5 @@
-// Actions of handlers, as they are set, read and used: `handler_actions WAY`, each with the same output whoever looks on.
+// Actions of handlers, as they are set, read and used: `handler_actions WAY`, each with the same
+// output whoever looks on.
 //   small SIZE   handlers on an alternate stack of that many bytes come in sleeping calls and in busy code
 //   race         two threads set two kinds of handlers for one signal while it is sent
 //   chain        a handler calls the one before, which was read by a raw system call

@@ -1,5 +1,5 @@
-// Waits in poll() while a signal of its own comes all the time, whose handler works in the kernel: all of that is within poll(), but poll()
-// does none of it. Usage: interrupted_wait MILLISECONDS
+// Waits in poll() while a signal of its own comes all the time, whose handler works in the kernel:
+// all of that is within poll(), but poll() does none of it. Usage: interrupted_wait MILLISECONDS
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>

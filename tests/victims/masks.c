@@ -1,4 +1,5 @@
-// Threads with signals blocked, and calls that take a mask. Prints what it saw; a number after the word is passed on.
+// Threads with signals blocked, and calls that take a mask. Prints what it saw; a number after the
+// word is passed on.
 #define _GNU_SOURCE
 #include "bare.h"
 #include <errno.h>

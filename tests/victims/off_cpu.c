@@ -1,6 +1,8 @@
-// Known ways of waiting, each in a thread and a function of its own: `off_cpu MS [busy|forever]`, each for about that long. Each function
-// prints what it measured itself: how long it took and how much of that on a CPU; calls that were interrupted, and waits that were too short.
-// With busy there is one thread that works and one that works and sleeps; with forever the main thread ends in a long sleep, beside one more.
+// Known ways of waiting, each in a thread and a function of its own: `off_cpu MS [busy|forever]`,
+// each for about that long. Each function prints what it measured itself: how long it took and how
+// much of that on a CPU; calls that were interrupted, and waits that were too short. With busy
+// there is one thread that works and one that works and sleeps; with forever the main thread ends
+// in a long sleep, beside one more.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <poll.h>

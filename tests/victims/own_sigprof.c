@@ -33,10 +33,18 @@ static void user(int signal) { users++; strcat(order, "U"); (void)signal; }
 static void slow(int signal) { raise(SIGUSR1); burn(30); strcat(order, "P"); (void)signal; }
 static void jump(int signal) { ticks++; siglongjmp(back, signal); }
 static void informed(int signal, siginfo_t *info, void *context) {
-  printf("signal %d code %d value %d context %d\n", signal, info->si_code, info->si_value.sival_int, context != NULL);
+  printf("signal %d code %d value %d context %d from us %d\n", signal, info->si_code, info->si_code == SI_TKILL ? 0 : info->si_value.sival_int, context != NULL, info->si_pid == getpid() && info->si_uid == getuid());
 }
 static void nested(int signal) { if (++ticks < 5) raise(signal); }
 static void again(int signal) { ticks++; sigset_t now; sigprocmask(SIG_BLOCK, NULL, &now); users += sigismember(&now, SIGPROF); (void)signal; }
+
+static void inside(int signal) {
+  sigset_t waiting;
+  if (++ticks > 1) return;
+  raise(signal);
+  sigpending(&waiting);
+  users = ticks * 10 + sigismember(&waiting, signal);
+}
 
 static void set(int signal, void (*handler)(int), int flags, int masked) {
   struct sigaction action = {.sa_handler = handler, .sa_flags = flags};
@@ -121,6 +129,13 @@ int main(int count, char **arguments) {
     kill(getpid(), SIGPROF);
     union sigval value = {.sival_int = 42};
     sigqueue(getpid(), SIGPROF, value);
+    raise(SIGPROF);
+    sigprocmask(SIG_BLOCK, &set_of, NULL);
+    value.sival_int = 44;
+    sigqueue(getpid(), SIGPROF, value); // the first one counts
+    value.sival_int = 45;
+    sigqueue(getpid(), SIGPROF, value);
+    sigprocmask(SIG_UNBLOCK, &set_of, NULL);
     struct sigevent event = {.sigev_notify = SIGEV_SIGNAL, .sigev_signo = SIGPROF, .sigev_value.sival_int = 43};
     timer_t timer;
     timer_create(CLOCK_MONOTONIC, &event, &timer);
@@ -142,6 +157,23 @@ int main(int count, char **arguments) {
     sigprocmask(SIG_UNBLOCK, &set_of, &old);
     sigpending(&waiting);
     printf("%d pending %d blocked in handler %d, before %d\n", ticks, sigismember(&waiting, SIGPROF), users, sigismember(&old, SIGPROF));
+  } else if (!strcmp(how, "raises")) {
+    // As often as it asks, however it asks for itself.
+    set(SIGPROF, tick, 0, 0);
+    for (int i = 0; i < 30000; i++) raise(SIGPROF);
+    printf("%d\n", ticks);
+    ticks = 0;
+    for (int i = 0; i < 10000; i++) {
+      sigprocmask(SIG_BLOCK, &set_of, NULL);
+      raise(SIGPROF);
+      sigprocmask(SIG_UNBLOCK, &set_of, NULL);
+    }
+    printf("%d\n", ticks);
+    // In its own handler it waits.
+    set(SIGPROF, inside, 0, 0);
+    ticks = 0;
+    raise(SIGPROF);
+    printf("%d, %d\n", ticks, users);
   } else if (!strcmp(how, "waited")) {
     int got = 0;
     sigaddset(&set_of, SIGUSR1);

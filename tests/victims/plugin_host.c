@@ -1,4 +1,5 @@
-// Opens a plug-in by name, so that the loader looks where this program's own RUNPATH says, and calls it.
+// Opens a plug-in by name, so that the loader looks where this program's own RUNPATH says, and
+// calls it.
 #include <dlfcn.h>
 #include <stdio.h>
 int main(void) {

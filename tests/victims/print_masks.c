@@ -1,4 +1,5 @@
-// Prints the signals that are blocked, ignored and handled where it begins. To be linked statically: nobody looks after it.
+// Prints the signals that are blocked, ignored and handled where it begins. To be linked
+// statically: nobody looks after it.
 #include <stdio.h>
 #include <string.h>
 int main(void) {

@@ -1,6 +1,7 @@
-// Blocks SIGPROF by a system call, made by libc's syscall() or behind everybody's back, works for a while in user and in kernel mode, and then goes one of several ways.
-// Usage: raw_mask (libc|bare) (unblock|exit|stay|sleep|fill|long) MILLISECONDS. Prints when it was blocked, from and to (CLOCK_MONOTONIC), and the
-// CPU time used, ns.
+// Blocks SIGPROF by a system call, made by libc's syscall() or behind everybody's back, works for a
+// while in user and in kernel mode, and then goes one of several ways. Usage: raw_mask (libc|bare)
+// (unblock|exit|stay|sleep|fill|long) MILLISECONDS. Prints when it was blocked, from and to
+// (CLOCK_MONOTONIC), and the CPU time used, ns.
 #define _GNU_SOURCE
 #include "bare.h"
 #include <fcntl.h>

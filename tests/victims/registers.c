@@ -1,4 +1,5 @@
-// Puts known values into every register and the red zone, waits in a loop that touches none of them, and looks at them again.
+// Puts known values into every register and the red zone, waits in a loop that touches none of
+// them, and looks at them again.
 #include <errno.h>
 #include <stdint.h>
 #include <stdio.h>

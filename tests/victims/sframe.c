@@ -1,4 +1,5 @@
-// Every way of calling that a walk over SFrame must cross, with few functions, so that any stack can be checked call by call:
+// Every way of calling that a walk over SFrame must cross, with few functions, so that any stack
+// can be checked call by call:
 //
 //   main - run -+- walk - walk ... - leaf          frames of many sizes, alloca
 //               +- (qsort in libc) - compare - leaf   a library without SFrame in between, and the PLT

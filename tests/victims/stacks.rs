@@ -1,4 +1,5 @@
-//! A Rust program: every thread has std's 8 KB alternate stack, on which our signals arrive, and burns at the bottom of a deep recursion.
+//! A Rust program: every thread has std's 8 KB alternate stack, on which our signals arrive, and
+//! burns at the bottom of a deep recursion.
 
 use std::hint::black_box;
 use std::thread;

@@ -1,5 +1,6 @@
-// Starts programs and works itself: `static_parent PROGRAM [ARGUMENT…]` runs the program twice, by fork and exec and by posix_spawn, and
-// works before, between and after. Says its CPU time, and exits with the status of the last one.
+// Starts programs and works itself: `static_parent PROGRAM [ARGUMENT…]` runs the program twice, by
+// fork and exec and by posix_spawn, and works before, between and after. Says its CPU time, and
+// exits with the status of the last one.
 #define _GNU_SOURCE
 #include <spawn.h>
 #include <stdio.h>

@@ -4,7 +4,7 @@
 #include <sys/time.h>
 static volatile unsigned long sink;
 static volatile int done;
-__attribute__((noinline)) void work(void) { for (long i = 0; i < 300000000; i++) sink += i; }
+__attribute__((noinline)) void work(void) { for (long i = 0; i < 600000000; i++) sink += i; }
 __attribute__((noinline)) void handler(int number) { work(); done = number; }
 __attribute__((noinline)) void interrupted(void) { while (!done) sink++; }
 int main(void) {

@@ -1,5 +1,5 @@
-// Everything at once, for so many seconds: threads that allocate, open and close a plug-in, fork, throw, and come and go.
-// `storm SECONDS PLUGIN` prints "right", or what went wrong.
+// Everything at once, for so many seconds: threads that allocate, open and close a plug-in, fork,
+// throw, and come and go. `storm SECONDS PLUGIN` prints "right", or what went wrong.
 #include <atomic>
 #include <cerrno>
 #include <chrono>

@@ -1,4 +1,5 @@
-// Threads that open, call and close plug-ins over and over, while others burn and throw nothing away: `unload ROUNDS PLUGIN…`.
+// Threads that open, call and close plug-ins over and over, while others burn and throw nothing
+// away: `unload ROUNDS PLUGIN…`.
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdio.h>

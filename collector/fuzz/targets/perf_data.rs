@@ -1,4 +1,5 @@
-//! Reads arbitrary bytes as a perf.data file. Nothing may panic, hang or use memory out of proportion, and an error is inside the file.
+//! Reads arbitrary bytes as a perf.data file. Nothing may panic, hang or use memory out of
+//! proportion, and an error is inside the file.
 #![no_main]
 // Only the reader is compiled, not the writer beside it.
 #[allow(dead_code)]

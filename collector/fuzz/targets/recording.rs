@@ -1,10 +1,20 @@
-//! Reads arbitrary bytes as a recording, and again with the checks of its records made right, so that what is behind them is reached too.
-//! Nothing may panic, hang or use memory out of proportion, and what comes out must hold together.
+//! Reads arbitrary bytes as a recording, and again with the checks of its records made right, so
+//! that what is behind them is reached too. Nothing may panic, hang or use memory out of
+//! proportion, and what comes out must hold together.
 #![no_main]
 // Only the reader is compiled, not the whole collector with its symbolizers.
 #[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
+#[path = "../../src/correlate/mod.rs"]
+mod correlate;
+#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
+#[path = "../../src/intern.rs"]
+mod intern;
+#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
 #[path = "../../src/recording/mod.rs"]
 mod recording;
+#[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
+#[path = "../../src/visible.rs"]
+mod visible;
 
 use engine::wire::WireError;
 use engine::wire::chunk::{self, ChunkInfo};
@@ -19,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
 
 fn read(bytes: Vec<u8>) {
     let length = bytes.len();
-    if let Ok(found) = recording::read_bytes("fuzz.rsu", bytes) {
+    if let Ok(found) = correlate::read_bytes("fuzz.rsu", bytes) {
         check(&found, length);
     }
 }

@@ -1,16 +1,17 @@
-//! Makes the joined recording: perf's samples, with the stacks that threads took of themselves where there are such.
+//! Makes the joined recording: perf's samples, with the stacks that threads took of themselves
+//! where there are such.
 //!
-//! Start at [`build`]. Not here: which stack is whose (`join`), who is who (`world`).
+//! Start at [`build`]. Not here: which stack is whose (`moments`), who is who (`tasks`).
 
 use super::chain::{Chain, Deferred};
-use super::clock::Converter;
-use super::join::{Found, Moments, half};
-use super::world::{Run, World};
+use super::converter::Converter;
+use super::moments::{Found, Moments, half};
+use super::tasks::{Run, Tasks};
 use crate::perf_data::read::{Fields, PerfFile, What};
 use crate::perf_data::{Event, Images};
 use crate::recording::{
     Arming, EventSource, FrameId, KernelHalf, Module, ModuleId, ModuleMap, Process, ProcessId,
-    RawFrame, RawSample, Recording, StackId, StackNode, Thread, ThreadId, Totals,
+    RawFrame, RawSample, Recording, StackId, StackTable, Thread, ThreadId, Totals,
 };
 use crate::symbolize::{Places, symbolize};
 use engine::address::{CodeAddress, RuntimeAddress};
@@ -48,17 +49,17 @@ struct Taken {
     /// Number of its event in the result, and what that counted.
     event: u32,
     value: u64,
-    /// perf looked for the user's code: where it found none, as in an exec or an exit, there was none.
+    /// perf looked for the user's code: where it found none, as in an exec or an exit, there was
+    /// none.
     looked: bool,
     /// The user's place and its frame.
     user: Option<(u64, FrameId)>,
 }
 
-/// Frames and stacks, each held once.
-struct Interned {
+/// The joined recording, being made.
+struct Made {
     recording: Recording,
-    frames: HashMap<RawFrame, FrameId>,
-    nodes: HashMap<StackNode, StackId>,
+    table: StackTable,
     /// Processes and threads of runs that are not the recording's.
     processes: HashMap<usize, ProcessId>,
     threads: HashMap<(usize, u32), ThreadId>,
@@ -73,9 +74,9 @@ pub(super) fn build(
     places: &Places,
     only: bool,
 ) -> (Recording, Count) {
-    let world = World::new(file, converter, &recording);
+    let tasks = Tasks::new(file, converter, &recording);
     let deferred = Deferred::new(file);
-    let mut made = Interned::new(recording);
+    let mut made = Made::new(recording);
     let mut count = Count::default();
     let (main, numbers, sources) = numbered(file);
     made.recording.sources = sources;
@@ -91,7 +92,7 @@ pub(super) fn build(
             continue;
         };
         let time_ns = converter.monotonic(record.time);
-        let Some((thread, ours)) = made.thread(&world, fields, time_ns, only) else {
+        let Some((thread, ours)) = made.thread(&tasks, fields, time_ns, only) else {
             count.others += 1;
             continue;
         };
@@ -138,6 +139,7 @@ pub(super) fn build(
             trigger,
             period_ns: nominal,
             refused: 0,
+            signal: 0,
             unarmed_cpu_ns: 0,
         }];
         thread.totals = Totals::default();
@@ -145,8 +147,8 @@ pub(super) fn build(
     (recording, count)
 }
 
-/// The event that is counted as CPU time, the number of each in the result, and what these stand for: the first that counts time, or that
-/// counts at all, is 0.
+/// The event that is counted as CPU time, the number of each in the result, and what these stand
+/// for: the first that counts time, or that counts at all, is 0.
 fn numbered(file: &PerfFile) -> (usize, Vec<u32>, Vec<EventSource>) {
     let find = |what: fn(&Event) -> bool| file.events.iter().position(what);
     let main = find(Event::counts_time).or_else(|| find(|event| !event.is_dummy()));
@@ -177,17 +179,10 @@ impl Taken {
     }
 }
 
-impl Interned {
+impl Made {
     fn new(recording: Recording) -> Self {
-        let frames = recording.frames.iter().enumerate();
-        let nodes = recording.stacks.iter().enumerate();
         Self {
-            frames: frames
-                .map(|(i, frame)| (*frame, FrameId::next_of(i)))
-                .collect(),
-            nodes: nodes
-                .map(|(i, node)| (*node, StackId::next_of(i)))
-                .collect(),
+            table: StackTable::of(&recording),
             processes: HashMap::new(),
             threads: HashMap::new(),
             images: Images::default(),
@@ -196,21 +191,11 @@ impl Interned {
     }
 
     fn frame(&mut self, frame: RawFrame) -> FrameId {
-        let all = &mut self.recording.frames;
-        *self.frames.entry(frame).or_insert_with(|| {
-            all.push(frame);
-            FrameId::next_of(all.len() - 1)
-        })
+        self.table.frame(&mut self.recording, frame)
     }
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
-        let frame = self.frame(frame);
-        let node = StackNode { parent, frame };
-        let all = &mut self.recording.stacks;
-        Some(*self.nodes.entry(node).or_insert_with(|| {
-            all.push(node);
-            StackId::next_of(all.len() - 1)
-        }))
+        Some(self.table.push(&mut self.recording, parent, frame))
     }
 
     /// A frame of user code.
@@ -233,13 +218,13 @@ impl Interned {
     /// The thread of a sample, and whether the recording has it; `only`: none of other threads.
     fn thread(
         &mut self,
-        world: &World,
+        tasks: &Tasks,
         fields: &Fields,
         time_ns: u64,
         only: bool,
     ) -> Option<(ThreadId, bool)> {
-        let run = world.run(fields.pid, time_ns);
-        let known = run.and_then(|run| world.thread(run, fields.tid, time_ns));
+        let run = tasks.run(fields.pid, time_ns);
+        let known = run.and_then(|run| tasks.thread(run, fields.tid, time_ns));
         if let Some(known) = known {
             return Some((known, true));
         }
@@ -250,11 +235,11 @@ impl Interned {
         if let Some(known) = self.threads.get(&(run, fields.tid)) {
             return Some((*known, false));
         }
-        let told = world.runs.get(run).cloned().unwrap_or_else(|| Run {
+        let told = tasks.runs.get(run).cloned().unwrap_or_else(|| Run {
             pid: fields.pid,
             ..Run::default()
         });
-        let process = world
+        let process = tasks
             .process(run)
             .unwrap_or_else(|| self.process(run, &told));
         let name = told.threads.iter().find(|(tid, ..)| *tid == fields.tid);
@@ -295,6 +280,8 @@ impl Interned {
                     map.build_id.clone()
                 },
                 path: map.path.clone(),
+                ours: false, // the recording does not have this process
+                code: None,
             });
         }
         let ids = (first..self.recording.modules.len()).map(ModuleId::next_of);

@@ -1,4 +1,5 @@
-//! A sample's call chain as perf wrote it, taken apart: the kernel's frames, and what perf found of the user's by frame pointers.
+//! A sample's call chain as perf wrote it, taken apart: the kernel's frames, and what perf found of
+//! the user's by frame pointers.
 
 use crate::perf_data::context;
 use crate::perf_data::read::{Fields, PerfFile, What};

@@ -1,6 +1,7 @@
 //! Why two recordings were not joined, in sentences for people.
 
 use crate::perf_data::Malformed;
+use crate::visible::Shown;
 use crate::{export, recording};
 use std::io;
 use std::path::PathBuf;
@@ -10,7 +11,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// The file system refused.
-    #[error("cannot read {}: {error}", path.display())]
+    #[error("cannot read {}: {error}", path.shown())]
     Read {
         /// The file.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum Error {
         error: io::Error,
     },
     /// It is not a perf.data file, or a damaged one.
-    #[error("{}: {error}", path.display())]
+    #[error("{}: {error}", path.shown())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -26,13 +27,13 @@ pub enum Error {
         error: Malformed,
     },
     /// Samples without time or thread.
-    #[error("{}: its samples have no time or no thread, by which they would be joined: record with `perf record -T` (or -a, which has both)", path.display())]
+    #[error("{}: its samples have no time or no thread, by which they would be joined: record with `perf record -T` (or -a, which has both)", path.shown())]
     Undated {
         /// The file.
         path: PathBuf,
     },
     /// Its times mean nothing here.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", path.shown())]
     Clock {
         /// The file.
         path: PathBuf,
@@ -40,7 +41,7 @@ pub enum Error {
         why: String,
     },
     /// Recorded elsewhere, or at another time.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", path.shown())]
     Apart {
         /// The file.
         path: PathBuf,

@@ -1,30 +1,33 @@
-//! `rsunwind merge`: a `perf record` of a whole system, made by an administrator, with the user stacks that profiled programs took of
-//! themselves in the place of perf's own.
+//! `rsunwind merge`: a `perf record` of a whole system, made by an administrator, with the user
+//! stacks that profiled programs took of themselves in the place of perf's own.
 //!
-//! Start at [`run`]. perf's samples are what is counted; each gets the stack of its thread that was taken where, and about when, it was
-//! (`join`), found by who the thread is in the recording (`world`) and by one clock (`clock`). Samples of other programs keep perf's call
-//! chains. What comes out is a recording like any other, for every output format.
+//! Start at [`run`]. perf's samples are what is counted; each gets the stack of its thread that was
+//! taken where, and about when, it was (`moments`), found by who the thread is in the recording
+//! (`tasks`) and by one clock (`converter`). Samples of other programs keep perf's call chains.
+//! What comes out is a recording like any other, for every output format.
 
 mod build;
 mod chain;
-mod clock;
+mod converter;
 mod error;
-mod join;
-mod world;
+mod moments;
+mod tasks;
 
 pub use error::Error;
 
+use crate::correlate;
 use crate::export;
+use crate::numbers::plural;
 use crate::output::{self, Options, Roots};
+use crate::perf_clock;
 use crate::perf_data::read::{PerfFile, What};
-use crate::profile::Profile;
-use crate::record::perf_clock;
-use crate::recording::{self, Recording};
+use crate::recording::Recording;
 use crate::report::Selection;
 use crate::symbolize::is_this_boot;
+use crate::visible::say;
 use build::Count;
 use clap::Args as ClapArgs;
-use clock::Converter;
+use converter::Converter;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -79,13 +82,14 @@ pub fn run(args: &Args) -> Result<(), Error> {
         path: path.clone(),
         error,
     })?;
-    let recording = recording::read(&args.files)?;
+    let recording = correlate::read(&args.files)?;
     let (joined, count) = join(path, &file, recording, args)?;
-    let mut profile = Profile::new(joined, &args.selection.places());
+    let mut profile = args.selection.name(joined);
     let selected = args.selection.filter(&mut profile);
     selected.map_err(export::Error::Read)?;
     let options = Options {
         roots: args.roots,
+        names: args.selection.names(),
         output: None,
     };
     export::write_with(&profile, &args.output, args.format.as_deref(), options)?;
@@ -166,8 +170,8 @@ fn tell(file: &PerfFile, count: &Count, only: bool) {
     let joined = count.cookie + count.exact + count.same_function + count.by_time;
     let program = count.ours.saturating_sub(count.profiler);
     let share = |part: u64| 100.0 * part as f64 / program.max(1) as f64;
-    eprintln!(
-        "rsunwind: {} of {} samples of profiled threads ({:.1} %) have a stack of the thread's own: {}{} by the same instruction pointer, {} in \
+    say(format_args!(
+        "{} of {} samples of profiled threads ({:.1} %) have a stack of the thread's own: {}{} by the same instruction pointer, {} in \
          the same function, {} by time alone; {} more were taken in the profiler; {} samples of other threads {}",
         joined,
         program,
@@ -186,8 +190,14 @@ fn tell(file: &PerfFile, count: &Count, only: bool) {
         } else {
             "keep perf's call chains"
         }
-    );
+    ));
     if file.lost > 0 {
-        eprintln!("rsunwind: perf lost {} records", file.lost);
+        say(format_args!("perf lost {} records", file.lost));
+    }
+    if file.nameless > 0 {
+        let left_out = plural(file.nameless, "sample", "samples");
+        say(format_args!(
+            "{left_out} of perf's are left out: the kernel gave them the number of an event that is not perf's"
+        ));
     }
 }

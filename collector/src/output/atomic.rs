@@ -1,6 +1,7 @@
-//! Writes a file as a whole or not at all: into a temporary one beside it, which then takes its name. What is no regular file (a pipe, a
-//! terminal, `/dev/null`) is written as it is.
+//! Writes a file as a whole or not at all: into a temporary one beside it, which then takes its
+//! name. What is no regular file (a pipe, a terminal, `/dev/null`) is written as it is.
 
+use crate::visible::Shown;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -8,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// A file could not be written; the old one, if there was one, is as it was.
 #[derive(Debug, thiserror::Error)]
-#[error("cannot write {}: {error}{}", path.display(), remedy(error))]
+#[error("cannot write {}: {error}{}", path.shown(), remedy(error))]
 pub struct WriteError {
     path: PathBuf,
     error: io::Error,

@@ -1,10 +1,14 @@
-//! File formats for profiles: one file per format, each an [`Format`] in [`FORMATS`]. To add one, write its file and add it to the list.
+//! File formats for profiles: one file per format, each an [`Format`] in [`FORMATS`]. To add one,
+//! write its file and add it to the list.
 //!
-//! Not here: names and stacks (`profile`), the command (`export`), and how files are replaced (`atomic`).
+//! Not here: names and stacks (`profile`), the command (`export`), and how files are replaced
+//! (`atomic`).
 
 pub(crate) mod atomic;
+mod call_tree;
 mod firefox;
 mod folded;
+mod perf;
 mod perf_script;
 mod pprof;
 mod svg;
@@ -13,10 +17,11 @@ mod tests;
 
 pub use atomic::WriteError;
 
-use crate::perf_data::PerfData;
-use crate::profile::{CallId, Frame, Profile};
+use crate::profile::{CallId, Frame, Names, Profile};
 use crate::recording::ThreadId;
+use crate::visible::Shown;
 use clap::ValueEnum;
+use perf::PerfData;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
@@ -87,6 +92,8 @@ pub static FORMATS: [&dyn Format; 7] = [
 pub struct Options {
     /// What folded stacks and flame graphs begin with.
     pub roots: Roots,
+    /// How functions are called in pictures; in formats for other tools names are whole.
+    pub names: Names,
     /// The file that is written; `None` if it is none.
     pub output: Option<PathBuf>,
 }
@@ -152,7 +159,7 @@ pub fn choose(name: Option<&str>, path: &Path) -> Result<&'static dyn Format, Fo
         .to_string_lossy();
     let ends = |format: &&&dyn Format| format.extensions().iter().any(|end| file.ends_with(end));
     let found = FORMATS.iter().find(ends).copied();
-    found.ok_or_else(|| FormatError::Extension(path.display().to_string()))
+    found.ok_or_else(|| FormatError::Extension(path.shown().to_string()))
 }
 
 /// A recorded frame: an address with its functions, innermost first; or a note.
@@ -167,7 +174,8 @@ impl<'a> Location<'a> {
     }
 }
 
-/// The recorded frames of a stack, from the leaf: inlined functions are put together with the one that they were inlined into.
+/// The recorded frames of a stack, from the leaf: inlined functions are put together with the one
+/// that they were inlined into.
 pub(crate) fn locations(profile: &Profile, stack: CallId) -> Vec<Location<'_>> {
     let mut all = Vec::new();
     let mut functions = Vec::new();

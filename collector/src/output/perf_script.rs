@@ -1,4 +1,5 @@
-//! The text that `perf script` prints, which stackcollapse-perf.pl, FlameScope, speedscope and the Firefox Profiler read.
+//! The text that `perf script` prints, which stackcollapse-perf.pl, FlameScope, speedscope and the
+//! Firefox Profiler read.
 //!
 //! ```text
 //! comm pid/tid [cpu] seconds.micros: period event:
@@ -41,7 +42,7 @@ impl Format for PerfScript {
 fn head(profile: &Profile, sample: &Sample, out: &mut dyn Write) -> io::Result<()> {
     let thread = &profile.recording.threads[sample.thread.index()];
     let process = &profile.recording.processes[thread.process.index()];
-    let name = thread_name(profile, sample.thread).replace(['\n', '\r'], " ");
+    let name = thread_name(profile, sample.thread);
     let (seconds, rest) = (
         sample.time_ns / 1_000_000_000,
         sample.time_ns % 1_000_000_000,
@@ -78,6 +79,7 @@ fn frame(profile: &Profile, location: &Location<'_>, out: &mut dyn Write) -> io:
             &profile.symbols.images[id.index()].path
         }
         (_, Mode::Kernel) => "[kernel.kallsyms]",
+        (_, Mode::Language(id)) => &profile.recording.languages[id.index()],
         _ => "[unknown]",
     };
     write!(out, "\t{:16x} {}", address.0, function.name)?;

@@ -1,9 +1,14 @@
 //! A flame graph: an SVG that a browser shows, with zoom and search inside. Drawn by inferno.
+//!
+//! Inferno has one text for a frame. Where a function is called by a shorter name, ours has two
+//! lines: the short name, and what a tooltip shows below it. The frame itself has room for the
+//! first.
 
-use super::{Format, Options, command, folded};
-use crate::profile::{Profile, is_time};
+use super::call_tree::{CallTree, Name};
+use super::{Format, Options, command};
+use crate::profile::{Mode, Profile, is_time};
 use engine::wire::offer::CPU_EVENT;
-use inferno::flamegraph;
+use inferno::flamegraph::{self, color::PaletteMap};
 use std::io::{self, Write};
 
 pub(super) struct Svg;
@@ -22,17 +27,22 @@ impl Format for Svg {
     }
 
     fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
-        let lines = folded::lines(profile, options);
-        let lines: Vec<String> = lines
-            .iter()
-            .map(|(stack, weight)| format!("{stack} {weight}"))
-            .collect();
-        if lines.is_empty() {
+        let tree = CallTree::of(profile, options);
+        let whole = tree.whole();
+        if whole == 0 {
             return out.write_all(EMPTY.as_bytes());
         }
-        let times = profile.samples.iter().map(|sample| profile.time_ns(sample));
-        let time = times.fold(0, u64::saturating_add);
         let mut look = flamegraph::Options::default();
+        // What is narrower is not drawn.
+        let least = whole as f64 * look.min_width / 100.0;
+        let mut lines = Vec::new();
+        let kept = tree.paths(least as u64, two_lines, |stack, weight| {
+            lines.push(format!("{stack} {weight}"));
+            Ok::<_, io::Error>(())
+        });
+        kept?;
+        let times = profile.weighed().map(|sample| profile.time_ns(sample));
+        let time = times.fold(0, u64::saturating_add);
         look.title = shorten(&command(profile));
         look.subtitle = Some(format!("{} of {}", profile.amount(time), profile.subject()));
         look.count_name = match profile.shown_event {
@@ -42,12 +52,68 @@ impl Format for Svg {
         }
         .to_owned();
         look.deterministic = true;
+        look.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
+        let mut colours = colours_of_languages(profile);
+        if colours.iter().next().is_some() {
+            look.palette_map = Some(&mut colours);
+        }
         // Into memory first: an error of the file must come out as what it is.
         let mut picture = Vec::new();
         let lines = lines.iter().map(String::as_str);
         flamegraph::from_lines(&mut look, lines, &mut picture).map_err(io::Error::other)?;
-        out.write_all(&picture)
+        out.write_all(first_lines(&String::from_utf8_lossy(&picture)).as_bytes())
     }
+}
+
+/// The colours of functions of languages: a hue for each language, which native functions do not
+/// have.
+fn colours_of_languages(profile: &Profile) -> PaletteMap {
+    let mut colours = PaletteMap::default();
+    for function in &profile.functions {
+        let Mode::Language(language) = function.mode else {
+            continue;
+        };
+        // Shades by name, as flame graphs have them, so that neighbours can be told apart.
+        let letters = function.name.bytes();
+        let shade = letters.fold(0u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)) % 50;
+        let colour = match language.0 % 3 {
+            0 => (90 + shade, 150 + shade, 230),
+            1 => (80 + shade, 190 + shade, 90 + shade),
+            _ => (190 + shade, 110 + shade, 210),
+        };
+        colours.insert(&function.name, colour.into());
+    }
+    colours
+}
+
+/// The short name of a function, and below it the whole one, if there are two.
+fn two_lines(path: &mut String, name: &Name) {
+    if let Some(shown) = &name.shown {
+        path.push_str(shown);
+        path.push('\n');
+    }
+    path.push_str(&name.whole);
+}
+
+/// Where inferno's script takes a frame's text from its tooltip: all but the counts at the end.
+const OF_TOOLTIP: &str = r#".textContent.replace(/\([^(]*\)$/,"")"#;
+/// The same of the first line, if there are two.
+const OF_FIRST_LINE: &str = r#".textContent.replace(/(\n[^]*|\([^(]*\))$/,"")"#;
+
+/// Leaves the first line in the texts of frames.
+fn first_lines(picture: &str) -> String {
+    let picture = picture.replace(OF_TOOLTIP, OF_FIRST_LINE);
+    let mut out = String::with_capacity(picture.len());
+    let mut rest = &*picture;
+    while let Some(at) = rest.find("<text") {
+        let (before, text) = rest.split_at(at);
+        let (text, behind) = text.split_at(text.find("</text>").unwrap_or(text.len()));
+        out.push_str(before);
+        out.push_str(text.split('\n').next().unwrap_or_default());
+        rest = behind;
+    }
+    out.push_str(rest);
+    out
 }
 
 /// A picture that says that there is nothing to see.

@@ -1,4 +1,5 @@
-//! Every format, of one profile made for the test. That other programs read them is checked by `tests/outputs/check`.
+//! Every format, of one profile made for the test. That other programs read them is checked by
+//! `tests/outputs/check`.
 
 use super::*;
 use crate::profile::tests::example;
@@ -93,6 +94,51 @@ fn a_flame_graph_has_every_function_with_its_weight() {
         assert!(svg.contains(title), "{title} is not in\n{svg}");
     }
     assert_eq!(svg, text("svg", Roots::Auto), "the picture varies");
+}
+
+/// As it is without a shorter one, all on one line.
+#[test]
+fn frames_of_a_flame_graph_have_short_names_and_tooltips_whole_ones() {
+    let mut profile = example();
+    let main = profile
+        .functions
+        .iter_mut()
+        .find(|function| &*function.name == "main");
+    let main = main.unwrap();
+    main.name = "int main<char const*>(A; B)".into();
+    main.short = Some("main<…>".into());
+    let written = |names| {
+        let mut out = Vec::new();
+        let options = Options {
+            names,
+            ..Options::default()
+        };
+        let format = choose(Some("svg"), Path::new("-")).unwrap();
+        format.write(&profile, &options, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    };
+    let whole = "int main&lt;char const*&gt;(A: B)";
+    let svg = written(Names::Short);
+    assert!(
+        svg.contains(&format!(
+            "<title>main&lt;…&gt;\n{whole} (4 samples, 57.14%)</title>"
+        )),
+        "{svg}"
+    );
+    assert!(svg.contains(">main&lt;…&gt;</text>"), "{svg}");
+    // What the script of the picture makes of a tooltip once it is zoomed.
+    assert_eq!(
+        svg.matches(r#"replace(/(\n[^]*|\([^(]*\))$/,"")"#).count(),
+        2,
+        "{svg}"
+    );
+    assert!(!svg.contains(r#"replace(/\([^(]*\)$/,"")"#), "{svg}");
+    let svg = written(Names::Whole);
+    assert!(
+        svg.contains(&format!("<title>{whole} (4 samples, 57.14%)</title>")),
+        "{svg}"
+    );
+    assert!(svg.contains(&format!(">{whole}</text>")), "{svg}");
 }
 
 #[test]

@@ -1,7 +1,9 @@
-//! The attributes of an event of a `perf.data` file: which fields its samples have, and which clock dates them.
+//! The attributes of an event of a `perf.data` file: which fields its samples have, and which clock
+//! dates them.
 //!
-//! Read here and not by `linux-perf-event-reader`, which is for records of perf's own making: it ends the program on a build-id of more
-//! than 20 bytes, reads counts of groups and of single events the wrong way round, and does not know lost counts.
+//! Read here and not by `linux-perf-event-reader`, which is for records of perf's own making: it
+//! ends the program on a build-id of more than 20 bytes, reads counts of groups and of single
+//! events the wrong way round, and does not know lost counts.
 
 use super::bytes::{Bytes, Malformed};
 use engine::perf_event::kind::SOFTWARE;
@@ -39,8 +41,6 @@ pub struct Event {
 /// The fields of a sample that are of use.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields {
-    /// The event's number.
-    pub id: Option<u64>,
     /// Where it was.
     pub ip: u64,
     /// Process, in perf's own PID namespace.
@@ -125,6 +125,12 @@ impl Event {
         self.fields & needed == needed
     }
 
+    /// Whether the kernel counts what happens by itself: page faults, context switches and the
+    /// like.
+    pub(super) fn is_counted_by_the_kernel(&self) -> bool {
+        self.kind == SOFTWARE && !self.counts_time() && !self.is_dummy()
+    }
+
     /// Which clock dates it.
     #[must_use]
     pub fn clock(&self) -> Clock {
@@ -153,12 +159,30 @@ impl Event {
         self.kind == SOFTWARE && (self.config == CPU_CLOCK || self.config == TASK_CLOCK)
     }
 
+    /// The number in a sample that says which event it is of. Of several events each has it in the
+    /// same place; what else there is need not be the same, a period for one.
+    pub(super) fn id(&self, mut from: Bytes<'_>) -> Result<Option<u64>, Malformed> {
+        let has = |field| self.fields & field != 0;
+        if has(sample::IDENTIFIER) {
+            return from.long().map(Some);
+        }
+        if !has(sample::ID) {
+            return Ok(None);
+        }
+        for before in [sample::IP, sample::TID, sample::TIME, sample::ADDR] {
+            if has(before) {
+                from.long()?;
+            }
+        }
+        from.long().map(Some)
+    }
+
     /// Reads a sample.
     pub(super) fn sample(&self, mut from: Bytes<'_>) -> Result<Fields, Malformed> {
         let has = |field| self.fields & field != 0;
         let mut fields = Fields::default();
         if has(sample::IDENTIFIER) {
-            fields.id = Some(from.long()?);
+            from.long()?;
         }
         if has(sample::IP) {
             fields.ip = from.long()?;
@@ -172,17 +196,16 @@ impl Event {
         if has(sample::ADDR) {
             from.long()?;
         }
-        if has(sample::ID) {
-            fields.id = Some(from.long()?);
-        }
-        for unused in [sample::STREAM_ID, sample::CPU] {
+        for unused in [sample::ID, sample::STREAM_ID, sample::CPU] {
             if has(unused) {
                 from.long()?;
             }
         }
-        if has(sample::PERIOD) {
-            fields.period = Some(from.long()?);
-        }
+        // A fixed period is not repeated in the samples.
+        fields.period = match has(sample::PERIOD) {
+            true => Some(from.long()?),
+            false => Some(self.fixed_period()).filter(|period| *period > 0),
+        };
         if has(sample::READ) {
             self.skip_counts(&mut from)?;
         }
@@ -237,7 +260,8 @@ impl Event {
         Ok(sp.zip(ip))
     }
 
-    /// The process, thread and time at the end of a record that is no sample; `None` if it has none.
+    /// The process, thread and time at the end of a record that is no sample; `None` if it has
+    /// none.
     pub(super) fn who(&self, record: &[u8]) -> Option<(u32, u32, u64)> {
         let has = |field| self.fields & field != 0;
         if self.flags & flag::SAMPLE_ID_ALL == 0 {

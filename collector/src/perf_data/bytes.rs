@@ -1,4 +1,5 @@
-//! Reads numbers from a part of a file, and knows where in the file it is: an error names the offset.
+//! Reads numbers from a part of a file, and knows where in the file it is: an error names the
+//! offset.
 
 use std::fmt;
 

@@ -1,6 +1,8 @@
-//! Numbers of the `perf.data` format and of the kernel's records in it, as `linux/perf_event.h` and perf's `header.h` have them.
+//! Numbers of the `perf.data` format and of the kernel's records in it, as `linux/perf_event.h` and
+//! perf's `header.h` have them.
 //!
-//! Not here: how records are laid out (`records`), and the attributes of events ([`engine::perf_event`]).
+//! Not here: how records are laid out (`records`), and the attributes of events
+//! ([`engine::perf_event`]).
 
 /// First bytes of a file, on a little-endian machine.
 pub(crate) const MAGIC: [u8; 8] = *b"PERFILE2";

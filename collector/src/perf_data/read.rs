@@ -1,7 +1,9 @@
-//! Reads a `perf.data` file: its events, who and what is in it, and its samples, each with its place in the file.
+//! Reads a `perf.data` file: its events, who and what is in it, and its samples, each with its
+//! place in the file.
 //!
-//! Start at [`PerfFile::parse`]. Nothing is believed: every length is checked, and what is wrong is named by its offset. What stands
-//! before damage in the file is not used either, because samples are in no order.
+//! Start at [`PerfFile::parse`]. Nothing is believed: every length is checked, and what is wrong is
+//! named by its offset. What stands before damage in the file is not used either, because samples
+//! are in no order.
 //!
 //! Not here: what belongs together ([`crate::merge`]).
 
@@ -23,6 +25,8 @@ pub struct PerfFile {
     pub records: Vec<Record>,
     /// Records that perf lost.
     pub lost: u64,
+    /// Samples left out because nobody can tell which event they are of.
+    pub nameless: u64,
 }
 
 /// Something that a file tells.
@@ -150,7 +154,8 @@ impl PerfFile {
         Ok(())
     }
 
-    /// Host, kernel and the events' names: their sections are named behind the records, in the order of the bits.
+    /// Host, kernel and the events' names: their sections are named behind the records, in the
+    /// order of the bits.
     fn read_features(
         &mut self,
         file: &[u8],
@@ -223,7 +228,7 @@ impl PerfFile {
         let (_, tid, time) = who.unwrap_or_default();
         let mut from = body;
         let what = match kind {
-            record::SAMPLE => Some(self.sample(bits, body)?),
+            record::SAMPLE => self.sample(bits, body)?,
             record::CALLCHAIN_DEFERRED => Some(What::Deferred {
                 tid,
                 cookie: from.long()?,
@@ -276,21 +281,35 @@ impl PerfFile {
         Ok(())
     }
 
-    fn sample(&self, bits: u16, body: Bytes<'_>) -> Result<What, Malformed> {
-        // Where there are several events, each says in the same place which one a sample is of.
-        let mut event = 0;
-        let mut fields = self.events[0].sample(body)?;
-        let id = fields.id.filter(|_| self.events.len() > 1);
-        let owner = id.and_then(|id| self.events.iter().position(|e| e.ids.contains(&id)));
-        if let Some(owner) = owner.filter(|owner| *owner != 0) {
-            event = owner;
-            fields = self.events[owner].sample(body)?;
-        }
-        Ok(What::Sample {
+    fn sample(&mut self, bits: u16, body: Bytes<'_>) -> Result<Option<What>, Malformed> {
+        let id = match &*self.events {
+            [_] => None,
+            several => several[0].id(body)?,
+        };
+        let Some(event) = id.map_or(Some(0), |id| self.owner(id)) else {
+            self.nameless = self.nameless.saturating_add(1);
+            return Ok(None);
+        };
+        let fields = self.events[event].sample(body)?;
+        Ok(Some(What::Sample {
             event,
             in_kernel: bits & 7 == misc::KERNEL,
             fields,
-        })
+        }))
+    }
+
+    /// The event with that number. Where it is a stranger's, it is the only one that can be: of
+    /// what it counts by itself the kernel makes one sample for all events that count it, whoever
+    /// asked, and leaves the number of the first in it (Linux 6.18 does).
+    fn owner(&self, id: u64) -> Option<usize> {
+        let mut events = self.events.iter();
+        let named = events.position(|event| event.ids.contains(&id));
+        let only = || {
+            let mut all =
+                (0..self.events.len()).filter(|at| self.events[*at].is_counted_by_the_kernel());
+            all.next().filter(|_| all.next().is_none())
+        };
+        named.or_else(only)
     }
 
     /// The clock of all events; `None` if they differ.
@@ -343,5 +362,45 @@ fn guess(magic: &[u8]) -> &'static str {
             "it is a recording of rsunwind: give the perf.data file first, then the recordings"
         }
         _ => "it is not a perf.data file (it does not begin with PERFILE2)",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use engine::perf_event::{kind, sample, software};
+
+    /// A software event whose samples have what `fields` says, with that number.
+    fn event(config: u64, fields: u64, id: u64) -> Event {
+        let mut attributes = vec![u64::from(kind::SOFTWARE) | 128 << 32, config, 37, fields];
+        attributes.resize(16, 0);
+        let bytes: Vec<u8> = attributes
+            .iter()
+            .flat_map(|long| long.to_le_bytes())
+            .collect();
+        Event::parse(Bytes::new(&bytes, 0, "an event"), vec![id]).expect("it is whole")
+    }
+
+    #[test]
+    fn a_sample_with_a_strangers_number_is_of_the_only_event_that_it_can_be_of() {
+        let dated = sample::IDENTIFIER | sample::TIME;
+        let clock = event(software::CPU_CLOCK, dated | sample::PERIOD, 5);
+        let faults = |id| event(software::PAGE_FAULTS, dated, id);
+        let of_a_stranger: Vec<u8> = [99u64, 7]
+            .iter()
+            .flat_map(|long| long.to_le_bytes())
+            .collect();
+        let body = Bytes::new(&of_a_stranger, 0, "a sample");
+        let mut file = PerfFile {
+            events: vec![clock.clone(), faults(6)],
+            ..PerfFile::default()
+        };
+        let read = file.sample(0, body).expect("it is whole");
+        assert!(matches!(read, Some(What::Sample { event: 1, fields, .. }) if fields.time == 7));
+        for events in [vec![clock.clone(), clock], vec![faults(6), faults(8)]] {
+            file.events = events;
+            assert_eq!(file.sample(0, body), Ok(None), "nobody can tell");
+        }
+        assert_eq!(file.nameless, 2);
     }
 }

@@ -1,25 +1,34 @@
 //! Turns stacks of addresses into stacks of functions.
 
+use super::own::{OWN_WORK, Own, OwnWork};
 use super::{
-    Call, CallId, Frame, Function, FunctionId, Mode, Profile, Sample, SourceFrameId, roots,
+    Call, CallId, Frame, Function, FunctionId, Mode, Profile, Sample, Show, SourceFrameId, roots,
 };
-use crate::recording::{FrameId, KernelHalf, RawFrame, RawSample, Recording, StackId};
-use crate::symbolize::Symbols;
+use crate::charge::{Ledger, Reason};
+use crate::intern::{HashMap, Interner};
+use crate::recording::{
+    FrameId, KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
+};
+use crate::symbolize::{ImageId, Named, Symbols};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, flags};
 use engine::wire::source::OFF_CPU;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Makes a profile.
-pub(super) fn build(recording: Recording, symbols: Symbols) -> Profile {
+pub(super) fn build(recording: Recording, symbols: Symbols, show: Show) -> Profile {
     let mut builder = Builder {
         recording: &recording,
         symbols: &symbols,
+        own: Own::new(&recording, &symbols, show.own),
+        interpreters: show.interpreters,
         tables: Tables::default(),
-        of_frame: HashMap::new(),
-        of_stack: HashMap::new(),
+        of_frame: vec![None; recording.frames.len()],
+        functions: Vec::new(),
+        of_place: vec![None; symbols.places.len()],
+        of_stack: vec![None; recording.stacks.len()],
+        of_cut_stack: HashMap::default(),
         complete: Vec::new(),
     };
     builder.find_complete();
@@ -28,6 +37,16 @@ pub(super) fn build(recording: Recording, symbols: Symbols) -> Profile {
         .iter()
         .map(|sample| builder.sample(sample));
     let (samples, aside) = samples.partition(|sample| sample.event == CPU_EVENT);
+    let own_calls = recording.samples.iter().filter(|sample| {
+        sample.event == CPU_EVENT && builder.own.work(sample) == Some(OwnWork::Call)
+    });
+    let time = |sample: &RawSample| {
+        sample
+            .weight
+            .saturating_mul(recording.period_ns(sample.thread))
+    };
+    let own_calls_ns = own_calls.map(time).fold(0, u64::saturating_add);
+    let remainders = builder.remainders();
     let tables = builder.tables;
     Profile {
         functions: tables.functions,
@@ -35,6 +54,8 @@ pub(super) fn build(recording: Recording, symbols: Symbols) -> Profile {
         stacks: tables.stacks,
         samples,
         aside,
+        remainders,
+        own_calls_ns,
         shown_event: CPU_EVENT,
         recording,
         symbols,
@@ -47,55 +68,49 @@ struct Tables {
     functions: Vec<Function>,
     frames: Vec<Frame>,
     stacks: Vec<Call>,
-    known_functions: HashMap<Function, FunctionId>,
-    known_frames: HashMap<Frame, SourceFrameId>,
-    known_stacks: HashMap<Call, CallId>,
+    known_functions: Interner<FunctionId>,
+    known_frames: Interner<SourceFrameId>,
+    known_stacks: Interner<CallId>,
 }
 
 impl Tables {
     fn function(&mut self, function: Function) -> FunctionId {
-        let all = &mut self.functions;
-        let known = self.known_functions.entry(function);
-        *known.or_insert_with_key(|function| {
-            all.push(function.clone());
-            FunctionId::next_of(all.len() - 1)
-        })
+        self.known_functions.place(&mut self.functions, function)
     }
 
     fn frame(&mut self, frame: Frame) -> SourceFrameId {
-        let all = &mut self.frames;
-        let known = self.known_frames.entry(frame);
-        *known.or_insert_with_key(|frame| {
-            all.push(frame.clone());
-            SourceFrameId::next_of(all.len() - 1)
-        })
+        self.known_frames.place(&mut self.frames, frame)
+    }
+
+    fn fresh(&mut self, frame: Frame) -> SourceFrameId {
+        self.frames.push(frame);
+        SourceFrameId::next_of(self.frames.len() - 1)
     }
 
     fn call(&mut self, parent: Option<CallId>, frame: SourceFrameId) -> CallId {
-        let all = &mut self.stacks;
         let call = Call { parent, frame };
-        *self.known_stacks.entry(call).or_insert_with(|| {
-            all.push(call);
-            CallId::next_of(all.len() - 1)
-        })
+        // The last one called nobody yet.
+        let is_last = |parent: CallId| parent.index() + 1 == self.stacks.len();
+        match parent.is_some_and(is_last) {
+            true => self.known_stacks.add(&mut self.stacks, call),
+            false => self.known_stacks.place(&mut self.stacks, call),
+        }
     }
 
-    fn note(&mut self, text: String) -> SourceFrameId {
+    /// A frame of which nothing is known but its function.
+    fn bare(&mut self, name: Arc<str>, image: Option<ImageId>, mode: Mode) -> SourceFrameId {
         let function = self.function(Function {
-            name: Arc::from(text),
-            image: None,
-            mode: Mode::Note,
+            name,
+            short: None,
+            image,
+            mode,
+            source: None,
         });
-        self.frame(Frame {
-            function,
-            file: None,
-            line: 0,
-            inline_depth: 0,
-            address: None,
-            file_address: 0,
-            function_start: None,
-            method: None,
-        })
+        self.frame(Frame::bare(function))
+    }
+
+    fn note(&mut self, text: &str) -> SourceFrameId {
+        self.bare(Arc::from(text), None, Mode::Note)
     }
 }
 
@@ -113,23 +128,43 @@ impl Cut {
             Self::KernelOnly(KernelHalf::Orphan) => {
                 "[kernel only: no user stack was taken after it]".to_owned()
             }
-            Self::KernelOnly(KernelHalf::Profiler) => "[profiler]".to_owned(),
+            Self::KernelOnly(KernelHalf::Profiler) => OWN_WORK.to_owned(),
             Self::KernelOnly(KernelHalf::Exit) => "[exit]".to_owned(),
             Self::KernelOnly(_) => "[kernel only: the user stack was taken elsewhere]".to_owned(),
         }
     }
 }
 
+/// What the outermost frame of a stack is by its name.
+#[derive(Clone, Copy)]
+enum Reach {
+    /// Where threads begin.
+    Root,
+    /// It has none.
+    Nameless,
+    /// Another function.
+    Elsewhere,
+}
+
 struct Builder<'a> {
     recording: &'a Recording,
     symbols: &'a Symbols,
+    own: Own<'a>,
+    /// Whether the frames of interpreters are shown.
+    interpreters: bool,
     tables: Tables,
-    /// The functions of a recorded frame, outermost first.
-    of_frame: HashMap<FrameId, Vec<SourceFrameId>>,
-    /// A recorded stack, on top of what it is shown to begin with.
-    of_stack: HashMap<(Option<StackId>, Option<Cut>), CallId>,
+    /// For each recorded frame the part of the list below that has its functions.
+    of_frame: Vec<Option<(u32, u32)>>,
+    /// Outermost first.
+    functions: Vec<SourceFrameId>,
+    /// For each place the functions there, likewise. Places are fewer: processes share them.
+    of_place: Vec<Option<Arc<[FunctionId]>>>,
+    /// What each recorded stack is shown as.
+    of_stack: Vec<Option<CallId>>,
+    /// The same of those that end early, on top of what they are shown to begin with.
+    of_cut_stack: HashMap<(Option<StackId>, Cut), CallId>,
     /// For each recorded stack whether its outermost frame is a root by name.
-    complete: Vec<bool>,
+    complete: Vec<Reach>,
 }
 
 impl Builder<'_> {
@@ -137,23 +172,34 @@ impl Builder<'_> {
         for node in &self.recording.stacks {
             let complete = match node.parent {
                 Some(parent) => self.complete[parent.index()],
-                None => self.is_root(node.frame),
+                None => self.reach(node.frame),
             };
             self.complete.push(complete);
         }
     }
 
-    fn is_root(&self, frame: FrameId) -> bool {
+    fn reach(&self, frame: FrameId) -> Reach {
+        if let RawFrame::Language { .. } = self.recording.frames[frame.index()] {
+            return Reach::Nameless; // its language has said that there are no more
+        }
         let place = self.symbols.of_frame[frame.index()];
         let place = place.map(|place| &self.symbols.places[place as usize]);
-        let outer = place.and_then(|place| place.functions.last());
-        outer.is_some_and(|outer| roots::is_root(&outer.function))
+        match place.and_then(|place| place.functions.last()) {
+            Some(outer) if roots::is_root(&outer.function) => Reach::Root,
+            Some(outer) if outer.is_nameless() => Reach::Nameless,
+            _ => Reach::Elsewhere,
+        }
     }
 
     fn sample(&mut self, sample: &RawSample) -> Sample {
         let complete = sample
             .stack
-            .is_some_and(|stack| self.complete[stack.index()]);
+            .is_some_and(|stack| match self.complete[stack.index()] {
+                Reach::Root => true,
+                // No name says otherwise.
+                Reach::Nameless => sample.stop == StopReason::Root,
+                Reach::Elsewhere => false,
+            });
         let preempted = sample.flags & flags::PREEMPTED != 0;
         let cut = match sample.kernel {
             // A thread that was made, and waited to begin.
@@ -163,21 +209,29 @@ impl Builder<'_> {
             _ => Some(Cut::Stopped(sample.stop)),
         };
         let mut stack = match sample.stack {
+            _ if self.own.work(sample).is_some() => Some(self.own_work()),
             None if preempted => None,
             None if sample.event == OFF_CPU => {
-                let note = self.tables.note("[stack lost]".to_owned());
+                let note = self.tables.note("[stack lost]");
                 Some(self.tables.call(None, note))
             }
-            stack => Some(self.stack(stack, cut)),
+            Some(id) => {
+                let shown = self.stack(Some(id), cut);
+                Some(
+                    self.wrapper(id)
+                        .map_or(shown, |frame| self.tables.call(Some(shown), frame)),
+                )
+            }
+            None => Some(self.stack(None, cut)),
         };
         if preempted {
-            let note = self.tables.note("[preempted]".to_owned());
+            let note = self.tables.note("[preempted]");
             stack = Some(self.tables.call(stack, note));
         }
         let mut stack = stack.unwrap_or_else(|| self.stack(None, cut));
         let elsewhere = match sample.flags {
             set if set & flags::LAST != 0 => Some("[since the last sample]"),
-            set if set & flags::LET_IN != 0 => Some("[while SIGPROF was blocked]"),
+            set if set & flags::LET_IN != 0 => Some("[while the signal was blocked]"),
             _ => None,
         };
         if let Some(note) = elsewhere {
@@ -185,7 +239,7 @@ impl Builder<'_> {
             while let Some(parent) = self.tables.stacks[stack.index()].parent {
                 stack = parent;
             }
-            let note = self.tables.note(note.to_owned());
+            let note = self.tables.note(note);
             stack = self.tables.call(Some(stack), note);
         }
         Sample {
@@ -204,13 +258,66 @@ impl Builder<'_> {
         }
     }
 
+    /// What is in no sample: one for each process or thread and reason, with a note for its stack.
+    /// Their weights are whole periods, whose sums for each process and reason are right.
+    fn remainders(&mut self) -> Vec<Sample> {
+        let recording = self.recording;
+        let mut first_threads = vec![None; recording.processes.len()];
+        for (index, thread) in recording.threads.iter().enumerate().rev() {
+            let place = &mut first_threads[thread.process.index()];
+            let pid = recording.processes[thread.process.index()].pid;
+            let is_main = |id: &ThreadId| recording.threads[id.index()].tid == pid;
+            if !place.as_ref().is_some_and(is_main) {
+                *place = Some(ThreadId::next_of(index));
+            }
+        }
+        let anybody = first_threads.iter().flatten().next().copied();
+        let mut made = Vec::new();
+        let mut sums: HashMap<(Option<ProcessId>, Reason), u64> = HashMap::default();
+        for row in Ledger::of(recording).rows {
+            let own = row
+                .process
+                .and_then(|process| first_threads[process.index()]);
+            let thread = row.thread.or(own).or(anybody);
+            let Some(thread) = thread.filter(|_| row.reason != Reason::Sampled) else {
+                continue;
+            };
+            let period_ns = recording.period_ns(thread);
+            let sum = sums.entry((row.process, row.reason)).or_default();
+            let periods = |ns: u64| ns.saturating_add(period_ns / 2) / period_ns;
+            let before = periods(*sum);
+            *sum = sum.saturating_add(row.ns);
+            let weight = periods(*sum).saturating_sub(before);
+            if weight == 0 {
+                continue;
+            }
+            let process = &recording.processes[recording.threads[thread.index()].process.index()];
+            let name = match row.reason {
+                Reason::SetUp => OWN_WORK,
+                reason => reason.name(),
+            };
+            let note = self.tables.note(name);
+            made.push(Sample {
+                thread,
+                time_ns: process.end.map_or(process.time_ns, |end| end.time_ns),
+                weight,
+                event: CPU_EVENT,
+                stack: self.tables.call(None, note),
+                stop: StopReason::Root,
+                complete: false,
+                kernel: KernelHalf::None,
+            });
+        }
+        made
+    }
+
     /// The stack of functions for a recorded stack; its root is a note if it does not reach to one.
     fn stack(&mut self, stack: Option<StackId>, cut: Option<Cut>) -> CallId {
         let mut todo = Vec::new();
         let mut at = stack;
         let mut made = loop {
-            if let Some(known) = self.of_stack.get(&(at, cut)) {
-                break Some(*known);
+            if let Some(known) = self.known(at, cut) {
+                break Some(known);
             }
             let Some(id) = at else { break None };
             todo.push(id);
@@ -219,25 +326,78 @@ impl Builder<'_> {
         if made.is_none() {
             let lost = todo.last().is_some_and(|root| self.is_lost(*root));
             if let Some(cut) = cut.filter(|_| !lost) {
-                let note = self.tables.note(cut.note());
+                let note = self.tables.note(&cut.note());
                 let root = self.tables.call(None, note);
-                self.of_stack.insert((None, Some(cut)), root);
+                self.of_cut_stack.insert((None, cut), root);
                 made = Some(root);
             }
         }
         for id in todo.into_iter().rev() {
-            let frame = self.recording.stacks[id.index()].frame;
-            for function in self.functions(frame) {
+            let node = self.recording.stacks[id.index()];
+            if self.own.hides(node.frame) || self.is_interpreter(id) {
+                continue;
+            }
+            let is_kernel = matches!(
+                self.recording.frames[node.frame.index()],
+                RawFrame::Kernel(_)
+            );
+            if let Some(frame) = node
+                .parent
+                .filter(|_| is_kernel)
+                .and_then(|id| self.wrapper(id))
+            {
+                made = Some(self.tables.call(made, frame));
+            }
+            let (first, behind) = self.functions(node.frame);
+            for index in first..behind {
+                let function = self.functions[index as usize];
                 made = Some(self.tables.call(made, function));
             }
-            if let Some(made) = made {
-                self.of_stack.insert((Some(id), cut), made);
+            match (made, cut) {
+                (Some(made), Some(cut)) => _ = self.of_cut_stack.insert((Some(id), cut), made),
+                (made, _) => self.of_stack[id.index()] = made,
             }
         }
         made.unwrap_or_else(|| {
-            let note = self.tables.note("[no frames]".to_owned());
+            let leaf = stack.map(|id| self.recording.stacks[id.index()].frame);
+            let hidden = leaf.is_some_and(|leaf| self.own.hides(leaf));
+            let note = if hidden { OWN_WORK } else { "[no frames]" };
+            let note = self.tables.note(note);
             self.tables.call(None, note)
         })
+    }
+
+    fn known(&self, stack: Option<StackId>, cut: Option<Cut>) -> Option<CallId> {
+        match (stack, cut) {
+            (stack, Some(cut)) => self.of_cut_stack.get(&(stack, cut)).copied(),
+            (Some(stack), None) => self.of_stack[stack.index()],
+            (None, None) => None,
+        }
+    }
+
+    /// Whether a native frame runs the frame of a language that is its caller on the stack, and is
+    /// not to be shown.
+    fn is_interpreter(&self, stack: StackId) -> bool {
+        let frame = |id: StackId| {
+            let node = &self.recording.stacks[id.index()];
+            (self.recording.frames[node.frame.index()], node.parent)
+        };
+        let (own, Some(parent)) = frame(stack) else {
+            return false;
+        };
+        let runs = matches!(frame(parent).0, RawFrame::Language { .. });
+        !self.interpreters && runs && matches!(own, RawFrame::Code { .. })
+    }
+
+    fn own_work(&mut self) -> CallId {
+        let note = self.tables.note(OWN_WORK);
+        self.tables.call(None, note)
+    }
+
+    /// The function of libc that a stack stands in which ends in code of ours.
+    fn wrapper(&mut self, stack: StackId) -> Option<SourceFrameId> {
+        let (name, image) = self.own.stands_for(stack)?;
+        Some(self.tables.bare(name, image, Mode::User))
     }
 
     fn is_lost(&self, stack: StackId) -> bool {
@@ -245,54 +405,82 @@ impl Builder<'_> {
         self.recording.frames[frame.index()] == RawFrame::Lost
     }
 
-    fn functions(&mut self, id: FrameId) -> Vec<SourceFrameId> {
-        if let Some(known) = self.of_frame.get(&id) {
-            return known.clone();
+    /// Where in the list the functions of a frame are.
+    fn functions(&mut self, id: FrameId) -> (u32, u32) {
+        if let Some(known) = self.of_frame[id.index()] {
+            return known;
         }
-        let made = match self.recording.frames[id.index()] {
-            RawFrame::Elided(count) => vec![self.tables.note(format!("[{count} frames elided]"))],
-            RawFrame::Lost => {
-                let note = "[truncated: the recording is damaged]".to_owned();
-                vec![self.tables.note(note)]
+        let first = SourceFrameId::next_of(self.functions.len()).0;
+        match self.recording.frames[id.index()] {
+            RawFrame::Elided(count) => {
+                let note = self.tables.note(&format!("[{count} frames elided]"));
+                self.functions.push(note);
             }
-            RawFrame::Code { frame, method, .. } => self.named(id, frame, Mode::User, Some(method)),
-            RawFrame::Kernel(frame) => self.named(id, frame, Mode::Kernel, None),
-        };
-        self.of_frame.insert(id, made.clone());
-        made
+            RawFrame::Lost => {
+                let note = self.tables.note("[truncated: the recording is damaged]");
+                self.functions.push(note);
+            }
+            RawFrame::Code { frame, method, .. } => {
+                self.named(id, Some(frame), Mode::User, Some(method));
+            }
+            RawFrame::Kernel(frame) => self.named(id, Some(frame), Mode::Kernel, None),
+            RawFrame::Language { .. } => self.named(id, None, Mode::User, Some(Method::Language)),
+            RawFrame::Missing => {
+                let note = self.tables.note("[frames missing]");
+                self.functions.push(note);
+            }
+        }
+        let behind = SourceFrameId::next_of(self.functions.len()).0;
+        self.of_frame[id.index()] = Some((first, behind));
+        (first, behind)
     }
 
-    /// The functions at an address, outermost first.
+    /// Adds the functions at an address to the list.
     fn named(
         &mut self,
         id: FrameId,
-        address: CodeAddress,
+        address: Option<CodeAddress>,
         mode: Mode,
         method: Option<Method>,
-    ) -> Vec<SourceFrameId> {
-        let place = self.symbols.of_frame[id.index()];
-        let place = place.map(|place| &self.symbols.places[place as usize]);
-        let Some(place) = place else {
-            return Vec::new();
+    ) {
+        let Some(index) = self.symbols.of_frame[id.index()] else {
+            return;
         };
-        let mut made = Vec::with_capacity(place.functions.len());
-        for (named, inline_depth) in place.functions.iter().rev().zip(0..) {
-            let function = self.tables.function(Function {
-                name: named.function.clone(),
-                image: place.image,
-                mode,
-            });
-            made.push(self.tables.frame(Frame {
-                function,
+        let place = &self.symbols.places[index as usize];
+        let known = self.of_place[index as usize].clone();
+        let functions = known.unwrap_or_else(|| {
+            let mode = place.language.map_or(mode, Mode::Language);
+            let function = |named: &Named| {
+                self.tables.function(Function {
+                    name: named.function.clone(),
+                    short: named.short.clone(),
+                    image: place.image,
+                    mode,
+                    source: named.file.clone().filter(|_| place.language.is_some()),
+                })
+            };
+            let made: Arc<[FunctionId]> = place.functions.iter().map(function).collect();
+            self.of_place[index as usize] = Some(made.clone());
+            made
+        });
+        let all = place.functions.iter().zip(functions.iter());
+        for ((named, function), inline_depth) in all.rev().zip(0..) {
+            let frame = Frame {
+                function: *function,
                 file: named.file.clone(),
                 line: named.line,
                 inline_depth,
-                address: Some(address),
+                address,
                 file_address: place.address,
                 function_start: named.start,
                 method,
-            }));
+            };
+            // An address is in one recorded frame only, or in few.
+            let frame = match address {
+                Some(_) => self.tables.fresh(frame),
+                None => self.tables.frame(frame),
+            };
+            self.functions.push(frame);
         }
-        made
     }
 }

@@ -1,8 +1,9 @@
-//! Events beside CPU time: a profile shows one event at a time ([`Profile::samples`]); the samples of the others are kept aside. Wall-clock
-//! time is one that has no samples of its own: it is CPU time and time off the CPU, both in ns.
+//! Events beside CPU time: a profile shows one event at a time ([`Profile::samples`]); the samples
+//! of the others are kept aside. Wall-clock time is one that has no samples of its own: it is CPU
+//! time and time off the CPU, both in ns.
 
 use super::{Profile, Sample};
-use crate::report::duration;
+use crate::numbers::duration;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::{OFF_CPU, WALL};
 
@@ -32,7 +33,8 @@ impl Profile {
         Ok(())
     }
 
-    /// Shows what the recording was made to show: wall-clock time if that was asked for, else CPU time.
+    /// Shows what the recording was made to show: wall-clock time if that was asked for, else CPU
+    /// time.
     pub fn show_usual(&mut self) {
         let sources = &self.recording.sources;
         let wall = sources.iter().any(|source| source.event == WALL);
@@ -69,8 +71,8 @@ impl Profile {
             return Ok(CPU_EVENT);
         }
         let sources = &self.recording.sources;
-        // These two are known by their numbers, should the collector not have lived to name them; and wall-clock time is there wherever time
-        // off the CPU is.
+        // These two are known by their numbers, should the collector not have lived to name them;
+        // and wall-clock time is there wherever time off the CPU is.
         let all = self.other_events();
         let off_cpu = all.contains(&OFF_CPU);
         let wall = off_cpu && !all.contains(&WALL);

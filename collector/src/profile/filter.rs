@@ -41,6 +41,7 @@ impl Filter {
         };
         profile.samples.retain(|sample| keep(sample.thread));
         profile.aside.retain(|sample| keep(sample.thread));
+        profile.remainders.retain(|sample| keep(sample.thread));
         Ok(())
     }
 }

@@ -1,23 +1,31 @@
-//! A profile: a recording with names. Stacks of functions, inlined ones included, each held once and pointing to its caller, and
-//! samples with their weight in sampling periods. Everything that is shown or written is made from this.
+//! A profile: a recording with names. Stacks of functions, inlined ones included, each held once
+//! and pointing to its caller, and samples with their weight in sampling periods. Everything that
+//! is shown or written is made from this.
 //!
-//! Start at [`Profile::open`]. Failures are frames: a stack that ended early begins with `[truncated: reason]`, and where frames
-//! were left out stands `[N frames elided]`.
+//! Start at [`Profile::open`]. Failures are frames: a stack that ended early begins with
+//! `[truncated: reason]`, and where frames were left out stands `[N frames elided]`.
 //!
 //! Not here: the order in which anything is shown (`report`), and file formats (`output`).
 
 mod build;
 mod events;
 mod filter;
+mod language;
+mod names;
+mod own;
 mod roots;
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub use events::{NoEvent, is_time};
 pub use filter::{Filter, FilterError};
+pub use language::NoLanguage;
+pub use own::{OWN_WORK, OwnFrames};
 pub use roots::is_root;
 
-use crate::recording::{self, KernelHalf, OpenError, ProcessId, Recording, ThreadId, index};
+use crate::correlate;
+use crate::intern::index;
+use crate::recording::{KernelHalf, LanguageId, OpenError, ProcessId, Recording, ThreadId};
 use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
@@ -55,6 +63,11 @@ pub struct Profile {
     pub samples: Vec<Sample>,
     /// Samples of other events.
     pub aside: Vec<Sample>,
+    /// CPU time that is in no sample, by process and reason ([`crate::charge`]), in whole periods:
+    /// what is shown of CPU time adds up with it.
+    pub remainders: Vec<Sample>,
+    /// CPU time of our own in functions that stand in front of libc's, ns.
+    pub own_calls_ns: u64,
     /// Which event is shown; 0 for CPU time.
     pub shown_event: u32,
 }
@@ -66,8 +79,28 @@ pub enum Mode {
     User,
     /// The kernel's.
     Kernel,
+    /// The program's, in a language that an interpreter runs.
+    Language(LanguageId),
     /// Nobody's: a note in the place of frames that are missing.
     Note,
+}
+
+/// Which frames are shown that are not the program's own work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Show {
+    /// Ours.
+    pub own: OwnFrames,
+    /// The native frames in which interpreters run the frames of their language.
+    pub interpreters: bool,
+}
+
+impl From<OwnFrames> for Show {
+    fn from(own: OwnFrames) -> Self {
+        Self {
+            own,
+            interpreters: false,
+        }
+    }
 }
 
 /// A function of a binary, or a note.
@@ -75,10 +108,36 @@ pub enum Mode {
 pub struct Function {
     /// Its name, demangled.
     pub name: Arc<str>,
+    /// The same without template arguments and parameters, if it has any.
+    pub short: Option<Arc<str>>,
     /// The binary that it is in; `None` for JIT code and notes.
     pub image: Option<ImageId>,
     /// Whose code it is.
     pub mode: Mode,
+    /// Of a language's the source file, since functions of one name are different ones in different
+    /// files.
+    pub source: Option<Arc<str>>,
+}
+
+/// How functions are called.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Names {
+    /// Without template arguments and parameters.
+    #[default]
+    Short,
+    /// As the program's source has them.
+    Whole,
+}
+
+impl Function {
+    /// What it is called.
+    #[must_use]
+    pub fn called(&self, names: Names) -> &str {
+        match (names, &self.short) {
+            (Names::Short, Some(short)) => short,
+            _ => &self.name,
+        }
+    }
 }
 
 /// A function at a place in it.
@@ -92,7 +151,7 @@ pub struct Frame {
     pub line: u32,
     /// How often what is here was inlined into the next: 0 for the function that the address is in.
     pub inline_depth: u32,
-    /// The address, as recorded; `None` for notes.
+    /// The address, as recorded; `None` for notes and frames of interpreters.
     pub address: Option<CodeAddress>,
     /// The same in its image; the runtime address in code of no image.
     pub file_address: u64,
@@ -118,8 +177,8 @@ pub struct Sample {
     pub thread: ThreadId,
     /// When (`CLOCK_MONOTONIC`, ns).
     pub time_ns: u64,
-    /// How many sampling periods it stands for; for other events than CPU time what the event counted (ns of time off the CPU, and of
-    /// wall-clock time).
+    /// How many sampling periods it stands for; for other events than CPU time what the event
+    /// counted (ns of time off the CPU, and of wall-clock time).
     pub weight: u64,
     /// Which event it is of; 0 for CPU time.
     pub event: u32,
@@ -134,6 +193,20 @@ pub struct Sample {
 }
 
 impl Frame {
+    /// Of which nothing is known but the function.
+    pub(crate) const fn bare(function: FunctionId) -> Self {
+        Self {
+            function,
+            file: None,
+            line: 0,
+            inline_depth: 0,
+            address: None,
+            file_address: 0,
+            function_start: None,
+            method: None,
+        }
+    }
+
     /// Whether it was inlined into the function of the calling frame.
     #[must_use]
     pub fn inlined(&self) -> bool {
@@ -147,14 +220,22 @@ impl Profile {
     /// # Errors
     /// [`OpenError`] if one cannot be read at all.
     pub fn open(paths: &[impl AsRef<Path>], places: &Places) -> Result<Self, OpenError> {
-        Ok(Self::new(recording::read(paths)?, places))
+        Ok(Self::new(correlate::read(paths)?, places))
+    }
+
+    /// Names what is in a recording, as the program's: frames of ours are left out
+    /// ([`OwnFrames::Hidden`]).
+    #[must_use]
+    pub fn new(recording: Recording, places: &Places) -> Self {
+        Self::with(recording, places, OwnFrames::default())
     }
 
     /// Names what is in a recording.
     #[must_use]
-    pub fn new(recording: Recording, places: &Places) -> Self {
-        let symbols = symbolize(&recording, places);
-        build::build(recording, symbols)
+    pub fn with(mut recording: Recording, places: &Places, show: impl Into<Show>) -> Self {
+        let mut symbols = symbolize(&recording, places);
+        names::make_visible(&mut recording, &mut symbols);
+        build::build(recording, symbols, show.into())
     }
 
     /// The frames of a stack, from leaf to root.
@@ -167,6 +248,15 @@ impl Profile {
         })
     }
 
+    /// The samples shown, and of CPU time what is in no sample.
+    pub fn weighed(&self) -> impl Iterator<Item = &Sample> {
+        let remainders: &[Sample] = match self.shown_event {
+            CPU_EVENT => &self.remainders,
+            _ => &[],
+        };
+        self.samples.iter().chain(remainders)
+    }
+
     /// The function of a frame.
     #[must_use]
     pub fn function(&self, frame: &Frame) -> &Function {
@@ -176,12 +266,7 @@ impl Profile {
     /// The sampling period of a thread, ns; the process's or the session's if the thread has none.
     #[must_use]
     pub fn period_ns(&self, thread: ThreadId) -> u64 {
-        let thread = &self.recording.threads[thread.index()];
-        let armed = thread.armings.last().map_or(0, |arming| arming.period_ns);
-        let process = self.recording.processes[thread.process.index()].period_ns;
-        let session = self.recording.session.as_ref().map_or(0, |s| s.period_ns);
-        let known = [armed, process, session];
-        known.into_iter().find(|ns| *ns > 0).unwrap_or(1_000_000)
+        self.recording.period_ns(thread)
     }
 
     /// CPU time that a sample stands for, ns; for other events what the event counted.
@@ -201,10 +286,14 @@ impl Profile {
 
     /// The last component of a function's binary, or what stands for it.
     #[must_use]
-    pub fn image_name(&self, function: &Function) -> &str {
+    pub fn image_name<'a>(&'a self, function: &'a Function) -> &'a str {
         match (function.image, function.mode) {
             (Some(id), _) => self.symbols.images[id.index()].name(),
             (None, Mode::Kernel) => "[kernel]",
+            (None, Mode::Language(id)) => function.source.as_deref().map_or_else(
+                || &*self.recording.languages[id.index()],
+                |source| source.rsplit('/').next().unwrap_or(source),
+            ),
             (None, Mode::User) => "[anonymous]",
             (None, Mode::Note) => "-",
         }

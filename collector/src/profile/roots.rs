@@ -1,7 +1,9 @@
-//! Which functions threads begin in: a stack whose outermost frame is one of them is complete, whatever the walk believed.
+//! Which functions threads begin in: a stack whose outermost frame is one of them is complete,
+//! whatever the walk believed.
 
-/// Names under which the C libraries, the dynamic linker, and the coroutine libraries that are met begin a thread of execution.
-const ROOTS: [&str; 27] = [
+/// Names under which the C libraries, the dynamic linker, and the coroutine libraries that are met
+/// begin a thread of execution.
+const ROOTS: [&str; 26] = [
     // Programs and the dynamic linker.
     "_start",
     "_dl_start_user",
@@ -15,7 +17,10 @@ const ROOTS: [&str; 27] = [
     "thread_start",
     "start",
     "start_c11",
-    // A thread's start routine in C libraries without symbols, known by its table (see `symbolize`).
+    // Of musl, whose tables reach no further than the program's own code: it calls main, and exit.
+    "libc_start_main_stage2",
+    // A thread's start routine in C libraries without symbols, known by its table (see
+    // `symbolize`).
     crate::symbolize::THREAD_ENTRY,
     // Coroutines: glibc's makecontext, Boost.Context, libco, minicoro.
     "__start_context",
@@ -23,23 +28,24 @@ const ROOTS: [&str; 27] = [
     "jump_fcontext",
     "crash",
     "_mco_wrap_main",
-    // Go.
+    // Go: goroutines, threads, and what a thread does when it leaves a goroutine for another one.
     "runtime.goexit",
-    "runtime.goexit.abi0",
+    "runtime.mcall",
     "runtime.rt0_go",
-    "runtime.rt0_go.abi0",
     "_rt0_amd64",
     "_rt0_amd64_linux",
     "_rt0_arm64_linux",
     "runtime.mstart",
     "runtime.clone",
-    "runtime.clone.abi0",
 ];
+
+/// What Go's linker adds to names of functions in assembly, in its symbols only.
+const IN_ASSEMBLY: &str = ".abi0";
 
 /// Whether threads begin in a function of that name.
 #[must_use]
 pub fn is_root(name: &str) -> bool {
-    ROOTS.contains(&name)
+    ROOTS.contains(&name.strip_suffix(IN_ASSEMBLY).unwrap_or(name))
 }
 
 #[cfg(test)]
@@ -49,6 +55,7 @@ mod tests {
     #[test]
     fn main_and_start_thread_are_no_roots() {
         assert!(is_root("_start") && is_root("clone3"));
+        assert!(is_root("runtime.mstart") && is_root("runtime.mstart.abi0"));
         for name in ["main", "__libc_start_main", "start_thread", "_start2", ""] {
             assert!(!is_root(name), "{name}");
         }

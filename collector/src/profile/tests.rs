@@ -1,6 +1,8 @@
-//! Profiles of recordings made for the test. Their code is named by a JIT's map in the recording, so that no file is needed.
+//! Profiles of recordings made for the test. Their code is named by a JIT's map in the recording,
+//! so that no file is needed.
 
 use super::*;
+use crate::correlate;
 use crate::recording::example::{Chunk, head, recording};
 use engine::wire::process::Process as WireProcess;
 use engine::wire::record::RecordKind;
@@ -17,7 +19,8 @@ fn thread(chunk: Chunk, name: &[u8], trigger: Trigger, refused: u32) -> Chunk {
         trigger,
         period_ns: 1_000_000,
         refused,
-        unarmed_cpu_ns: 500_000,
+        signal: 23,
+        unarmed_cpu_ns: 200_000,
         name,
     };
     chunk.record(RecordKind::Thread, |out| found.encode(out))
@@ -34,7 +37,8 @@ fn end(chunk: Chunk, cpu_ns: u64) -> Chunk {
     chunk.record(RecordKind::ThreadEnd, |out| found.encode(out))
 }
 
-/// Two threads: a main one with whole stacks, one that calls itself and one with a gap, and a worker whose stack was cut off.
+/// Two threads: a main one with whole stacks, one that calls itself and one with a gap, and a
+/// worker whose stack was cut off.
 pub(crate) fn example() -> Profile {
     let process = WireProcess {
         executable: b"/nonexistent/prog",
@@ -52,19 +56,19 @@ pub(crate) fn example() -> Profile {
         .sample(head(2_000_000, 2), &[0x1310, 0x1251, 0x1151, 0x1051])
         .sample(head(3_000_000, 1), &[0x1310, 0x1321, 0x1151, 0x1051])
         .sample(deep, &[0x1310, 0x1151, 0x1051]);
-    let main = end(main, 4_500_000);
+    let main = end(main, 4_200_000);
     let mut cut = head(4_000_000, 3);
     cut.stop = StopReason::NoRow;
     let method = Method::Registers;
     let pc = engine::address::RuntimeAddress(0x1210);
     let worker = thread(Chunk::new(10, 11, 1), b"worker", Trigger::Timer, 1)
-        .sample_of(cut, vec![WireFrame { pc, method }]);
-    let mut worker = end(worker, 3_500_000);
+        .sample_of(cut, vec![WireFrame::native(pc, method)]);
+    let mut worker = end(worker, 3_200_000);
     worker.info.handler_ns = 21_000;
     let map = PerfMap { lines: NAMES };
     let map = Chunk::new(10, 0, 0).record(RecordKind::PerfMap, |out| map.encode(out));
     let bytes = recording(&[main, worker, map]);
-    let found = recording::read_bytes("example.rsu", bytes).unwrap();
+    let found = correlate::read_bytes("example.rsu", bytes).unwrap();
     assert_eq!(found.damage_count(), 0);
     Profile::new(found, &Places::default())
 }
@@ -118,4 +122,29 @@ fn filters_go_by_number_or_name_and_say_what_there_is() {
         ..Filter::default()
     };
     assert_eq!(keep(process).unwrap(), 4);
+}
+
+#[test]
+fn what_is_in_no_sample_is_weighed_too() {
+    let mut recording = example().recording;
+    recording.session = Some(crate::recording::SessionInfo {
+        pid: 10,
+        charged_ns: 20_000_000,
+        ..Default::default()
+    });
+    let mut profile = Profile::new(recording, &Places::default());
+    let weight = |profile: &Profile| profile.weighed().map(|sample| sample.weight).sum::<u64>();
+    assert_eq!(weight(&profile), 20);
+    let [end] = &profile.remainders[..] else {
+        panic!("{:?}", profile.remainders);
+    };
+    let frame = profile.walk(end.stack).next().unwrap();
+    assert_eq!(&*profile.function(frame).name, "[end of the process]");
+    assert_eq!(profile.samples.len(), 4, "they are no samples");
+    let nobody = Filter {
+        threads: vec!["worker".to_owned()],
+        ..Filter::default()
+    };
+    nobody.apply(&mut profile).unwrap();
+    assert_eq!(weight(&profile), 3);
 }

@@ -1,4 +1,5 @@
-//! What `rsunwind record` takes on its command line. Numbers with units are read in [`super::units`].
+//! What `rsunwind record` takes on its command line. Numbers with units are read in
+//! [`super::units`].
 
 use super::units;
 use clap::{Args as ClapArgs, ValueEnum};
@@ -16,11 +17,13 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
-    /// Also sample these events, named as perf does: page-faults, cycles, sched:sched_switch …; NAME:u in user mode only, NAME/period=N/ every Nth (may be given several times)
+    /// Also sample these events, named as perf does: page-faults, cycles, sched:sched_switch …;
+    /// NAME:u in user mode only, NAME/period=N/ every Nth (may be given several times)
     #[arg(short = 'e', long = "event", value_name = "EVENTS")]
     pub events: Vec<String>,
 
-    /// Also record time off the CPU: each time that a thread waits or is preempted, for how long, with its kernel and user stack (rsunwind report --event off-cpu)
+    /// Also record time off the CPU: each time that a thread waits or is preempted, for how long,
+    /// with its kernel and user stack (rsunwind report --event off-cpu)
     #[arg(long)]
     pub off_cpu: bool,
 
@@ -28,9 +31,15 @@ pub struct Args {
     #[arg(long)]
     pub wall: bool,
 
-    /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts as success
+    /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts
+    /// as success
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
+
+    /// When the command has ended, go on until all of its descendants have (or a signal says that
+    /// it is enough)
+    #[arg(long)]
+    pub wait: bool,
 
     /// Where the profile goes; an older file is overwritten [default: rsunwind.rsu]
     #[arg(short, long, value_name = "FILE")]
@@ -43,6 +52,10 @@ pub struct Args {
     /// What asks for samples
     #[arg(long, value_enum, default_value_t)]
     pub trigger: Trigger,
+
+    /// The signal by which a thread is asked
+    #[arg(long, value_enum, default_value_t)]
+    pub signal: Signal,
 
     /// Which unwind tables are used
     #[arg(long, value_enum, default_value_t)]
@@ -101,6 +114,19 @@ pub enum Trigger {
     Timer,
 }
 
+/// The signal by which a thread is asked to unwind itself.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Signal {
+    /// SIGURG, which does nothing where it comes too late; SIGPROF in programs that use SIGURG
+    /// themselves
+    #[default]
+    Auto,
+    /// SIGPROF
+    Prof,
+    /// SIGURG
+    Urg,
+}
+
 /// Which unwind tables are used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Unwind {
@@ -124,6 +150,18 @@ impl Trigger {
             Self::Auto => "auto",
             Self::Perf => "perf",
             Self::Timer => "timer",
+        }
+    }
+}
+
+impl Signal {
+    /// As the `RSUNWIND` variable spells it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Prof => "prof",
+            Self::Urg => "urg",
         }
     }
 }

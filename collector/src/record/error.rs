@@ -1,11 +1,14 @@
-//! Why a recording could not be made. Each sentence names the thing and the remedy; each has an exit status of its own kind.
+//! Why a recording could not be made. Each sentence names the thing and the remedy; each has an
+//! exit status of its own kind.
 
 use crate::export;
+use crate::visible::Shown;
 use nix::errno::Errno;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why `rsunwind record` failed. Once the program runs nothing but the loss of its profile is an error.
+/// Why `rsunwind record` failed. Once the program runs nothing but the loss of its profile is an
+/// error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -34,7 +37,7 @@ pub enum Error {
         hint: String,
     },
     /// There, but it cannot be run.
-    #[error("{}: cannot be run: {why}", path.display())]
+    #[error("{}: cannot be run: {why}", path.shown())]
     NotExecutable {
         /// The file.
         path: PathBuf,
@@ -50,7 +53,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The output cannot be written: found before the program is started.
-    #[error("{}: cannot be written: {source}; name a file that can be with -o FILE (the program was not started)", path.display())]
+    #[error("{}: cannot be written: {source}; name a file that can be with -o FILE (the program was not started)", path.shown())]
     Output {
         /// The file.
         path: PathBuf,
@@ -77,7 +80,7 @@ pub enum Error {
         tried: String,
     },
     /// The recording broke off; what was written before is intact.
-    #[error("{}: the recording is cut short after {length} bytes: {source}; what was written until then can be read; free some space, or name another place with -o FILE", path.display())]
+    #[error("{}: the recording is cut short after {length} bytes: {source}; what was written until then can be read; free some space, or name another place with -o FILE", path.shown())]
     Recording {
         /// The file.
         path: PathBuf,
@@ -89,7 +92,7 @@ pub enum Error {
         status: u8,
     },
     /// The profile could not be made of the recording, which is kept.
-    #[error("{source}; the recording is kept: rsunwind export {} -o FILE", kept.display())]
+    #[error("{source}; the recording is kept: rsunwind export {} -o FILE", kept.shown())]
     Export {
         /// Why.
         source: export::Error,

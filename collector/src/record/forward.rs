@@ -1,9 +1,10 @@
-//! Passing on signals, each exactly once. Keys on the terminal, `timeout`, and service managers signal the whole process group (or
-//! every process of a service): the program has then been told already. `kill PID` tells rsunwind alone.
+//! Passing on signals, each exactly once. Keys on the terminal, `timeout`, and service managers
+//! signal the whole process group (or every process of a service): the program has then been told
+//! already. `kill PID` tells rsunwind alone.
 //!
-//! The kernel says which signals came from the terminal, but not which of the others were sent to more than one process. So a *witness*
-//! stands beside rsunwind in the same group: a process that does nothing, with every signal blocked. What is pending for the witness
-//! was sent to everybody.
+//! The kernel says which signals came from the terminal, but not which of the others were sent to
+//! more than one process. So a *witness* stands beside rsunwind in the same group: a process that
+//! does nothing, with every signal blocked. What is pending for the witness was sent to everybody.
 //!
 //! # Safety
 //! `fork` while there is one thread; the child makes system calls only.
@@ -11,15 +12,19 @@
 
 use super::program::Program;
 use super::signals::{Arrival, FORWARDED, Signals};
+use crate::processes::Stat;
 use nix::libc;
 use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::waitpid;
 use nix::unistd::{ForkResult, Pid, fork, getpid, getppid};
 use std::fs;
-use std::time::Duration;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
 
-/// Within this time a signal meant for all has reached all.
+/// Within this time a signal meant for all has reached all, if the processor is its sender's.
 const SPREAD: Duration = Duration::from_millis(50);
+/// How long is waited for a sender who is still at it, or waits for a processor.
+const LONGEST_SPREAD: Duration = Duration::from_millis(250);
 
 /// Passes signals on to a program.
 #[derive(Debug)]
@@ -28,7 +33,8 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// With a fresh witness. Without one (no more processes allowed) every signal that is not the terminal's is passed on.
+    /// With a fresh witness. Without one (no more processes allowed) every signal that is not the
+    /// terminal's is passed on.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -46,7 +52,14 @@ impl Forwarder {
             return;
         }
         if arrivals.iter().any(|arrival| !arrival.from_kernel) {
-            std::thread::sleep(SPREAD);
+            let until = Instant::now() + LONGEST_SPREAD;
+            sleep(SPREAD);
+            // Between two signals of a series, as timeout(1) sends them, a sender runs or waits for
+            // a processor.
+            let is_at_it = |one: &Arrival| Stat::read(one.sender).is_some_and(|it| it.is_running());
+            while arrivals.iter().any(is_at_it) && Instant::now() < until {
+                sleep(SPREAD / 5);
+            }
             arrivals.extend(arrived(signals));
         }
         let witnessed = self.witness.as_ref().map_or(0, Witness::pending);
@@ -76,7 +89,8 @@ impl Witness {
             ForkResult::Child => {
                 let _ = SigSet::all().thread_block();
                 let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
-                // SAFETY: nothing of this process uses a descriptor from here on; pipes must not stay open because of it.
+                // SAFETY: nothing of this process uses a descriptor from here on; pipes must not
+                // stay open because of it.
                 unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
                 while getppid() == rsunwind {
                     nix::unistd::pause();

@@ -1,8 +1,9 @@
-//! Holds a program at its first instruction until its events are open: whom the kernel hides at exec (setuid), nobody can be ready for
-//! before, and threads that begin before the events do would go unseen.
+//! Holds a program at its first instruction until its events are open: whom the kernel hides at
+//! exec (setuid), nobody can be ready for before, and threads that begin before the events do would
+//! go unseen.
 //!
-//! The hold is a ptrace stop at exec, which sends the program no signal. It is taken only with CAP_SYS_PTRACE: without it a traced program
-//! does not get the rights that its file gives it.
+//! The hold is a ptrace stop at exec, which sends the program no signal. It is taken only with
+//! CAP_SYS_PTRACE: without it a traced program does not get the rights that its file gives it.
 //!
 //! # Safety
 //! ptrace requests and `waitpid` on a child of ours, with no memory but a local.
@@ -49,7 +50,8 @@ impl Hold {
         let at_exec = libc::SIGTRAP | libc::PTRACE_EVENT_EXEC << 8;
         loop {
             let mut status = 0;
-            // SAFETY: writes to a local. Should it have been killed meanwhile, its status is left for who waits for its end.
+            // SAFETY: writes to a local. Should it have been killed meanwhile, its status is left
+            // for who waits for its end.
             let found = unsafe {
                 let mut end: libc::siginfo_t = std::mem::zeroed();
                 let flags = libc::WEXITED | libc::WSTOPPED | libc::WNOWAIT;

@@ -1,9 +1,12 @@
-//! What this process inherited before Rust's runtime changed it, so that the program gets what a plain exec would have given it.
+//! What this process inherited before Rust's runtime changed it, so that the program gets what a
+//! plain exec would have given it.
 //!
-//! Before `main` the runtime ignores SIGPIPE and opens `/dev/null` for standard descriptors that are closed.
+//! Before `main` the runtime ignores SIGPIPE and opens `/dev/null` for standard descriptors that
+//! are closed.
 //!
 //! # Safety
-//! The hook runs among the constructors, before any thread exists, and makes two kinds of harmless system calls.
+//! The hook runs among the constructors, before any thread exists, and makes two kinds of harmless
+//! system calls.
 #![allow(unsafe_code)]
 
 use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
@@ -13,7 +16,8 @@ static STATE: AtomicU8 = AtomicU8::new(0);
 const PIPE_IGNORED: u8 = 8;
 
 #[used]
-// SAFETY: the loader calls what this section lists as C functions, which `remember` is; extra arguments do no harm.
+// SAFETY: the loader calls what this section lists as C functions, which `remember` is; extra
+// arguments do no harm.
 #[unsafe(link_section = ".init_array")]
 static REMEMBER: extern "C" fn() = remember;
 

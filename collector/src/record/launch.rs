@@ -1,16 +1,19 @@
-//! Starts the program as a plain exec would: same descriptors, directory, signals, group and terminal, its environment in the same
-//! order, with the two variables of ours added.
+//! Starts the program as a plain exec would: same descriptors, directory, signals, group and
+//! terminal, its environment in the same order, with the two variables of ours added.
 //!
-//! Not here: finding the file ([`super::target`]) and waiting for the program ([`super::watch`]).
+//! Not here: finding the file ([`super::executable`]) and waiting for the program
+//! ([`super::watch`]).
 //!
 //! # Safety
-//! `fork`: rsunwind has one thread at this point, and the child calls nothing but system calls on what was prepared before.
+//! `fork`: rsunwind has one thread at this point, and the child calls nothing but system calls on
+//! what was prepared before.
 #![allow(unsafe_code)]
 
 use super::error::Error;
+use super::executable::Executable;
+use super::inherited;
 use super::signals::Inherited;
-use super::target::Target;
-use super::{inherited, library};
+use crate::processes::LIBRARY_NAME;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
 use nix::libc;
@@ -26,22 +29,25 @@ struct Image {
     path: CString,
     arguments: Vec<CString>,
     environment: Vec<CString>,
-    /// The shell and its arguments, for a script without a first line that names an interpreter: what execvp does.
+    /// The shell and its arguments, for a script without a first line that names an interpreter:
+    /// what execvp does.
     shell: CString,
     shell_arguments: Vec<CString>,
 }
 
-/// Starts `target`, and gives its pid once it runs. The new process waits for `before_exec` before it becomes the program.
+/// Starts `executable`, and gives its pid once it runs. The new process waits for `before_exec`
+/// before it becomes the program.
 ///
 /// # Errors
-/// [`Error::NotExecutable`], [`Error::NotFound`] (the interpreter), or [`Error::Launch`]; then nothing runs.
+/// [`Error::NotExecutable`], [`Error::NotFound`] (the interpreter), or [`Error::Launch`]; then
+/// nothing runs.
 pub fn launch(
-    target: &Target,
+    executable: &Executable,
     environment: Vec<OsString>,
     signals: &Inherited,
     before_exec: impl FnOnce(Pid),
 ) -> Result<Pid, Error> {
-    let image = Image::new(target, environment).map_err(|source| Error::Launch {
+    let image = Image::new(executable, environment).map_err(|source| Error::Launch {
         what: "the program's arguments",
         source,
     })?;
@@ -66,7 +72,7 @@ pub fn launch(
                 None => Ok(child),
                 Some(errno) => {
                     let _ = nix::sys::wait::waitpid(child, None);
-                    Err(target.explain(errno))
+                    Err(executable.explain(errno))
                 }
             }
         }
@@ -74,9 +80,9 @@ pub fn launch(
 }
 
 impl Image {
-    fn new(target: &Target, environment: Vec<OsString>) -> io::Result<Self> {
-        let path = CString::new(target.path.as_os_str().as_bytes())?;
-        let arguments: Vec<CString> = target
+    fn new(executable: &Executable, environment: Vec<OsString>) -> io::Result<Self> {
+        let path = CString::new(executable.path.as_os_str().as_bytes())?;
+        let arguments: Vec<CString> = executable
             .arguments
             .iter()
             .map(|argument| CString::new(argument.as_bytes()))
@@ -105,7 +111,8 @@ impl Image {
             return errno;
         }
         for descriptor in inherited::closed_descriptors() {
-            // SAFETY: it was closed when rsunwind started; what is there now is the runtime's /dev/null.
+            // SAFETY: it was closed when rsunwind started; what is there now is the runtime's
+            // /dev/null.
             unsafe { libc::close(descriptor) };
         }
         match execve(&self.path, &self.arguments, &self.environment) {
@@ -134,7 +141,8 @@ fn refusal(report: &OwnedFd) -> Option<Errno> {
     }
 }
 
-/// This process's environment with `LD_PRELOAD` (ours first, then the user's, in order) and `RSUNWIND`. Variables keep their places.
+/// This process's environment with `LD_PRELOAD` (ours first, then the user's, in order) and
+/// `RSUNWIND`. Variables keep their places.
 #[must_use]
 pub fn environment(library: Option<&Path>, settings: &OsStr) -> Vec<OsString> {
     compose(std::env::vars_os(), library, settings)
@@ -190,7 +198,7 @@ fn preload(library: &OsStr, users: &OsStr) -> OsString {
 fn is_ours(path: &OsStr) -> bool {
     Path::new(path)
         .file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(library::NAME.as_bytes()))
+        .is_some_and(|name| name.as_bytes().starts_with(LIBRARY_NAME.as_bytes()))
 }
 
 #[cfg(test)]

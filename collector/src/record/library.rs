@@ -1,9 +1,16 @@
 //! The preload library: carried inside this program, and put where any program can load it.
 //!
-//! Its file is named by its content, so builds live side by side; a file that is there is compared before it is used. It must outlive
-//! the recording: descendants of the program may start others later, and their loader would complain about a file that is gone.
+//! Its file is named by its content, so builds live side by side; a file that is there is compared
+//! before it is used. It must outlive the recording: descendants of the program may start others
+//! later, and their loader would complain about a file that is gone.
+//!
+//! Who may write to a directory on the way to it could put another library in its place, which
+//! would then run with our rights: all of them must be ours or root's.
 
 use super::error::Error;
+use crate::preload_library::CONTENT;
+use crate::processes::LIBRARY_NAME;
+use crate::visible::Shown;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};
@@ -12,21 +19,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Made by the build script.
-static CONTENT: &[u8] = include_bytes!(env!("RSUNWIND_PRELOAD_SO"));
-/// How its files are named, before the build's id.
-pub const NAME: &str = "librsunwind_preload";
-
 /// The file that a build of the library has.
 fn file_name() -> String {
-    format!("{NAME}-{}.so", env!("RSUNWIND_PRELOAD_ID"))
+    format!("{LIBRARY_NAME}-{}.so", env!("RSUNWIND_PRELOAD_ID"))
 }
 
-/// Puts the library into the first directory that will do, and gives its path. `session` is the last resort.
+/// Puts the library into the first directory that will do, and gives its path. `session` is the
+/// last resort. `tell` is given a sentence for each that would do if it could be trusted.
 ///
 /// # Errors
 /// [`Error::Library`] with each directory and what is wrong with it.
-pub fn hand_out(session: &Path) -> Result<PathBuf, Error> {
+pub fn hand_out(session: &Path, tell: impl Fn(&str)) -> Result<PathBuf, Error> {
     let user = geteuid();
     let mut tried = Vec::new();
     for directory in candidates(
@@ -35,9 +38,24 @@ pub fn hand_out(session: &Path) -> Result<PathBuf, Error> {
         user.as_raw(),
         session,
     ) {
-        match place(&directory, CONTENT, user.is_root() && directory != session) {
+        let placed = if directory == session {
+            place(&directory, CONTENT, false)
+        } else {
+            made_safely(&directory)
+                .inspect_err(|error| {
+                    if error.kind() == io::ErrorKind::PermissionDenied && error.get_ref().is_some()
+                    {
+                        let place = directory.shown();
+                        tell(&format!(
+                            "the preload library is not put into {place}: {error}"
+                        ));
+                    }
+                })
+                .and_then(|directory| place(&directory, CONTENT, user.is_root()))
+        };
+        match placed {
             Ok(path) => return Ok(path),
-            Err(error) => tried.push(format!("{}: {error}", directory.display())),
+            Err(error) => tried.push(format!("{}: {error}", directory.shown())),
         }
     }
     Err(Error::Library {
@@ -45,7 +63,50 @@ pub fn hand_out(session: &Path) -> Result<PathBuf, Error> {
     })
 }
 
-/// Where to try, best first. Root's own cache is no place: programs that give up root's rights must reach the file.
+/// Makes a directory, and those above it that are missing, if nobody else can put another in its
+/// place. Gives its path without links.
+///
+/// # Errors
+/// `PermissionDenied`, with the directory that somebody else may change, and as `mkdir`.
+fn made_safely(directory: &Path) -> io::Result<PathBuf> {
+    if fs::symlink_metadata(directory).is_ok_and(|metadata| metadata.is_symlink()) {
+        return Err(io::Error::other("it is a link"));
+    }
+    let there = directory.ancestors().find(|path| path.exists());
+    let there = there.unwrap_or(Path::new("/"));
+    let missing = directory.strip_prefix(there).unwrap_or(Path::new(""));
+    let real = fs::canonicalize(there)?;
+    for above in real.ancestors() {
+        let metadata = fs::symlink_metadata(above)?;
+        let why = if !is_trusted(&metadata) {
+            format!("belongs to user {}", metadata.uid())
+        } else if others_may_write(&metadata) {
+            "can be written to by others".to_owned()
+        } else {
+            continue;
+        };
+        let refused = format!("{} {why}", above.shown());
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, refused));
+    }
+    let made = if missing.as_os_str().is_empty() {
+        real
+    } else {
+        real.join(missing)
+    };
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(&made)?;
+    Ok(made)
+}
+
+/// In a sticky directory nobody removes or renames what is another's.
+fn others_may_write(metadata: &Metadata) -> bool {
+    metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0
+}
+
+/// Where to try, best first. Root's own cache is no place: programs that give up root's rights must
+/// reach the file.
 fn candidates(
     variable: impl Fn(&str) -> Option<PathBuf>,
     root: bool,
@@ -84,13 +145,8 @@ fn place(directory: &Path, content: &[u8], for_everybody: bool) -> io::Result<Pa
     {
         return unusable("the loader cannot be given a path with such characters");
     }
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o755)
-        .create(directory)?;
     let metadata = fs::symlink_metadata(directory)?;
-    let others_may_write = metadata.mode() & 0o022 != 0 && metadata.mode() & 0o1000 == 0;
-    if !metadata.is_dir() || !is_trusted(&metadata) || others_may_write {
+    if !metadata.is_dir() || !is_trusted(&metadata) || others_may_write(&metadata) {
         return unusable("it is not a directory that belongs to you alone");
     }
     if statvfs(directory).is_ok_and(|system| system.flags().contains(FsFlags::ST_NOEXEC)) {
@@ -182,6 +238,7 @@ mod tests {
     fn a_path_that_the_loader_would_split_is_passed_over() {
         let directory = tempfile::tempdir().unwrap();
         for name in ["a b", "a:b", "$ORIGIN", "a,b"] {
+            fs::create_dir(directory.path().join(name)).unwrap();
             assert!(
                 place(&directory.path().join(name), b"x", false).is_err(),
                 "{name}"
@@ -195,6 +252,42 @@ mod tests {
         fs::set_permissions(directory.path(), Permissions::from_mode(0o700)).unwrap();
         assert!(place(directory.path(), b"x", true).is_err());
         assert!(place(directory.path(), b"x", false).is_ok());
+    }
+
+    #[test]
+    fn a_place_below_another_users_directory_is_refused_and_nothing_is_made_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let (theirs, shared) = (
+            directory.path().join("theirs"),
+            directory.path().join("shared"),
+        );
+        for path in [&theirs, &shared] {
+            fs::create_dir_all(path.join("mine")).unwrap();
+        }
+        std::os::unix::fs::chown(&theirs, Some(65_534), None)
+            .expect("this test gives a directory away, and must run as root");
+        fs::set_permissions(&shared, Permissions::from_mode(0o777)).unwrap();
+        std::os::unix::fs::symlink(theirs.join("mine"), directory.path().join("link")).unwrap();
+        for (place, named) in [
+            (theirs.join("rsunwind"), &theirs),
+            (theirs.join("mine/a/rsunwind"), &theirs),
+            (directory.path().join("link/rsunwind"), &theirs),
+            (shared.join("mine/rsunwind"), &shared),
+        ] {
+            let error = made_safely(&place).unwrap_err();
+            assert_eq!(error.kind(), io::ErrorKind::PermissionDenied, "{place:?}");
+            assert!(
+                error.to_string().contains(named.to_str().unwrap()),
+                "{error}"
+            );
+            assert!(!place.exists());
+        }
+        fs::set_permissions(&shared, Permissions::from_mode(0o1777)).unwrap();
+        let made = made_safely(&shared.join("mine/a/rsunwind")).unwrap();
+        assert!(
+            made.is_dir(),
+            "nobody renames what is ours in a sticky directory"
+        );
     }
 
     #[test]

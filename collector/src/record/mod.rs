@@ -1,54 +1,63 @@
-//! `rsunwind record`: runs a program under the preload library and writes what it and its descendants say about themselves.
+//! `rsunwind record`: runs a program under the preload library and writes what it and its
+//! descendants say about themselves.
 //!
-//! **Start at [`run`]**: one call per stage. What the samples hold is in [`engine::wire`]; reading a recording is not here.
+//! **Start at [`run`]**: one call per stage. What the samples hold is in [`engine::wire`]; reading
+//! a recording is not here.
 //!
 //! ```text
-//! target ─► output ─► session, library ─► launch ─► watch ─┬─► drain ─► writer ─► recording
+//! executable ─► output ─► session, library ─► launch ─► watch ─┬─► drain ─► writer ─► recording
 //!  found?   writable?  shared memory       exec     until  │    ▲
 //!                                                   it ends└────┴── segments, written by the profiled processes
 //! ```
 
-mod account;
 mod args;
-mod clock;
-mod door;
+mod copying;
+mod descendants;
 mod drain;
 mod error;
+mod event_cost;
+mod event_requests;
 mod events;
-mod fallback;
+mod executable;
 mod forward;
 mod hold;
 pub mod inherited;
 mod launch;
 mod library;
+mod listener;
 mod output;
-pub(crate) mod perf_clock;
-mod perf_map;
-mod petitions;
+mod owners;
+mod perf_map_files;
+mod price;
 mod program;
 mod publish;
 mod rings;
-mod seccomp;
 mod segment;
 mod session;
+mod session_account;
 mod signals;
-mod target;
+mod switch_cost;
+mod thread_cost;
+mod turn;
 mod units;
 mod watch;
 mod writer;
 
-use account::Account;
+use crate::visible::{Shown, say};
 pub use args::Args;
 pub use error::Error;
-pub(crate) use library::NAME as LIBRARY_NAME;
+use session_account::Account;
 
+use crate::clock;
+use crate::seccomp;
+use copying::Copies;
 use drain::Drain;
+use event_requests::EventRequests;
 use events::Event;
-use fallback::Fallback;
+use executable::Executable;
 use forward::Forwarder;
 use nix::sys::signal::Signal;
 use output::Output;
-use petitions::Petitions;
 use program::{Program, Status};
 use publish::Recorded;
 use rings::Rings;
@@ -57,10 +66,10 @@ use signals::Signals;
 use std::ffi::OsString;
 use std::path::Path;
 use std::time::{Duration, Instant};
-use target::Target;
 use watch::Watch;
 
-/// How long a program that was told to end may take before its profile is written without waiting for it.
+/// How long a program that was told to end may take before its profile is written without waiting
+/// for it.
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Records, and gives the status to exit with: the program's.
 ///
@@ -68,7 +77,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Any [`Error`]. After [`Error::Recording`] the program has run all the same.
 pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
-    let target = Target::resolve(&args.command)?;
+    let executable = Executable::resolve(&args.command)?;
     let events = events::find(&args.events, args.rate.millihertz.div_ceil(1000))?;
     if args.records_off_cpu() {
         events::try_off_cpu()?;
@@ -81,30 +90,39 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         tell_of_abandoned_sessions();
     }
     let session = Session::create()?;
-    let library = library::hand_out(session.path())?;
+    let library = library::hand_out(session.path(), |line| {
+        if !args.quiet {
+            say(format_args!("{line}"));
+        }
+    })?;
 
     let forwarder = Forwarder::new();
-    let environment = environment(args, &events, &target, &session, &library);
+    let environment = environment(args, &events, &executable, &session, &library);
     let account = Account::open(args, events);
-    let petitions = Petitions::receive(session.path());
-    // Before the program starts: an offer that finds nobody is not made again, and only a collector keeps events beside CPU time alive.
+    let requests = EventRequests::receive(session.path());
+    // Before the program starts: an offer that finds nobody is not made again, and only a collector
+    // keeps events beside CPU time alive.
     let rings = Rings::listen(session.path());
-    let mut fallback = Fallback::new(args, target.obstacle.as_ref());
-    let before_exec = |pid| fallback.before_exec(pid);
-    let pid = launch::launch(&target, environment, signals.inherited(), before_exec)?;
-    let _hearing = petitions.and_then(Petitions::hear);
-    fallback.after_exec(pid);
+    let mut copies = Copies::new(args, executable.obstacle.as_ref());
+    let before_exec = |pid| copies.before_exec(pid);
+    let pid = launch::launch(&executable, environment, signals.inherited(), before_exec)?;
+    let _serving = requests.and_then(EventRequests::serve);
+    copies.after_exec(pid);
     let program = Program::new(pid);
     let (destination, writer) = output.begin();
     session.link(destination.recording());
 
     let drain = Drain::new(session.path(), rings, writer);
-    let mut watch = Watch::new(&session, drain, fallback, &signals, forwarder, program);
-    let end = watch_to_the_end(&mut watch, args.duration);
+    let mut watch = Watch::new(&session, drain, copies, &signals, forwarder, program);
+    let end = watch_to_the_end(&mut watch, args);
     let conclusion = watch.conclude();
+    if !conclusion.running.is_empty() && !args.quiet {
+        eprintln!("rsunwind: {}", descendants::run_on(&conclusion.running));
+    }
+    let charged = watch.program().charged();
     let result = conclusion
         .result
-        .and_then(|()| account.close(watch.drain(), end));
+        .and_then(|()| account.close(watch.drain(), pid, end, charged));
     let recorded = Recorded::new(destination, watch.drain(), args.rate, result);
     let ended = end.status.map(|status| exit_status(status, end.told));
     let published = match ended {
@@ -154,10 +172,10 @@ fn needs_perf(args: &Args) -> bool {
 
 fn tell_of_abandoned_sessions() {
     for directory in session::abandoned() {
-        let path = directory.display();
-        eprintln!(
-            "rsunwind: {path} was left by a recording that was killed: rsunwind report {path} shows it, rm -r {path} removes it"
-        );
+        let path = directory.shown();
+        say(format_args!(
+            "{path} was left by a recording that was killed: rsunwind report {path} shows it, rm -r {path} removes it"
+        ));
     }
 }
 
@@ -165,23 +183,25 @@ fn tell_of_abandoned_sessions() {
 fn environment(
     args: &Args,
     events: &[Event],
-    target: &Target,
+    executable: &Executable,
     session: &Session,
     library: &Path,
 ) -> Vec<OsString> {
-    let taken = target
+    let taken = executable
         .obstacle
         .as_ref()
         .is_none_or(|obstacle| !obstacle.refuses_the_library());
     let mut settings = OsString::from(format!(
-        "rate={},trigger={},unwind={},depth={},size={},follow={},{}session=",
+        "rate={},trigger={},signal={},unwind={},depth={},size={},follow={},{}{}session=",
         args.rate,
         args.trigger.name(),
+        args.signal.name(),
         args.unwind.name(),
         args.max_depth,
         args.size,
         if args.no_follow { "no" } else { "yes" },
         events::setting(events, args.rate.millihertz.div_ceil(1000)),
+        event_cost::setting(args),
     ));
     settings.push(session.path());
     launch::environment(taken.then_some(library), &settings)
@@ -196,9 +216,13 @@ struct End {
     at_ns: u64,
 }
 
-fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
-    let deadline = duration.and_then(|duration| Instant::now().checked_add(duration));
+fn watch_to_the_end(watch: &mut Watch<'_>, args: &Args) -> End {
+    let deadline = |duration| Instant::now().checked_add(duration);
+    let deadline = args.duration.and_then(deadline);
     let status = watch.until(deadline);
+    if status.is_some() && args.wait {
+        watch.until_all_ended(deadline);
+    }
     let mut end = End {
         status,
         told: status.is_none(),
@@ -216,9 +240,9 @@ fn watch_to_the_end(watch: &mut Watch<'_>, duration: Option<Duration>) -> End {
 /// The profile is written, and the program still runs although it was told to end.
 fn outwait(watch: &mut Watch<'_>) -> Status {
     let pid = watch.program().pid();
-    eprintln!(
-        "rsunwind: the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)"
-    );
+    say(format_args!(
+        "the program (pid {pid}) goes on although SIGTERM was sent; waiting for it (kill -KILL {pid} ends it)"
+    ));
     loop {
         if let Some(status) = watch.until(None) {
             return status;

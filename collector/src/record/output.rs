@@ -1,5 +1,6 @@
-//! Where the profile goes: a recording, or a file of another format that is made of one when it is done. The place is tried before the
-//! program is started, and an older file is untouched until there is something to put in its place.
+//! Where the profile goes: a recording, or a file of another format that is made of one when it is
+//! done. The place is tried before the program is started, and an older file is untouched until
+//! there is something to put in its place.
 //!
 //! Not here: writing a recording ([`super::writer`]) and other formats ([`crate::output`]).
 
@@ -66,7 +67,8 @@ impl Drop for Made {
 }
 
 impl Output {
-    /// Finds out what is to be written, and tries whether it can be, without changing what is there.
+    /// Finds out what is to be written, and tries whether it can be, without changing what is
+    /// there.
     ///
     /// # Errors
     /// [`Error::Output`], [`Error::Format`].
@@ -134,8 +136,8 @@ impl Output {
     }
 }
 
-/// Beside the profile, where there is room for the recording if anywhere, and where whoever looks for it after a crash finds it.
-/// What is no file, such as `/dev/stdout`, is in no such place.
+/// Beside the profile, where there is room for the recording if anywhere, and where whoever looks
+/// for it after a crash finds it. What is no file, such as `/dev/stdout`, is in no such place.
 fn place_beside(path: &Path) -> PathBuf {
     let file = path != Path::new(STANDARD_OUTPUT) && (path.is_file() || !path.exists());
     let absolute = std::path::absolute(path).ok().filter(|_| file);

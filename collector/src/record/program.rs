@@ -1,7 +1,7 @@
 //! The running program: whether it has ended and how, and sending it signals.
 //!
 //! # Safety
-//! `waitpid` directly: the safe wrapper fails on real-time signals, and the status is then lost.
+//! `wait4` directly: the safe wrappers fail on real-time signals, and the status is then lost.
 #![allow(unsafe_code)]
 
 use nix::libc;
@@ -13,6 +13,16 @@ use nix::unistd::Pid;
 pub struct Program {
     pid: Pid,
     status: Option<Status>,
+    charged: Charged,
+}
+
+/// What the kernel charged a program until its end, and all descendants that were waited for.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Charged {
+    /// CPU time, ns.
+    pub cpu_ns: u64,
+    /// Context switches, its own and others' doing.
+    pub switches: u64,
 }
 
 /// How a program ended, as `waitpid` gives it.
@@ -39,8 +49,12 @@ impl Status {
 impl Program {
     /// A child of this process.
     #[must_use]
-    pub const fn new(pid: Pid) -> Self {
-        Self { pid, status: None }
+    pub fn new(pid: Pid) -> Self {
+        Self {
+            pid,
+            status: None,
+            charged: Charged::default(),
+        }
     }
 
     /// Its pid.
@@ -53,12 +67,28 @@ impl Program {
     pub fn ended(&mut self) -> Option<Status> {
         if self.status.is_none() {
             let mut status = 0;
-            // SAFETY: writes to a local.
-            let reaped =
-                unsafe { libc::waitpid(self.pid.as_raw(), &raw mut status, libc::WNOHANG) };
-            self.status = (reaped == self.pid.as_raw()).then_some(Status(status));
+            // SAFETY: all zeros is a usage.
+            let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+            // SAFETY: writes to locals.
+            let reaped = unsafe {
+                let (status, usage) = (&raw mut status, &raw mut usage);
+                libc::wait4(self.pid.as_raw(), status, libc::WNOHANG, usage)
+            };
+            if reaped == self.pid.as_raw() {
+                self.status = Some(Status(status));
+                self.charged = Charged {
+                    cpu_ns: nanoseconds(usage.ru_utime) + nanoseconds(usage.ru_stime),
+                    switches: (usage.ru_nvcsw + usage.ru_nivcsw).unsigned_abs(),
+                };
+            }
         }
         self.status
+    }
+
+    /// What the kernel charged it; nothing before its end.
+    #[must_use]
+    pub const fn charged(&self) -> Charged {
+        self.charged
     }
 
     /// Sends it a signal, unless it has ended (its pid may then be another's).
@@ -68,6 +98,11 @@ impl Program {
             let _ = kill(self.pid, signal);
         }
     }
+}
+
+fn nanoseconds(time: libc::timeval) -> u64 {
+    let [seconds, microseconds] = [time.tv_sec, time.tv_usec].map(|part| part.unsigned_abs());
+    seconds * 1_000_000_000 + microseconds * 1000
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
-//! When a recording is done: what is said about it and made of it, on standard error, since standard output is the program's.
+//! When a recording is done: what is said about it and made of it, on standard error, since
+//! standard output is the program's.
 
 use super::drain::Drain;
 use super::error::Error;
@@ -6,6 +7,7 @@ use super::output::Destination;
 use super::units::Rate;
 use crate::profile::Profile;
 use crate::symbolize::Places;
+use crate::visible::{Shown, say};
 use crate::{export, output, summary};
 use engine::wire::offer::CPU_EVENT;
 use std::io;
@@ -22,6 +24,8 @@ pub struct Recorded {
     runs: u64,
     /// The longest sampling period in force, ns, where it is longer than asked.
     lowered_to_ns: Option<u64>,
+    /// Files that were not believed, in sentences.
+    refused: Vec<String>,
     /// Why it broke off, if it did.
     result: io::Result<()>,
 }
@@ -42,6 +46,7 @@ impl Recorded {
             lowered_to_ns: drain
                 .period_ns()
                 .filter(|period| *period > asked.period_ns()),
+            refused: drain.refusals().sentences(),
             result,
         }
     }
@@ -49,27 +54,32 @@ impl Recorded {
     /// Says what was recorded and where it is; makes of it what was asked for.
     ///
     /// # Errors
-    /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the exit status then.
+    /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the
+    /// exit status then.
     pub fn publish(self, quiet: bool, status: u8) -> Result<(), Error> {
         let Self {
             destination,
             length,
             runs,
             lowered_to_ns,
+            refused,
             result,
         } = self;
+        for line in refused {
+            say(format_args!("{line}"));
+        }
         if runs == 0 {
-            eprintln!(
-                "rsunwind: nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
+            say(format_args!(
+                "nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
                  cannot, and one that fails to start does not)"
-            );
+            ));
         }
         let quiet = quiet || runs == 0;
         if let Some(period_ns) = lowered_to_ns.filter(|_| !quiet) {
             let hertz = 1_000_000_000 / period_ns.max(1);
-            eprintln!(
-                "rsunwind: the rate was lowered to {hertz} Hz: a sample may not cost more than a quarter of its period here; a lower -F avoids this"
-            );
+            say(format_args!(
+                "the rate was lowered to {hertz} Hz: a sample may not cost more than a quarter of its period here; a lower -F avoids this"
+            ));
         }
         let recording = destination.recording().to_owned();
         let published = match destination {
@@ -118,12 +128,12 @@ fn export(
         Ok((mut profile, left_out)) if !quiet => {
             tell(&path, None);
             if !left_out.is_empty() {
-                eprintln!(
-                    "rsunwind: {} holds {} only: for {} record to a .rsu file, and rsunwind export --event each of them",
-                    path.display(),
+                say(format_args!(
+                    "{} holds {} only: for {} record to a .rsu file, and rsunwind export --event each of them",
+                    path.shown(),
                     profile.subject(),
                     left_out.join(", ")
-                );
+                ));
             }
             profile.show(CPU_EVENT);
             summary::print(&profile);
@@ -158,12 +168,12 @@ fn write(
 
 fn tell(path: &Path, recording: Option<&Path>) {
     let size = path.metadata().map_or(0, |file| file.len()).div_ceil(1000);
-    let path = path.display();
+    let path = path.shown();
     match recording {
-        Some(recording) => eprintln!(
-            "rsunwind: {path}: {size} KB; rsunwind report {} shows it",
-            recording.display()
-        ),
-        None => eprintln!("rsunwind: {path}: {size} KB"),
+        Some(recording) => say(format_args!(
+            "{path}: {size} KB; rsunwind report {} shows it",
+            recording.shown()
+        )),
+        None => say(format_args!("{path}: {size} KB")),
     }
 }

@@ -10,8 +10,8 @@ fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
         machine: 62,
         pid: std::process::id(),
         process_key: 5,
-        homeless_samples: 0,
-        homeless_weight: 0,
+        chunkless_samples: 0,
+        chunkless_weight: 0,
         unarmed_threads: 0,
         start_ticks: start_ticks(std::process::id()).unwrap(),
         length: 0,
@@ -34,6 +34,8 @@ fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
             stride: SEGMENT_STRIDE as u32,
             committed: length.unwrap() as u32,
             sequence: sequence as u64,
+            pid: info.pid,
+            process_key: info.process_key,
             ..ChunkInfo::default()
         };
         chunk[..HEADER_SIZE].copy_from_slice(&header.to_bytes());
@@ -45,6 +47,13 @@ fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
     (directory, path)
 }
 
+fn opened(path: PathBuf, stays_open: bool) -> Option<Segment> {
+    match Segment::open(path, stays_open, &Owners::default()) {
+        Opened::Segment(segment) => Some(*segment),
+        Opened::NotYet | Opened::Foreign => None,
+    }
+}
+
 /// The sequence numbers and lengths of what is taken.
 fn taken(segment: &mut Segment, take: Take) -> Vec<(u64, usize)> {
     let mut found = Vec::new();
@@ -53,7 +62,8 @@ fn taken(segment: &mut Segment, take: Take) -> Vec<(u64, usize)> {
         found.push((info.sequence, records.len()));
         Ok(())
     };
-    segment.take(take, &mut sink).unwrap();
+    let progress = segment.take(take, Turn::begin(), &mut sink).unwrap();
+    assert_eq!(progress, Progress::Done);
     found
 }
 
@@ -67,12 +77,12 @@ fn sealed_chunks_are_taken_once_and_freed_and_owned_ones_at_the_end() {
     let (_directory, path) = segment(&[(Owned, NOTE), (Sealed, NOTE), (Free, NOTE)]);
     for stays_open in [true, false] {
         let (_directory, path) = segment(&[(Owned, NOTE), (Sealed, NOTE), (Free, NOTE)]);
-        let mut segment = Segment::open(path, stays_open).unwrap();
+        let mut segment = opened(path, stays_open).unwrap();
         assert_eq!(taken(&mut segment, Take::Sealed), [(1, LENGTH)]);
         assert_eq!(taken(&mut segment, Take::Sealed), []);
         assert_eq!(taken(&mut segment, Take::Everything), [(0, LENGTH)]);
     }
-    let mut whole = Segment::open(path.clone(), true).unwrap();
+    let mut whole = opened(path.clone(), true).unwrap();
     taken(&mut whole, Take::Sealed);
     let bytes = fs::read(path).unwrap();
     let freed = ChunkInfo::parse(&bytes[file::HEADER_SIZE + SEGMENT_STRIDE..]).unwrap();
@@ -82,9 +92,9 @@ fn sealed_chunks_are_taken_once_and_freed_and_owned_ones_at_the_end() {
 #[test]
 fn a_chunk_that_cannot_be_stored_is_kept() {
     let (_directory, path) = segment(&[(Sealed, NOTE)]);
-    let mut segment = Segment::open(path, true).unwrap();
+    let mut segment = opened(path, true).unwrap();
     let full = &mut |_, _: &[u8]| Err(io::ErrorKind::StorageFull.into());
-    assert!(segment.take(Take::Sealed, full).is_err());
+    assert!(segment.take(Take::Sealed, Turn::begin(), full).is_err());
     assert_eq!(taken(&mut segment, Take::Sealed), [(0, LENGTH)]);
 }
 
@@ -96,7 +106,7 @@ fn what_does_not_check_is_left_out_and_counted() {
     bytes[chunk(0) + HEADER_SIZE + 12] ^= 1; // in a record
     bytes[chunk(1) + 15] = 0x7f; // a committed length far beyond the chunk
     fs::write(&path, bytes).unwrap();
-    let mut segment = Segment::open(path.clone(), true).unwrap();
+    let mut segment = opened(path.clone(), true).unwrap();
     assert_eq!(taken(&mut segment, Take::Sealed), [(0, 0), (2, LENGTH)]);
     assert_eq!(segment.damaged, LENGTH as u64);
 
@@ -112,7 +122,7 @@ fn what_does_not_check_is_left_out_and_counted() {
 #[test]
 fn a_process_is_over_when_it_is_gone_or_said_so() {
     let (_directory, path) = segment(&[(Sealed, EventKind::Exit)]);
-    let mut own = Segment::open(path.clone(), true).unwrap();
+    let mut own = opened(path.clone(), true).unwrap();
     assert!(
         own.known && own.may_live() && !own.is_over(),
         "this process lives"
@@ -123,7 +133,9 @@ fn a_process_is_over_when_it_is_gone_or_said_so() {
     assert!(own.is_over());
     own.known = false;
     assert!(!own.is_over(), "perhaps a process of another PID namespace");
+    own.info.pid = std::process::id();
     taken(&mut own, Take::Sealed);
+    own.info.pid = child.id();
     assert!(own.is_over(), "it has said farewell");
 }
 
@@ -132,10 +144,90 @@ fn only_regular_files_with_a_whole_header_are_segments() {
     let (directory, path) = segment(&[]);
     let link = directory.path().join("2.5.seg");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert!(Segment::open(link, true).is_none());
+    assert!(opened(link, true).is_none());
     let pipe = directory.path().join("3.5.seg");
     nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-    assert!(Segment::open(pipe, true).is_none());
+    assert!(opened(pipe, true).is_none());
     fs::write(&path, [0; 4096]).unwrap();
-    assert!(Segment::open(path, true).is_none(), "still being made");
+    assert!(opened(path, true).is_none(), "still being made");
+}
+
+/// As `user`, gives a file to it.
+fn give(path: &std::path::Path, user: u32) {
+    std::os::unix::fs::chown(path, Some(user), None)
+        .expect("this test gives files away, and must run as root");
+}
+
+#[test]
+fn a_file_of_another_user_than_its_process_is_foreign() {
+    let mut other = std::process::Command::new("sleep");
+    std::os::unix::process::CommandExt::uid(&mut other, 65_533);
+    let mut other = other.arg("60").spawn().unwrap();
+    let of = |pid: u32, owner: u32| {
+        let (_directory, path) = segment(&[]);
+        let file = OpenOptions::new().write(true).open(&path).unwrap();
+        let mut info = header(&open(&path).unwrap()).unwrap();
+        (info.pid, info.start_ticks) = (pid, start_ticks(pid).unwrap());
+        file.write_all_at(&info.to_bytes(), 0).unwrap();
+        give(&path, owner);
+        Segment::open(path, true, &Owners::default())
+    };
+    assert!(matches!(of(other.id(), 65_534), Opened::Foreign));
+    assert!(matches!(of(std::process::id(), 65_534), Opened::Foreign));
+    let Opened::Segment(own) = of(other.id(), 65_533) else {
+        panic!("the process's own")
+    };
+    assert_eq!(own.users, BTreeSet::from([65_533]));
+    // Of a process that began as ours and became another user's since.
+    assert!(matches!(of(other.id(), 0), Opened::Segment(_)));
+    other.kill().unwrap();
+    other.wait().unwrap();
+}
+
+#[test]
+fn chunks_and_records_that_say_they_are_somebody_elses_are_not_taken() {
+    let (_directory, path) = segment(&[(Sealed, NOTE), (Sealed, NOTE), (Sealed, NOTE)]);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let chunk = |index: usize| (file::HEADER_SIZE + index * SEGMENT_STRIDE) as u64;
+    let pid = chunk(0) + offset_of!(ChunkHeader, pid) as u64;
+    file.write_all_at(&1u32.to_le_bytes(), pid).unwrap();
+    let mut forged = [0; 16];
+    let length = record::seal(&mut forged, RecordKind::Session, 8).unwrap();
+    file.write_all_at(&forged[..length], chunk(1) + HEADER_SIZE as u64)
+        .unwrap();
+    let sequence = chunk(2) + offset_of!(ChunkHeader, sequence) as u64;
+    file.write_all_at(&(FROM_SWITCHES | 2).to_le_bytes(), sequence)
+        .unwrap();
+    let mut segment = opened(path, true).unwrap();
+    assert_eq!(taken(&mut segment, Take::Sealed), [(1, 0), (2, LENGTH)]);
+    assert_eq!(segment.damaged, 2 * LENGTH as u64);
+}
+
+#[test]
+fn a_huge_sparse_segment_is_looked_at_in_turns_and_not_in_its_holes() {
+    let (_directory, path) = segment(&[(Sealed, NOTE), (Sealed, NOTE)]);
+    let file = OpenOptions::new().write(true).open(&path).unwrap();
+    let beyond = file::HEADER_SIZE as u64 + 60_000 * SEGMENT_STRIDE as u64;
+    let chunk = &fs::read(&path).unwrap()[file::HEADER_SIZE..][..SEGMENT_STRIDE];
+    file.write_all_at(chunk, beyond).unwrap();
+    file.set_len(4 << 40).unwrap();
+    let mut segment = opened(path, true).unwrap();
+    let mut found = Vec::new();
+    let mut turns = 0;
+    let mut sink = |info: ChunkInfo, _: &[u8]| {
+        found.push(info.sequence);
+        Ok(())
+    };
+    while segment
+        .take(Take::Everything, Turn::over(), &mut sink)
+        .unwrap()
+        == Progress::Begun
+    {
+        turns += 1;
+        assert!(
+            turns < 10,
+            "one chunk a turn, and nothing where there is none"
+        );
+    }
+    assert_eq!(found, [0, 1, 0]);
 }

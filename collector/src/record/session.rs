@@ -1,31 +1,52 @@
-//! The session: a directory of shared memory where the program and its descendants find the control page and put their segments.
+//! The session: a directory of shared memory where the program and its descendants find the control
+//! page and put their segments.
 //!
-//! Not here: reading the segments ([`super::drain`]). The control page is written with pwrite, in words that nobody sees half of.
+//! ```text
+//! /dev/shm/rsunwind-AbCdEf/           nobody else can list it
+//!     0123456789abcdef…/              128 random bits: who knows the path was told it by the session, or by a process of it
+//!         control  rings  events  PID.KEY.seg …
+//! ```
+//!
+//! Programs that root records may become other users, so that the inner directory is open to all;
+//! its name is in the environment of the session's programs, which only they and those who may
+//! trace them can read.
+//!
+//! Not here: reading the segments ([`super::drain`]). The control page is written with pwrite, in
+//! words that nobody sees half of.
 
-use super::clock;
 use super::error::Error;
+use crate::clock;
+use crate::visible::Shown;
 use engine::wire::file::VERSION;
 use engine::wire::session::{CONTROL_FILE, CONTROL_MAGIC, Control, OVER, RUNNING};
 use nix::errno::Errno;
+use nix::libc;
 use nix::sys::signal::kill;
 use nix::unistd::{Pid, geteuid};
 use std::fs::{self, File, OpenOptions, Permissions};
-use std::io;
+use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Name of the link to the recording that the session is drained into, so that what a killed rsunwind leaves can be read whole.
+/// Name of the link to the recording that the session is drained into, so that what a killed
+/// rsunwind leaves can be read whole.
 pub const RECORDING_LINK: &str = "recording.rsu";
 /// How session directories are named, before some random letters.
 const PREFIX: &str = "rsunwind-";
 const PAGE: u64 = 4096;
 
-/// A running session. Dropping it ends it: targets disarm, and the directory is removed.
+/// Random bytes in the inner directory's name.
+const SECRET: usize = 16;
+
+/// A running session. Dropping it ends it: programs disarm, and the directory is removed.
 #[derive(Debug)]
 pub struct Session {
-    directory: tempfile::TempDir,
+    /// The outer directory.
+    whole: tempfile::TempDir,
+    /// The inner one.
+    directory: PathBuf,
     control: File,
 }
 
@@ -43,7 +64,7 @@ impl Session {
         for place in places {
             match Self::create_in(place) {
                 Ok(session) => return Ok(session),
-                Err(error) => tried.push(format!("{}: {error}", place.display())),
+                Err(error) => tried.push(format!("{}: {error}", place.shown())),
             }
         }
         Err(Error::Session {
@@ -55,18 +76,22 @@ impl Session {
         if place.as_os_str().as_bytes().contains(&b',') {
             return Err(io::Error::other("settings cannot name a path with a comma"));
         }
-        let directory = tempfile::Builder::new()
+        let whole = tempfile::Builder::new()
             .prefix(PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(place)?;
-        // Programs that give up root's rights go on writing segments; nobody else can list or remove them.
-        let (directory_mode, control_mode) = if geteuid().is_root() {
-            (0o1733, 0o644)
+        // Programs that give up root's rights go on writing segments; nobody else can find, list or
+        // remove them.
+        let (outer_mode, inner_mode, control_mode) = if geteuid().is_root() {
+            (0o711, 0o1733, 0o644)
         } else {
-            (0o700, 0o600)
+            (0o700, 0o700, 0o600)
         };
-        fs::set_permissions(directory.path(), Permissions::from_mode(directory_mode))?;
-        let path = directory.path().join(CONTROL_FILE);
+        let directory = whole.path().join(secret()?);
+        fs::create_dir(&directory)?;
+        fs::set_permissions(&directory, Permissions::from_mode(inner_mode))?;
+        fs::set_permissions(whole.path(), Permissions::from_mode(outer_mode))?;
+        let path = directory.join(CONTROL_FILE);
         let control = OpenOptions::new()
             .read(true)
             .write(true)
@@ -74,7 +99,11 @@ impl Session {
             .mode(control_mode)
             .open(path)?;
         control.set_permissions(Permissions::from_mode(control_mode))?; // whatever the umask
-        let session = Self { directory, control };
+        let session = Self {
+            whole,
+            directory,
+            control,
+        };
         session.fill()?;
         Ok(session)
     }
@@ -97,7 +126,7 @@ impl Session {
         self.long(offset_of!(Control, heartbeat_ns), clock::monotonic_ns())
     }
 
-    /// Says that the session is over: targets disarm at their next sample.
+    /// Says that the session is over: programs disarm at their next sample.
     ///
     /// # Errors
     /// As pwrite.
@@ -105,10 +134,10 @@ impl Session {
         self.word(offset_of!(Control, state), OVER)
     }
 
-    /// The directory.
+    /// The directory in which its programs find all.
     #[must_use]
     pub fn path(&self) -> &Path {
-        self.directory.path()
+        &self.directory
     }
 
     /// Leaves a link to `recording`, for whoever finds the directory after rsunwind was killed.
@@ -118,9 +147,10 @@ impl Session {
         }
     }
 
-    /// Ends the session but lets `kept`, a file in the directory, and so the directory, stay for programs that may still need it.
+    /// Ends the session but lets `kept`, a file in the directory, and so the directory, stay for
+    /// programs that may still need it.
     pub fn leave_only(mut self, kept: &Path) {
-        self.directory.disable_cleanup(true);
+        self.whole.disable_cleanup(true);
         for entry in fs::read_dir(self.path()).into_iter().flatten().flatten() {
             if entry.path() != kept {
                 let _ = fs::remove_file(entry.path());
@@ -145,6 +175,13 @@ impl Drop for Session {
     }
 }
 
+/// A name that nobody guesses.
+fn secret() -> io::Result<String> {
+    let mut bytes = [0; SECRET];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// Where a session can be, best first.
 fn places() -> Vec<PathBuf> {
     let variable = |name| {
@@ -161,7 +198,8 @@ fn places() -> Vec<PathBuf> {
     places.into_iter().flatten().collect()
 }
 
-/// Directories that recordings of ours left when they were killed. They hold memory, and perhaps what somebody wants to see.
+/// Directories that recordings of ours left when they were killed. They hold memory, and perhaps
+/// what somebody wants to see.
 pub fn abandoned() -> Vec<PathBuf> {
     places()
         .iter()
@@ -184,9 +222,19 @@ fn is_ours(path: &Path) -> bool {
 }
 
 /// The pid that runs, or ran, the session of that directory.
-fn collector_of(directory: &Path) -> Option<i32> {
+fn collector_of(whole: &Path) -> Option<i32> {
+    let mut inside = fs::read_dir(whole).ok()?.flatten();
+    inside.find_map(|entry| named_in(&entry.path().join(CONTROL_FILE)))
+}
+
+/// The pid in a control page.
+fn named_in(control: &Path) -> Option<i32> {
     let mut page = [0; size_of::<Control>()];
-    let control = File::open(directory.join(CONTROL_FILE)).ok()?;
+    let control = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
+        .open(control)
+        .ok()?;
     control.read_exact_at(&mut page, 0).ok()?;
     let word = |offset: usize, length: usize| page.get(offset..offset + length);
     if word(offset_of!(Control, magic), 8)? != CONTROL_MAGIC.to_le_bytes() {
@@ -238,7 +286,7 @@ mod tests {
 
         let open = File::open(directory.join(CONTROL_FILE)).unwrap();
         drop(session);
-        assert!(!directory.exists());
+        assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         let mut page = [0; 4096];
         open.read_exact_at(&mut page, 0).unwrap();
         assert_eq!(
@@ -286,6 +334,21 @@ mod tests {
         session
             .word(offset_of!(Control, collector_pid), child.id())
             .unwrap();
-        assert_eq!(abandoned_in(place.path()), [session.path()]);
+        assert_eq!(abandoned_in(place.path()), [session.whole.path()]);
+    }
+
+    #[test]
+    fn who_was_not_told_cannot_find_the_way_in() {
+        let place = tempfile::tempdir().unwrap();
+        let sessions = [(); 2].map(|()| Session::create_in(place.path()).unwrap());
+        let names = sessions
+            .each_ref()
+            .map(|session| session.path().file_name().unwrap().to_owned());
+        assert_ne!(names[0], names[1]);
+        assert_eq!(names[0].len(), 2 * SECRET);
+        for session in &sessions {
+            let mode = fs::metadata(session.whole.path()).unwrap().mode();
+            assert_eq!(mode & 0o066, 0, "nobody lists or fills it: {mode:o}");
+        }
     }
 }

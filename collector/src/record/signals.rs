@@ -1,7 +1,8 @@
-//! The signals of a recording: which of them rsunwind takes for itself while the program runs, and how it looks at them.
+//! The signals of a recording: which of them rsunwind takes for itself while the program runs, and
+//! how it looks at them.
 //!
-//! They are blocked and read from a descriptor, so nothing interrupts anything. What the program is given is what rsunwind was given
-//! ([`Inherited`]); passing signals on is [`super::forward`].
+//! They are blocked and read from a descriptor, so nothing interrupts anything. What the program is
+//! given is what rsunwind was given ([`Inherited`]); passing signals on is [`super::forward`].
 //!
 //! # Safety
 //! `sigaction` with `SIG_DFL` and `SIG_IGN` only: no handler is ever installed.
@@ -61,8 +62,11 @@ impl Inherited {
 pub struct Arrival {
     /// Which.
     pub signal: Signal,
-    /// Whether the kernel sent it, as for keys on the terminal: then it went to the whole foreground group.
+    /// Whether the kernel sent it, as for keys on the terminal: then it went to the whole
+    /// foreground group.
     pub from_kernel: bool,
+    /// The process that sent it; 0 if it is out of sight.
+    pub sender: u32,
 }
 
 /// The signals of rsunwind while it records. Dropping it puts back what was there.
@@ -110,6 +114,7 @@ impl Signals {
         Some(Arrival {
             signal,
             from_kernel: info.ssi_code == libc::SI_KERNEL,
+            sender: info.ssi_pid,
         })
     }
 }

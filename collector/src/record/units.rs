@@ -1,6 +1,7 @@
 //! Numbers with units, as people type them: rates, times, sizes.
 //!
-//! Not here: which of them is in force (the target may lower a rate; [`super::session`] keeps both).
+//! Not here: which of them is in force (the program may lower a rate; [`super::session`] keeps
+//! both).
 
 use std::fmt;
 use std::time::Duration;

@@ -1,24 +1,40 @@
-//! While the program runs: sleeps, and a few times a second says that it lives and drains the segments; passes signals on when they come.
+//! While the program runs: sleeps, and a few times a second says that it lives and drains the
+//! segments; passes signals on when they come.
 //!
 //! Not here: what is done before and after ([`super::run`]).
 
+use super::copying::Copies;
+use super::descendants;
 use super::drain::Drain;
-use super::fallback::Fallback;
 use super::forward::Forwarder;
 use super::program::{Program, Status};
 use super::session::Session;
 use super::signals::Signals;
+use super::turn::Progress;
+use crate::numbers::plural;
+use crate::visible::say;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use std::collections::BTreeSet;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// From one look around to the next: eight wake-ups a second, and well inside the time after which targets doubt that rsunwind lives.
+/// From one look around to the next: eight wake-ups a second, and well inside the time after which
+/// programs doubt that rsunwind lives.
 const INTERVAL: Duration = Duration::from_millis(125);
 /// The same while perf rings fill fast: below twenty wake-ups a second.
 const SHORT_INTERVAL: Duration = Duration::from_millis(60);
 /// How long descendants that still run are given to notice that the session is over.
 const GRACE: Duration = Duration::from_millis(60);
+
+/// Signals that end rsunwind while it takes what is left.
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
 
 /// What came of a recording.
 #[derive(Debug)]
@@ -27,6 +43,8 @@ pub struct Conclusion {
     pub result: io::Result<()>,
     /// Whether a process that was recorded may still run.
     pub outlived: bool,
+    /// Descendants that run.
+    pub running: BTreeSet<u32>,
 }
 
 /// A recording under way.
@@ -34,7 +52,7 @@ pub struct Conclusion {
 pub struct Watch<'a> {
     session: &'a Session,
     drain: Drain,
-    fallback: Fallback<'a>,
+    copies: Copies<'a>,
     signals: &'a Signals,
     forwarder: Forwarder,
     program: Program,
@@ -50,7 +68,7 @@ impl<'a> Watch<'a> {
     pub fn new(
         session: &'a Session,
         drain: Drain,
-        fallback: Fallback<'a>,
+        copies: Copies<'a>,
         signals: &'a Signals,
         forwarder: Forwarder,
         program: Program,
@@ -58,7 +76,7 @@ impl<'a> Watch<'a> {
         Self {
             session,
             drain,
-            fallback,
+            copies,
             signals,
             forwarder,
             program,
@@ -79,12 +97,33 @@ impl<'a> Watch<'a> {
                 return None;
             }
             if !self.over && self.next_look <= now {
-                self.look();
-                self.next_look = now + self.interval();
+                self.next_look = match self.look() {
+                    Progress::Done => now + self.interval(),
+                    // Signals have their turn, then it goes on.
+                    Progress::Begun => now,
+                };
             }
             let look = (!self.over).then_some(self.next_look);
             self.sleep(look.into_iter().chain(deadline).min());
             self.forwarder.attend(self.signals, &mut self.program);
+        }
+    }
+
+    /// Goes on, after the program has ended, until no descendant of it runs, until the deadline, or
+    /// until a signal comes that asks for the end.
+    pub fn until_all_ended(&mut self, deadline: Option<Instant>) {
+        while !self.over && deadline.is_none_or(|deadline| Instant::now() < deadline) {
+            if self.look() == Progress::Done {
+                if descendants::running(self.session.path(), &self.drain).is_empty() {
+                    return;
+                }
+                let next = Instant::now() + self.interval();
+                self.sleep(Some(next));
+            }
+            let mut arrivals = std::iter::from_fn(|| self.signals.next());
+            if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
+                return;
+            }
         }
     }
 
@@ -101,32 +140,63 @@ impl<'a> Watch<'a> {
     /// Ends the session and takes everything that is left in it.
     pub fn conclude(&mut self) -> Conclusion {
         self.end();
-        let outlived = self.drain.anyone_lives();
+        let running = match self.program.ended() {
+            Some(_) => descendants::running(self.session.path(), &self.drain),
+            None => BTreeSet::new(),
+        };
+        let outlived = !running.is_empty() || self.drain.anyone_lives();
         if outlived {
             std::thread::sleep(GRACE);
         }
-        let copied = self.fallback.finish(&mut self.drain);
-        let finished = copied.and(self.drain.finish());
+        let copied = self.copies.finish(&mut self.drain);
+        let finished = copied.and_then(|()| self.finish());
         Conclusion {
             result: self.failure.take().map_or(finished, Err),
             outlived,
+            running,
         }
     }
 
-    fn look(&mut self) {
-        // A control page that cannot be written is no reason to stop: targets look for this process before they doubt it.
+    /// Takes what is left, unless a signal comes meanwhile that says that it takes too long.
+    fn finish(&mut self) -> io::Result<()> {
+        // Those that came in before ended the program, or were sent to it as well.
+        let mut late = false;
+        while self.drain.finish()? == Progress::Begun {
+            let mut arrivals = std::iter::from_fn(|| self.signals.next());
+            let told = arrivals
+                .by_ref()
+                .any(|arrival| ENDING.contains(&arrival.signal));
+            arrivals.for_each(drop);
+            if told && late {
+                let left = plural(self.drain.left() as u64, "program run", "program runs");
+                say(format_args!(
+                    "interrupted: the last samples of {left} were not taken any more"
+                ));
+                break;
+            }
+            late = true;
+        }
+        Ok(())
+    }
+
+    fn look(&mut self) -> Progress {
+        // A control page that cannot be written is no reason to stop: programs look for this
+        // process before they doubt it.
         let _ = self.session.beat();
         let looked = self.drain.look();
-        if let Err(error) = looked.and_then(|()| self.fallback.look(&mut self.drain)) {
+        let looked =
+            looked.and_then(|progress| self.copies.look(&mut self.drain).map(|()| progress));
+        looked.unwrap_or_else(|error| {
             self.failure = Some(error);
             self.end();
-        }
+            Progress::Done
+        })
     }
 
-    /// Ends the session: targets disarm.
+    /// Ends the session: programs disarm.
     pub fn end(&mut self) {
         if !std::mem::replace(&mut self.over, true) {
-            self.fallback.end();
+            self.copies.end();
             self.drain.look_from_outside();
         }
         let _ = self.session.end();

@@ -1,5 +1,5 @@
-//! The recording's file while it is written: begun late, so that an older recording stays until there is a new one, and cut back to
-//! whole chunks when the disk is full.
+//! The recording's file while it is written: begun late, so that an older recording stays until
+//! there is a new one, and cut back to whole chunks when the disk is full.
 //!
 //! Not here: the form of a recording ([`crate::recording::write`]).
 
@@ -18,7 +18,8 @@ const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
     62
 };
 
-/// Whom a chunk of the collector's own is about: the pid and key of a process, or zeros for the recording itself.
+/// Whom a chunk of the collector's own is about: the pid and key of a process, or zeros for the
+/// recording itself.
 pub type About = (u32, u64);
 
 /// A recording that is being written.
@@ -61,8 +62,8 @@ impl Writer {
             machine: MACHINE,
             pid: 0,
             process_key: 0,
-            homeless_samples: 0,
-            homeless_weight: 0,
+            chunkless_samples: 0,
+            chunkless_weight: 0,
             unarmed_threads: 0,
             start_ticks: 0,
             length: 0,

@@ -2,6 +2,7 @@
 //!
 //! Not here: errors of single records ([`engine::wire::WireError`]).
 
+use crate::visible::Shown;
 use engine::wire::file;
 use std::fmt;
 use std::io;
@@ -12,7 +13,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum OpenError {
     /// The file system refused.
-    #[error("cannot read {}: {error}{}", path.display(), remedy(error))]
+    #[error("cannot read {}: {error}{}", path.shown(), remedy(error))]
     Io {
         /// The file.
         path: PathBuf,
@@ -20,19 +21,19 @@ pub enum OpenError {
         error: io::Error,
     },
     /// A device, pipe or socket.
-    #[error("{} is not a regular file: a recording is read from a file or from a session directory", path.display())]
+    #[error("{} is not a regular file: a recording is read from a file or from a session directory", path.shown())]
     NotAFile {
         /// The file.
         path: PathBuf,
     },
     /// No bytes at all.
-    #[error("{} is empty: the recording was never started, or the disk was full when it was", path.display())]
+    #[error("{} is empty: the recording was never started, or the disk was full when it was", path.shown())]
     Empty {
         /// The file.
         path: PathBuf,
     },
     /// Shorter than a file header, and begins like one.
-    #[error("{} ends after {length} bytes, inside its file header: nothing was recorded in it", path.display())]
+    #[error("{} ends after {length} bytes, inside its file header: nothing was recorded in it", path.shown())]
     Short {
         /// The file.
         path: PathBuf,
@@ -40,7 +41,7 @@ pub enum OpenError {
         length: u64,
     },
     /// Something else.
-    #[error("{} is not a recording of rsunwind: {guess}", path.display())]
+    #[error("{} is not a recording of rsunwind: {guess}", path.shown())]
     Foreign {
         /// The file.
         path: PathBuf,
@@ -50,7 +51,7 @@ pub enum OpenError {
     /// A format that this program is too old for.
     #[error(
         "{} has format version {version}, and this rsunwind reads up to version {}: read it with the rsunwind that wrote it, or a later one",
-        path.display(),
+        path.shown(),
         file::VERSION
     )]
     Newer {
@@ -60,7 +61,7 @@ pub enum OpenError {
         version: u32,
     },
     /// A directory without a single segment.
-    #[error("{} holds no recording: a session directory has files named *.seg, a recording is a file named *.rsu", path.display())]
+    #[error("{} holds no recording: a session directory has files named *.seg, a recording is a file named *.rsu", path.shown())]
     NoSegments {
         /// The directory.
         path: PathBuf,
@@ -78,7 +79,7 @@ fn remedy(error: &io::Error) -> &'static str {
 }
 
 /// What the first bytes of a foreign file say it is.
-pub(super) fn guess(start: &[u8]) -> &'static str {
+pub(crate) fn guess(start: &[u8]) -> &'static str {
     match start {
         [b'P', b'E', b'R', b'F', b'I', b'L', b'E', b'2', ..] => {
             "it is a perf.data file, which `perf report` reads, and `rsunwind merge` joins with a recording"
@@ -132,7 +133,7 @@ pub struct Damages {
 impl Damages {
     const MOST: usize = 200;
 
-    pub(super) fn add(&mut self, offset: u64, length: u64, what: impl Into<String>) {
+    pub(crate) fn add(&mut self, offset: u64, length: u64, what: impl Into<String>) {
         if self.listed.len() < Self::MOST {
             self.listed.push(Damage {
                 offset,

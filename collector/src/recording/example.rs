@@ -18,8 +18,8 @@ pub(crate) fn header() -> FileInfo {
         machine: 62,
         pid: 0,
         process_key: 0,
-        homeless_samples: 0,
-        homeless_weight: 0,
+        chunkless_samples: 0,
+        chunkless_weight: 0,
         unarmed_threads: 0,
         start_ticks: 0,
         length: 0,
@@ -69,13 +69,13 @@ impl Chunk {
         let frames: Vec<Frame> = pcs
             .iter()
             .enumerate()
-            .map(|(index, pc)| Frame {
-                pc: RuntimeAddress(*pc),
-                method: if index == 0 {
+            .map(|(index, pc)| {
+                let method = if index == 0 {
                     Method::Registers
                 } else {
                     Method::EhFrame
-                },
+                };
+                Frame::native(RuntimeAddress(*pc), method)
             })
             .collect();
         self.sample_of(head, frames)
@@ -94,8 +94,8 @@ impl Chunk {
     }
 }
 
-/// A chunk of context switches: absences of a thread of the process that the kernel saw begin at those times, each of which began at one
-/// time and lasted as long as the other says.
+/// A chunk of context switches: absences of a thread of the process that the kernel saw begin at
+/// those times, each of which began at one time and lasted as long as the other says.
 pub(crate) fn absences(
     (pid, process_key): (u32, u64),
     (tid, thread_key): (u32, u64),

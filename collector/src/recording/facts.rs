@@ -1,20 +1,23 @@
-//! The first pass: everything but the samples. Processes, threads, modules and events, each put to whom it belongs.
+//! The first pass: everything but the samples. Processes, threads, modules and events, each put to
+//! whom it belongs.
 //!
 //! Not here: stacks, which need the modules known first (the second pass, `stacks`).
 
 use super::error::Damages;
 use super::model::{
-    Arming, Event, EventSource, Module, ModuleId, Process, ProcessId, Recording, SessionInfo,
-    Thread, ThreadEnd, ThreadId, Totals,
+    Arming, CodeId, CodeObject, Event, EventSource, LanguageId, Module, ModuleId, Process,
+    ProcessId, Recording, SessionInfo, Thread, ThreadEnd, ThreadId, Totals,
 };
 use super::modules::ModuleMap;
+use crate::intern::{HashMap, HashSet, Interner};
 use engine::address::RuntimeAddress;
 use engine::wire::WireError;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::clocks::Clocks;
+use engine::wire::process::Origin;
 use engine::wire::record::{RawRecord, RecordKind};
-use engine::wire::{event, module, process, session, source, thread};
-use std::collections::{HashMap, HashSet, VecDeque};
+use engine::wire::{charge, code, event, module, process, session, source, thread};
+use std::collections::VecDeque;
 
 /// Names a thread: process, tid, thread key.
 type ThreadName = (ProcessId, u32, u64);
@@ -35,10 +38,15 @@ pub(super) struct Facts {
     segments: HashMap<(u32, u64), session::SegmentTotals>,
     /// Process, start, end and bias of modules, once that is asked for.
     known_modules: HashSet<(ProcessId, u64, u64, u64)>,
+    known_languages: Interner<LanguageId>,
+    known_codes: Interner<CodeId>,
+    /// Where code of JITs begins, by its process and number.
+    made_code: HashMap<(ProcessId, u64), u64>,
 }
 
 impl Facts {
-    /// The thread that a chunk belongs to, and its totals noted; `None` for the collector's own chunks.
+    /// The thread that a chunk belongs to, and its totals noted; `None` for the collector's own
+    /// chunks.
     pub(super) fn chunk(&mut self, info: &ChunkInfo) -> Option<ThreadId> {
         if info.tid == 0 {
             return None;
@@ -64,6 +72,7 @@ impl Facts {
                 cpu_ns: info.cpu_ns,
                 unarmed_cpu_ns: info.unarmed_cpu_ns,
                 lost_in_ring: info.lost_in_ring,
+                arming_ns: info.arming_ns,
             };
         }
         Some(thread)
@@ -129,7 +138,8 @@ impl Facts {
         })
     }
 
-    /// Takes in a record that is not a sample, of a chunk with that header. Unknown kinds are passed over, as the format asks.
+    /// Takes in a record that is not a sample, of a chunk with that header. Unknown kinds are
+    /// passed over, as the format asks.
     pub(super) fn record(
         &mut self,
         info: &ChunkInfo,
@@ -170,18 +180,50 @@ impl Facts {
                 let found = module::ModuleGone::decode(record.payload)?;
                 self.gone.push((process, found));
             }
+            Some(RecordKind::Code) => {
+                let process = self.process(info);
+                self.code(process, &code::Code::decode(record.payload)?);
+            }
+            Some(RecordKind::CodeGone) => {
+                let process = self.process(info);
+                let found = code::CodeGone::decode(record.payload)?;
+                if let Some(start) = self.made_code.remove(&(process, found.number)) {
+                    let time_ns = found.time_ns;
+                    self.gone
+                        .push((process, module::ModuleGone { time_ns, start }));
+                }
+            }
             Some(RecordKind::Thread) => {
                 let found = thread::Thread::decode(record.payload)?;
-                self.arming(info, &found);
+                let thread = self.thread(info, info.tid, info.thread_key);
+                self.arming(thread, &found);
             }
             Some(RecordKind::ThreadEnd) => {
                 let found = thread::ThreadEnd::decode(record.payload)?;
-                let thread = self.thread(info, found.tid, found.thread_key);
-                self.recording.threads[thread.index()].end = Some(ThreadEnd {
-                    time_ns: found.time_ns,
-                    cpu_ns: found.cpu_ns,
-                    reason: found.reason,
-                });
+                self.thread_end(info, &found);
+            }
+            Some(RecordKind::ThreadAccount) => {
+                let found = thread::ThreadAccount::decode(record.payload)?;
+                let thread = self.thread_end(info, &found.end);
+                self.arming(thread, &found.thread);
+                if !self.newest.contains_key(&thread) {
+                    self.recording.threads[thread.index()].totals.arming_ns = found.arming_ns;
+                }
+            }
+            Some(RecordKind::ProcessEnd) => {
+                let process = self.process(info);
+                let found = charge::ProcessEnd::decode(record.payload)?;
+                let known = &mut self.recording.processes[process.index()].end;
+                // An exec that failed is not the end.
+                if known.is_none_or(|known| known.time_ns <= found.time_ns) {
+                    *known = Some(found);
+                }
+            }
+            Some(RecordKind::ChildEnd) => {
+                let process = self.process(info);
+                let found = charge::ChildEnd::decode(record.payload)?;
+                let ended = &mut self.recording.processes[process.index()].children;
+                ended.push(found);
             }
             Some(RecordKind::Session) => {
                 let found = session::Session::decode(record.payload)?;
@@ -222,8 +264,8 @@ impl Facts {
     /// Notes what a segment counted; the same segment may be met as itself and in a recording.
     pub(super) fn segment_totals(&mut self, owner: (u32, u64), found: &session::SegmentTotals) {
         let known = self.segments.entry(owner).or_default();
-        known.homeless_samples = known.homeless_samples.max(found.homeless_samples);
-        known.homeless_weight = known.homeless_weight.max(found.homeless_weight);
+        known.chunkless_samples = known.chunkless_samples.max(found.chunkless_samples);
+        known.chunkless_weight = known.chunkless_weight.max(found.chunkless_weight);
         known.unarmed_threads = known.unarmed_threads.max(found.unarmed_threads);
         known.damaged_bytes = known.damaged_bytes.max(found.damaged_bytes);
     }
@@ -231,10 +273,46 @@ impl Facts {
     fn add_segment_totals(&mut self) {
         for found in self.segments.values() {
             let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
-            add(&mut self.recording.homeless_samples, found.homeless_samples);
-            add(&mut self.recording.homeless_weight, found.homeless_weight);
+            add(
+                &mut self.recording.chunkless_samples,
+                found.chunkless_samples,
+            );
+            add(&mut self.recording.chunkless_weight, found.chunkless_weight);
             add(&mut self.recording.unarmed_threads, found.unarmed_threads);
             add(&mut self.recording.damaged_bytes, found.damaged_bytes);
+        }
+    }
+
+    fn code(&mut self, process: ProcessId, found: &code::Code<'_>) {
+        let recording = &mut self.recording;
+        let language = text(found.language);
+        let language = (self.known_languages).place(&mut recording.languages, language);
+        let object = CodeObject {
+            language,
+            name: text(found.name).into(),
+            file: text(found.file).into(),
+            first_line: found.first_line,
+            format: found.format,
+            lines: found.lines.to_vec(),
+        };
+        let id = self.known_codes.place(&mut recording.codes, object);
+        recording.processes[process.index()]
+            .codes
+            .insert(found.number, id);
+        if found.size > 0 {
+            self.made_code.insert((process, found.number), found.start);
+            self.recording.modules.push(Module {
+                process,
+                time_ns: found.time_ns,
+                gone_ns: u64::MAX,
+                start: RuntimeAddress(found.start),
+                end: RuntimeAddress(found.start.saturating_add(found.size)),
+                bias: found.start,
+                build_id: Vec::new(),
+                path: String::new(),
+                ours: false,
+                code: Some(id),
+            });
         }
     }
 
@@ -248,11 +326,22 @@ impl Facts {
             bias: found.bias,
             build_id: found.build_id.to_vec(),
             path: text(found.path),
+            ours: found.ours,
+            code: None,
         });
     }
 
-    fn arming(&mut self, info: &ChunkInfo, found: &thread::Thread<'_>) {
-        let thread = self.thread(info, info.tid, info.thread_key);
+    fn thread_end(&mut self, info: &ChunkInfo, found: &thread::ThreadEnd) -> ThreadId {
+        let thread = self.thread(info, found.tid, found.thread_key);
+        self.recording.threads[thread.index()].end = Some(ThreadEnd {
+            time_ns: found.time_ns,
+            cpu_ns: found.cpu_ns,
+            reason: found.reason,
+        });
+        thread
+    }
+
+    fn arming(&mut self, thread: ThreadId, found: &thread::Thread<'_>) {
         let name = self.names.entry(thread).or_default();
         if found.time_ns >= name.0 && !found.name.is_empty() {
             *name = (found.time_ns, text(found.name));
@@ -262,6 +351,7 @@ impl Facts {
             trigger: found.trigger,
             period_ns: found.period_ns,
             refused: found.refused,
+            signal: found.signal,
             unarmed_cpu_ns: found.unarmed_cpu_ns,
         });
     }
@@ -291,8 +381,11 @@ impl Facts {
         for process in &mut self.recording.processes {
             process.events.sort_by_key(|event| event.time_ns);
             process.events.dedup();
+            process.children.sort_by_key(|child| child.time_ns);
+            process.children.dedup();
         }
         unmap(&mut self.recording.modules, self.gone);
+        own(&mut self.recording.modules);
         let modules = &self.recording.modules;
         let mut by_process: Vec<Vec<ModuleId>> = vec![Vec::new(); self.recording.processes.len()];
         for (index, module) in modules.iter().enumerate() {
@@ -301,6 +394,7 @@ impl Facts {
         for (process, ids) in self.recording.processes.iter_mut().zip(by_process) {
             process.map = ModuleMap::new(ids.into_iter(), modules);
         }
+        find_starts(&mut self.recording.processes);
         find_parents(&mut self.recording.processes);
         self.recording
     }
@@ -324,6 +418,8 @@ fn identify(process: &mut Process, found: &process::Process<'_>) {
     process.pid_namespace = found.pid_namespace;
     process.executable = text(found.executable);
     process.command = arguments(found.command);
+    process.cpu_ns = found.cpu_ns;
+    process.thread_cpu_ns = found.thread_cpu_ns;
 }
 
 fn account(found: &session::Session<'_>) -> SessionInfo {
@@ -338,12 +434,30 @@ fn account(found: &session::Session<'_>) -> SessionInfo {
         kernel: text(found.kernel),
         host: text(found.host),
         command: arguments(found.command),
+        pid: found.pid,
+        charged_ns: found.charged_ns,
+        event_ns: found.event_ns,
+        signal_ns: found.signal_ns,
+        switches: found.switches,
+        switch_ns: found.switch_ns,
+        thread_ns: found.thread_ns,
+        collector_ns: found.collector_ns,
+    }
+}
+
+/// A module that others saw in a process from outside is ours if a process said so of the same
+/// build.
+fn own(modules: &mut [Module]) {
+    let builds = modules.iter().filter(|module| module.ours);
+    let builds: HashSet<_> = builds.map(|module| module.build_id.clone()).collect();
+    for module in modules {
+        module.ours |= !module.build_id.is_empty() && builds.contains(&module.build_id);
     }
 }
 
 /// Dates the end of each module by the first record of its going after it came.
 fn unmap(modules: &mut [Module], mut gone: Vec<(ProcessId, module::ModuleGone)>) {
-    let mut at: HashMap<(ProcessId, u64), VecDeque<usize>> = HashMap::new();
+    let mut at: HashMap<(ProcessId, u64), VecDeque<usize>> = HashMap::default();
     let mut by_time: Vec<usize> = (0..modules.len()).collect();
     by_time.sort_by_key(|index| modules[*index].time_ns);
     for index in by_time {
@@ -366,9 +480,29 @@ fn unmap(modules: &mut [Module], mut gone: Vec<(ProcessId, module::ModuleGone)>)
     }
 }
 
+/// Gives program runs whose start nobody could look at any more that of the one before or behind
+/// them in the same process.
+fn find_starts(processes: &mut [Process]) {
+    let mut order: Vec<usize> = (0..processes.len()).collect();
+    order.sort_by_key(|index| processes[*index].key);
+    let mut last_of_pid: HashMap<u32, usize> = HashMap::default();
+    for index in order {
+        let (pid, origin) = (processes[index].pid, processes[index].origin);
+        let before = last_of_pid.insert(pid, index);
+        if let Some(before) = before.filter(|_| origin == Origin::Exec) {
+            let starts = (processes[before].start_ticks, processes[index].start_ticks);
+            match starts {
+                (known, 0) => processes[index].start_ticks = known,
+                (0, known) => processes[before].start_ticks = known,
+                _ => {}
+            }
+        }
+    }
+}
+
 /// Links each process to the one it came from. A parent is always older, so there are no cycles.
 fn find_parents(processes: &mut [Process]) {
-    let mut by_pid: HashMap<u32, Vec<(u64, ProcessId)>> = HashMap::new();
+    let mut by_pid: HashMap<u32, Vec<(u64, ProcessId)>> = HashMap::default();
     for (index, process) in processes.iter().enumerate() {
         let entry = (process.key, ProcessId::next_of(index));
         by_pid.entry(process.pid).or_default().push(entry);
@@ -377,6 +511,7 @@ fn find_parents(processes: &mut [Process]) {
         list.sort_unstable();
     }
     let started: Vec<u64> = processes.iter().map(|p| p.start_ticks).collect();
+    let by_key: HashMap<u64, ProcessId> = (by_pid.values().flatten()).copied().collect();
     let newest_before = |pid: u32, key: u64| {
         let list = by_pid.get(&pid)?;
         let behind = list.partition_point(|(found, _)| *found < key);
@@ -384,7 +519,8 @@ fn find_parents(processes: &mut [Process]) {
     };
     for process in processes {
         let forked = process.parent_key != 0;
-        let exact = || newest_before(process.parent_pid, process.parent_key.checked_add(1)?);
+        // Its parent may have ended by then, and another one taken it over.
+        let exact = || by_key.get(&process.parent_key).copied();
         let same_pid = || {
             let before = newest_before(process.pid, process.key);
             before.filter(|id| started[id.index()] == process.start_ticks)

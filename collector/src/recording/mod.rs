@@ -1,46 +1,48 @@
-//! Reads recordings: `.rsu` files, segments left behind by processes, and whole session directories, several at once.
+//! Reads recordings: `.rsu` files, segments left behind by processes, and whole session
+//! directories, several at once.
 //!
-//! Start at [`read`]. What comes out is a [`Recording`]: processes, threads, modules, and samples with raw addresses. All that is
-//! intact is recovered and the rest is named by its file offset ([`Damage`]); the bytes may be anything at all. The other half,
-//! [`write`](mod@write), is what the collector makes recordings with.
+//! Start at [`Contents::open`]. What comes out is a [`Recording`] of processes, threads and
+//! modules, and the chunks in which the samples are, which [`crate::correlate`] reads and joins.
+//! All that is intact is recovered and the rest is named by its file offset ([`Damage`]); the bytes
+//! may be anything at all. The other half, [`write`](mod@write), is what the collector makes
+//! recordings with.
 //!
-//! Not here: names of functions (`symbolize`), and what the bytes of a record mean ([`engine::wire`]).
+//! Not here: samples (`correlate`), names of functions (`symbolize`), and what the bytes of a
+//! record mean ([`engine::wire`]).
 //!
-//! Reading takes two passes: `scan` finds the chunks and `facts` takes in all that is not a sample, `switched` last what is about threads
-//! under other names; then, with the modules of all times known, `stacks` takes in the samples, thread by thread in the order of their
-//! chunks.
+//! Reading takes two passes. This is the first: `scan` finds the chunks and `facts` takes in all
+//! that is not a sample, `switched` last what is about threads under other names. With the modules
+//! of all times known, the second takes in the samples, thread by thread in the order of their
+//! chunks ([`Contents::next`]).
 
-mod account;
+mod chunk_records;
 mod error;
 #[cfg(test)]
 pub(crate) mod example;
 mod facts;
-mod held;
-mod interrupted;
-mod join;
-mod kernel;
+mod kernel_half;
 mod model;
 mod modules;
 pub(crate) mod records;
 mod scan;
 mod source;
-mod stacks;
+mod stack_table;
 mod switched;
-#[cfg(test)]
-mod tests;
-mod walk;
 pub mod write;
 
-pub use account::{KernelAccount, KernelHalf};
+pub(crate) use chunk_records::Step;
 pub use error::{Damage, Damages, OpenError};
-pub(crate) use model::index;
+pub use kernel_half::KernelHalf;
 pub use model::{
-    Arming, Event, EventSource, FileReport, FrameId, Module, ModuleId, Process, ProcessId,
-    RawFrame, RawSample, Recording, SessionInfo, StackId, StackNode, Thread, ThreadEnd, ThreadId,
-    Totals,
+    Arming, CodeId, CodeObject, Event, EventSource, FileReport, FrameId, LanguageId, Module,
+    ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, SessionInfo, StackId, StackNode,
+    Thread, ThreadEnd, ThreadId, Totals,
 };
 pub use modules::ModuleMap;
+pub(crate) use stack_table::StackTable;
 
+use crate::intern::HashMap;
+use chunk_records::{Budget, walk};
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
 use engine::wire::record::{RawRecord, RecordKind};
@@ -48,54 +50,9 @@ use engine::wire::session::SegmentTotals;
 use facts::Facts;
 use scan::{Place, Scan};
 use source::Source;
-use stacks::{ChunkSamples, Stacks};
-use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use switched::Switched;
-use walk::{Budget, walk};
-
-/// Reads recordings, segments and session directories as one recording.
-///
-/// # Errors
-/// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are no recordings are reported
-/// as damages if another one is.
-pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
-    let mut reader = Reader::default();
-    for path in paths {
-        let files = source::files_of(path.as_ref())?;
-        let several = files.len() > 1;
-        let mut refused = None;
-        let before = reader.files.len();
-        for file in files {
-            match reader.open(&file) {
-                Ok(()) => {}
-                Err(error) if several => {
-                    reader.refuse(&file, &error);
-                    refused.get_or_insert(error);
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        let readable = reader.files[before..]
-            .iter()
-            .any(|file| file.source.is_some());
-        if let Some(error) = refused.filter(|_| !readable) {
-            return Err(error);
-        }
-    }
-    reader.finish()
-}
-
-/// Reads a recording from memory; `name` stands for its path in reports.
-///
-/// # Errors
-/// [`OpenError`] if it is none at all.
-pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
-    let mut reader = Reader::default();
-    reader.take(name.into(), Source::Memory(bytes))?;
-    reader.finish()
-}
 
 /// A file on its way through the two passes.
 struct OpenFile {
@@ -119,7 +76,8 @@ impl OpenFile {
     }
 }
 
-/// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its segment.
+/// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its
+/// segment.
 type ChunkName = (u32, u64, u64);
 
 #[derive(Default)]
@@ -194,7 +152,7 @@ impl Reader {
                     places.push((thread, index, *place));
                 }
             }
-            if let Some(walk::Step::Record(record, offset)) = step
+            if let Some(Step::Record(record, offset)) = step
                 && !place.info.is_from_switches()
             {
                 facts.record(&place.info, &record, offset, &mut found);
@@ -220,8 +178,8 @@ impl Reader {
         }
         if let Some(header) = header {
             let counted = SegmentTotals {
-                homeless_samples: header.homeless_samples,
-                homeless_weight: header.homeless_weight,
+                chunkless_samples: header.chunkless_samples,
+                chunkless_weight: header.chunkless_weight,
                 unarmed_threads: header.unarmed_threads,
                 damaged_bytes: 0,
             };
@@ -254,7 +212,7 @@ impl Reader {
             }
             let (mut known, damages) = (Damages::default(), &mut file.report.damages);
             walk(&records, first, true, budget, &mut known, |step| {
-                if let walk::Step::Record(record, offset) = step
+                if let Step::Record(record, offset) = step
                     && adopted.tells(&record)
                     && !(is_module(&record) && facts.knows_module(owner, &record))
                 {
@@ -265,27 +223,126 @@ impl Reader {
         Ok(())
     }
 
-    /// The second pass over all files.
-    fn finish(mut self) -> Result<Recording, OpenError> {
+    /// The end of the first pass.
+    fn finish(mut self) -> Result<Contents, OpenError> {
         let lengths = self.files.iter().map(|file| file.report.length);
         let mut budget = Budget::for_file(lengths.fold(0, u64::saturating_add));
         self.adopt(&mut budget)?;
-        let mut recording = self.facts.finish();
-        self.places = without_copies(self.places);
-        let mut stacks = Stacks::default();
-        let mut records = Vec::new();
-        for (thread, file, place) in &self.places {
-            let file = &mut self.files[*file];
-            let first = file.read(place, &mut records)?;
-            let mut samples = ChunkSamples::new(&mut recording, &mut stacks, *thread);
-            let (mut known, damages) = (Damages::default(), &mut file.report.damages);
-            walk(&records, first, true, &mut budget, &mut known, |step| {
-                samples.step(&step, damages);
-            });
+        Ok(Contents {
+            recording: self.facts.finish(),
+            files: self.files,
+            places: without_copies(self.places).into_iter(),
+            budget,
+            records: Vec::new(),
+        })
+    }
+}
+
+/// What files hold: everything but the samples, and the chunks in which those are.
+pub(crate) struct Contents {
+    /// Without samples and stacks.
+    pub(crate) recording: Recording,
+    files: Vec<OpenFile>,
+    places: std::vec::IntoIter<(ThreadId, usize, Place)>,
+    budget: Budget,
+    records: Vec<u8>,
+}
+
+/// The records of one chunk, to be gone through.
+pub(crate) struct ChunkRecords<'a> {
+    /// Whose it is.
+    pub(crate) thread: ThreadId,
+    records: &'a [u8],
+    /// Of the first record in the file, bytes.
+    offset: u64,
+    budget: &'a mut Budget,
+    damages: &'a mut Damages,
+}
+
+impl Contents {
+    /// Reads files, segments and session directories as one recording.
+    ///
+    /// # Errors
+    /// [`OpenError`] for the first path of which nothing could be read. In a directory, files that
+    /// are no recordings are reported as damages if another one is.
+    pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Self, OpenError> {
+        let mut reader = Reader::default();
+        for path in paths {
+            let files = source::files_of(path.as_ref())?;
+            let several = files.len() > 1;
+            let mut refused = None;
+            let before = reader.files.len();
+            for file in files {
+                match reader.open(&file) {
+                    Ok(()) => {}
+                    Err(error) if several => {
+                        reader.refuse(&file, &error);
+                        refused.get_or_insert(error);
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            let readable = reader.files[before..]
+                .iter()
+                .any(|file| file.source.is_some());
+            if let Some(error) = refused.filter(|_| !readable) {
+                return Err(error);
+            }
         }
-        stacks.finish(&mut recording);
-        recording.files = self.files.into_iter().map(|file| file.report).collect();
-        Ok(recording)
+        reader.finish()
+    }
+
+    /// Reads what is in memory; `name` stands for its path in reports.
+    ///
+    /// # Errors
+    /// [`OpenError`] if it is no recording at all.
+    pub(crate) fn of_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self, OpenError> {
+        let mut reader = Reader::default();
+        reader.take(name.into(), Source::Memory(bytes))?;
+        reader.finish()
+    }
+
+    /// The next chunk, thread by thread; `None` if that was the last.
+    ///
+    /// # Errors
+    /// [`OpenError::Io`] if it cannot be read any more.
+    pub(crate) fn next(&mut self) -> Result<Option<ChunkRecords<'_>>, OpenError> {
+        let Some((thread, file, place)) = self.places.next() else {
+            return Ok(None);
+        };
+        let file = &mut self.files[file];
+        let offset = file.read(&place, &mut self.records)?;
+        Ok(Some(ChunkRecords {
+            thread,
+            records: &self.records,
+            offset,
+            budget: &mut self.budget,
+            damages: &mut file.report.damages,
+        }))
+    }
+
+    /// What was found in each file.
+    pub(crate) fn reports(self) -> Vec<FileReport> {
+        self.files.into_iter().map(|file| file.report).collect()
+    }
+}
+
+impl ChunkRecords<'_> {
+    /// Goes through them; what cannot be read is added to the damages of its file.
+    pub(crate) fn walk(self, mut visit: impl FnMut(Step<'_>, &mut Damages)) {
+        // Those of the records themselves were found in the first pass.
+        let mut known = Damages::default();
+        let (budget, damages) = (self.budget, self.damages);
+        walk(
+            self.records,
+            self.offset,
+            true,
+            budget,
+            &mut known,
+            |step| {
+                visit(step, damages);
+            },
+        );
     }
 }
 
@@ -295,7 +352,7 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
         let info = &place.info;
         (info.pid, info.process_key, info.sequence)
     };
-    let mut best: HashMap<(ChunkName, ThreadId), (usize, Place)> = HashMap::new();
+    let mut best: HashMap<(ChunkName, ThreadId), (usize, Place)> = HashMap::default();
     for (thread, file, place) in places {
         let entry = best.entry((name(&place), thread)).or_insert((file, place));
         if entry.1.length < place.length {
@@ -306,8 +363,8 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
         .into_iter()
         .map(|((_, thread), (file, place))| (thread, file, place))
         .collect();
-    // Context switches wait for nothing. What came out of rings goes next: it waits for the user stacks. What was seen from outside is for
-    // what still waits in the end.
+    // Context switches wait for nothing. What came out of rings goes next: it waits for the user
+    // stacks. What was seen from outside is for what still waits in the end.
     places.sort_by_key(|(thread, file, place)| {
         let info = &place.info;
         let switches = info.is_from_switches();

@@ -1,42 +1,24 @@
-//! What a recording holds once it is read: processes, threads, modules, and samples whose stacks share their outer parts.
+//! What a recording holds once it is read: processes, threads, modules, and samples whose stacks
+//! share their outer parts.
 //!
 //! Not here: names of functions (`symbolize`), what is shown of it (`profile`).
 
-use super::account::KernelHalf;
 use super::error::Damages;
+use super::kernel_half::KernelHalf;
 use super::modules::ModuleMap;
+use crate::intern::index;
 use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::charge::{ChildEnd, ProcessEnd};
 use engine::wire::clocks::Clocks;
+use engine::wire::code::{Code, LineFormat};
 use engine::wire::event::EventKind;
 use engine::wire::file::FileKind;
 use engine::wire::process::Origin;
 use engine::wire::sample::{Frame, Method, StopReason, Trigger};
 use engine::wire::thread::ThreadEndReason;
+use std::collections::HashMap;
 use std::path::PathBuf;
-
-/// Makes an index type, so that none is mistaken for another.
-macro_rules! index {
-    ($(#[$doc:meta])* $name:ident) => {
-        $(#[$doc])*
-        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
-
-        impl $name {
-            /// As an index.
-            #[must_use]
-            pub const fn index(self) -> usize {
-                self.0 as usize
-            }
-
-            /// The next one of a list of that length.
-            #[must_use]
-            pub fn next_of(length: usize) -> Self {
-                Self(u32::try_from(length).unwrap_or(u32::MAX))
-            }
-        }
-    };
-}
-pub(crate) use index;
+use std::sync::Arc;
 
 index!(
     /// Of [`Recording::processes`].
@@ -49,6 +31,14 @@ index!(
 index!(
     /// Of [`Recording::modules`].
     ModuleId
+);
+index!(
+    /// Of [`Recording::languages`].
+    LanguageId
+);
+index!(
+    /// Of [`Recording::codes`].
+    CodeId
 );
 index!(
     /// Of [`Recording::frames`].
@@ -74,6 +64,10 @@ pub struct Recording {
     pub threads: Vec<Thread>,
     /// Mapped code, of all processes.
     pub modules: Vec<Module>,
+    /// Names of the languages that have frames.
+    pub languages: Vec<String>,
+    /// Distinct code objects of those.
+    pub codes: Vec<CodeObject>,
     /// Distinct frames.
     pub frames: Vec<RawFrame>,
     /// Distinct stacks; a parent comes before its children.
@@ -83,9 +77,9 @@ pub struct Recording {
     /// Events that were sampled beside CPU time, by number.
     pub sources: Vec<EventSource>,
     /// Samples of threads that had no room to write to.
-    pub homeless_samples: u64,
+    pub chunkless_samples: u64,
     /// Their weight, in sampling periods.
-    pub homeless_weight: u64,
+    pub chunkless_weight: u64,
     /// Threads that could not be armed.
     pub unarmed_threads: u64,
     /// Bytes of segments that the collector left out because they did not check.
@@ -137,6 +131,14 @@ pub struct SessionInfo {
     pub kernel: String,
     pub host: String,
     pub command: Vec<String>,
+    pub pid: u32,
+    pub charged_ns: u64,
+    pub event_ns: u64,
+    pub signal_ns: u64,
+    pub switches: u64,
+    pub switch_ns: u64,
+    pub thread_ns: u64,
+    pub collector_ns: u64,
 }
 
 /// One program run: a process from exec or fork on.
@@ -176,12 +178,23 @@ pub struct Process {
     pub executable: String,
     /// Its arguments.
     pub command: Vec<String>,
+    /// CPU time of the process when the runtime began in this program, ns, and of the thread that
+    /// it began in.
+    pub cpu_ns: u64,
+    /// See there.
+    pub thread_cpu_ns: u64,
+    /// When it looked at itself for the last time, if it did.
+    pub end: Option<ProcessEnd>,
+    /// The ends of children that it waited for, by time.
+    pub children: Vec<ChildEnd>,
     /// What happened to it, by time.
     pub events: Vec<Event>,
     /// Where its modules are.
     pub map: ModuleMap,
     /// Its JIT's symbol file, as far as the collector took it along.
     pub perf_map: Vec<u8>,
+    /// Its code objects, by [`engine::wire::code::Code::number`].
+    pub codes: HashMap<u64, CodeId>,
 }
 
 impl Process {
@@ -199,6 +212,36 @@ impl Process {
             Some(name) if !name.is_empty() => name,
             _ => "[unknown]",
         }
+    }
+}
+
+/// A code object of a language ([`engine::wire::code::Code`]). Those that are described alike are
+/// one.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[expect(
+    missing_docs,
+    reason = "each is the field of the wire record of that name"
+)]
+pub struct CodeObject {
+    pub language: LanguageId,
+    pub name: Arc<str>,
+    pub file: Arc<str>,
+    pub first_line: u32,
+    pub format: LineFormat,
+    pub lines: Vec<u8>,
+}
+
+impl CodeObject {
+    /// The line of a position; 0 if unknown.
+    #[must_use]
+    pub fn line(&self, position: u32) -> u32 {
+        let code = Code {
+            first_line: self.first_line,
+            format: self.format,
+            lines: &self.lines,
+            ..Code::default()
+        };
+        code.line(position)
     }
 }
 
@@ -222,7 +265,8 @@ pub struct Thread {
     pub process: ProcessId,
     /// Its id in its own PID namespace.
     pub tid: u32,
-    /// With the tid it names the thread ([`engine::wire::chunk::ChunkHeader::thread_key`]): when it was first seen, ns.
+    /// With the tid it names the thread ([`engine::wire::chunk::ChunkHeader::thread_key`]): when it
+    /// was first seen, ns.
     pub key: u64,
     /// Its name; the last one, if it changed.
     pub name: String,
@@ -232,7 +276,8 @@ pub struct Thread {
     pub end: Option<ThreadEnd>,
     /// Its own account, from its newest chunk.
     pub totals: Totals,
-    /// CPU time that kernel samples show after its clock was looked at for the last time, ns: that of its end in the kernel.
+    /// CPU time that kernel samples show after its clock was looked at for the last time, ns: that
+    /// of its end in the kernel.
     pub late_cpu_ns: u64,
 }
 
@@ -271,6 +316,7 @@ pub struct Arming {
     pub trigger: Trigger,
     pub period_ns: u64,
     pub refused: u32,
+    pub signal: u32,
     pub unarmed_cpu_ns: u64,
 }
 
@@ -301,6 +347,7 @@ pub struct Totals {
     pub cpu_ns: u64,
     pub unarmed_cpu_ns: u64,
     pub lost_in_ring: u64,
+    pub arming_ns: u64,
 }
 
 /// Code mapped into one process.
@@ -322,6 +369,11 @@ pub struct Module {
     pub build_id: Vec<u8>,
     /// As the process saw it; `[vdso]` for the vDSO; empty if unknown.
     pub path: String,
+    /// It is the library that unwinds, by the word of the process itself: its frames are not the
+    /// program's.
+    pub ours: bool,
+    /// It is no file but code that a JIT made, which is described there.
+    pub code: Option<CodeId>,
 }
 
 /// A frame as recorded, with the module that it lies in.
@@ -338,6 +390,15 @@ pub enum RawFrame {
         /// Where it lies.
         module: Option<ModuleId>,
     },
+    /// A frame of an interpreter.
+    Language {
+        /// What it ran; `None` if that was not described.
+        code: Option<CodeId>,
+        /// Where in it, in the language's own counting.
+        position: u32,
+    },
+    /// An unknown number of frames, between the end of the walk and what a language had beyond it.
+    Missing,
     /// Code of the kernel.
     Kernel(CodeAddress),
     /// Frames that the walk left out, because the stack was deeper than the limit.
@@ -347,7 +408,7 @@ pub enum RawFrame {
 }
 
 impl RawFrame {
-    pub(super) fn code(process: ProcessId, frame: Frame, module: Option<ModuleId>) -> Self {
+    pub(crate) fn code(process: ProcessId, frame: Frame, module: Option<ModuleId>) -> Self {
         Self::Code {
             process,
             frame: frame.code_address(),
@@ -391,7 +452,8 @@ pub struct RawSample {
     pub event: u32,
     /// What that event counted ([`engine::wire::kernel::KernelHead::value`]); 0 for CPU time.
     pub value: u64,
-    /// The kernel's own name of the entry ([`engine::wire::kernel::KernelHead::cookie`]); 0 if it gave none, and for samples of user mode.
+    /// The kernel's own name of the entry ([`engine::wire::kernel::KernelHead::cookie`]); 0 if it
+    /// gave none, and for samples of user mode.
     pub cookie: u64,
 }
 
@@ -404,6 +466,17 @@ impl Recording {
             next = node.parent;
             self.frames.get(node.frame.index()).copied()
         })
+    }
+
+    /// The sampling period of a thread, ns; the process's or the session's if the thread has none.
+    #[must_use]
+    pub fn period_ns(&self, thread: ThreadId) -> u64 {
+        let thread = &self.threads[thread.index()];
+        let armed = thread.armings.last().map_or(0, |arming| arming.period_ns);
+        let process = self.processes[thread.process.index()].period_ns;
+        let session = self.session.as_ref().map_or(0, |s| s.period_ns);
+        let known = [armed, process, session];
+        known.into_iter().find(|ns| *ns > 0).unwrap_or(1_000_000)
     }
 
     /// Damages of all files.

@@ -1,14 +1,14 @@
 //! Which module an address lay in, at a time.
 //!
-//! A module is noticed some time after it was mapped, and its last samples may be dated after it was noticed to be gone; so the best
-//! match in time is taken among all modules that ever were at the address.
+//! A module is noticed some time after it was mapped, and its last samples may be dated after it
+//! was noticed to be gone; so the best match in time is taken among all modules that ever were at
+//! the address.
 
 use super::model::{Module, ModuleId, Process, ProcessId, Recording};
 use engine::address::RuntimeAddress;
 
-/// What the name of our own library contains.
-const OWN_LIBRARY: &str = "rsunwind_preload";
-/// How the names of C libraries begin: glibc's, which was several before 2.34, and musl's, under which name ever.
+/// How the names of C libraries begin: glibc's, which was several before 2.34, and musl's, under
+/// which name ever.
 const LIBC: [&str; 7] = [
     "libc.so",
     "libc-2",
@@ -22,13 +22,8 @@ const LIBC: [&str; 7] = [
 const MOST_FORKS: usize = 16;
 
 impl Module {
-    /// Whether it is our own library.
-    pub(super) fn is_ours(&self) -> bool {
-        self.path.contains(OWN_LIBRARY)
-    }
-
     /// Whether it is a C library.
-    pub(super) fn is_libc(&self) -> bool {
+    pub(crate) fn is_libc(&self) -> bool {
         let name = self.path.rsplit('/').next().unwrap_or("");
         LIBC.iter().any(|libc| name.starts_with(libc))
     }
@@ -60,7 +55,7 @@ impl Recording {
     /// Whether code of a process at that address was our own library's.
     pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
         let module = self.module_at(process, RuntimeAddress(address), time_ns);
-        module.is_some_and(|module| self.modules[module.index()].is_ours())
+        module.is_some_and(|module| self.modules[module.index()].ours)
     }
 }
 
@@ -71,13 +66,17 @@ fn inherits(process: &Process) -> bool {
 /// The modules of one process.
 #[derive(Debug, Default)]
 pub struct ModuleMap {
-    /// By start address; with the greatest end address among this and all before.
+    /// By start address and time; with the greatest end address among this and all before.
     entries: Vec<(u64, u64, ModuleId)>,
     changes: bool,
 }
 
-/// More overlapping modules at one address than this are not looked at.
+/// More overlapping modules at one address than this that begin at different ones are not looked
+/// at,
 const MOST_OVERLAPPING: usize = 256;
+/// and of those that begin at one address only so many from before the time and behind it: a JIT
+/// may make code at one place for ever.
+const MOST_NEAR: usize = 8;
 
 impl ModuleMap {
     /// Of these modules, which are indices into `modules`.
@@ -86,7 +85,8 @@ impl ModuleMap {
         let mut entries: Vec<_> = ids
             .filter_map(|id| of(id).map(|module| (module.start.0, module.end.0, id)))
             .collect();
-        entries.sort_by_key(|(start, _, id)| (*start, *id));
+        let time_ns = |id: ModuleId| of(id).map_or(0, |module| module.time_ns);
+        entries.sort_by_key(|(start, _, id)| (*start, time_ns(*id), *id));
         let mut furthest = 0;
         for (_, end, _) in &mut entries {
             furthest = furthest.max(*end);
@@ -109,7 +109,8 @@ impl ModuleMap {
         self.changes
     }
 
-    /// The module at `address` at `time_ns`; if none was known there then, the next one noticed, or else the last one that went.
+    /// The module at `address` at `time_ns`; if none was known there then, the next one noticed, or
+    /// else the last one that went.
     #[must_use]
     pub fn find(
         &self,
@@ -121,27 +122,47 @@ impl ModuleMap {
             .entries
             .partition_point(|(start, _, _)| *start <= address.0);
         let mut best: Option<((u8, u64), ModuleId)> = None;
-        let candidates = self.entries.get(..behind)?.iter().rev();
-        for (_, furthest, id) in candidates.take(MOST_OVERLAPPING) {
-            if *furthest <= address.0 {
+        let mut rest = self.entries.get(..behind)?;
+        for _ in 0..MOST_OVERLAPPING {
+            let Some((start, furthest, _)) = rest.last().copied() else {
+                break;
+            };
+            if furthest <= address.0 {
                 break;
             }
-            let Some(module) = modules.get(id.index()).filter(|m| m.end > address) else {
-                continue;
-            };
-            let rank = if time_ns < module.time_ns {
-                (1, u64::MAX - module.time_ns)
-            } else if time_ns < module.gone_ns {
-                (2, module.time_ns)
-            } else {
-                (0, module.gone_ns)
-            };
-            if best.is_none_or(|(found, _)| rank > found) {
-                best = Some((rank, *id));
+            let first = rest.partition_point(|entry| entry.0 < start);
+            let (before, here) = rest.split_at(first);
+            rest = before;
+            for (_, _, id) in near(here, time_ns, modules) {
+                let Some(module) = modules.get(id.index()).filter(|m| m.end > address) else {
+                    continue;
+                };
+                let rank = if time_ns < module.time_ns {
+                    (1, u64::MAX - module.time_ns)
+                } else if time_ns < module.gone_ns {
+                    (2, module.time_ns)
+                } else {
+                    (0, module.gone_ns)
+                };
+                if best.is_none_or(|(found, _)| rank > found) {
+                    best = Some((rank, *id));
+                }
             }
         }
         best.map(|(_, id)| id)
     }
+}
+
+/// Of entries in the order of time those around one.
+fn near<'e>(
+    entries: &'e [(u64, u64, ModuleId)],
+    time_ns: u64,
+    modules: &[Module],
+) -> &'e [(u64, u64, ModuleId)] {
+    let came = |id: ModuleId| modules.get(id.index()).map_or(0, |module| module.time_ns);
+    let later = entries.partition_point(|(_, _, id)| came(*id) <= time_ns);
+    let end = later.saturating_add(MOST_NEAR).min(entries.len());
+    &entries[later.saturating_sub(MOST_NEAR)..end]
 }
 
 #[cfg(test)]
@@ -159,6 +180,8 @@ mod tests {
             bias: 0,
             build_id: Vec::new(),
             path: String::new(),
+            ours: false,
+            code: None,
         }
     }
 
@@ -182,6 +205,22 @@ mod tests {
         assert_eq!(find(0x8000, 5), Some(0), "mapped before it was noticed");
         assert_eq!(find(0x9000, 50), None);
         assert_eq!(find(0xfff, 50), None);
+    }
+
+    #[test]
+    fn code_that_was_made_at_one_place_a_thousand_times_is_that_of_the_time() {
+        let modules: Vec<Module> = (0..1000)
+            .map(|n| module(0x2000, 0x2040, 10 + n * 10, 15 + n * 10))
+            .chain([module(0x1000, 0x9000, 0, u64::MAX)])
+            .collect();
+        let map = ModuleMap::new((0..1001).map(ModuleId), &modules);
+        for n in 0..1000u32 {
+            let time = 12 + u64::from(n) * 10;
+            let found = map.find(RuntimeAddress(0x2010), time, &modules);
+            assert_eq!(found, Some(ModuleId(n)));
+        }
+        let around = map.find(RuntimeAddress(0x2050), 12, &modules);
+        assert_eq!(around, Some(ModuleId(1000)));
     }
 
     #[test]

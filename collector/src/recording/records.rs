@@ -1,7 +1,9 @@
-//! Records on their way into one chunk: samples lean on the one before, so they are encoded here one after the other.
+//! Records on their way into one chunk: samples lean on the one before, so they are encoded here
+//! one after the other.
 //!
-//! Not here: what is recorded (`fallback`, `record/rings`), and the header of the chunk.
+//! Not here: what is recorded (`copy`, `record/rings`), and the header of the chunk.
 
+use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
 use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::{self, RecordKind};
@@ -14,6 +16,9 @@ const USUAL: usize = 4 << 10;
 /// The longest record there is, bytes.
 pub const LONGEST_RECORD: usize = u16::MAX as usize * 8;
 
+/// A chunk for a recording: its header and its records.
+pub type Chunk = (ChunkInfo, Vec<u8>);
+
 /// The records of a chunk.
 #[derive(Debug, Default)]
 pub struct Records {
@@ -23,7 +28,8 @@ pub struct Records {
 }
 
 impl Records {
-    /// Adds a sample, from leaf to root; `false`, and nothing, if it has more frames than one can have.
+    /// Adds a sample, from leaf to root; `false`, and nothing, if it has more frames than one can
+    /// have.
     pub fn sample(&mut self, head: &SampleHead, frames: &[Frame]) -> bool {
         let before = self.before.as_ref().map(|(head, frames)| (head, &**frames));
         let written = append(&mut self.bytes, RecordKind::Sample, |out| {

@@ -1,10 +1,11 @@
-//! Finds the chunks of a file: by their strides as long as these lead from one to the next, behind damage by their magic.
+//! Finds the chunks of a file: by their strides as long as these lead from one to the next, behind
+//! damage by their magic.
 //!
 //! Not here: what the records in a chunk say.
 
+use super::chunk_records::{Budget, Step, plausible, walk};
 use super::error::Damages;
 use super::source::Source;
-use super::walk::{Budget, Step, plausible, walk};
 use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::file::{self, FileKind};
 use std::io;
@@ -23,7 +24,8 @@ pub(super) struct Place {
     pub(super) info: ChunkInfo,
     /// Bytes behind the header in which records are looked for.
     pub(super) length: usize,
-    /// The committed length is damaged or contradicts the stride: records are read as far as they are sound.
+    /// The committed length is damaged or contradicts the stride: records are read as far as they
+    /// are sound.
     pub(super) open_end: bool,
 }
 
@@ -45,7 +47,8 @@ enum Here {
 }
 
 impl Scan<'_> {
-    /// Goes through the whole file, handing over each chunk, and with it the steps through its records.
+    /// Goes through the whole file, handing over each chunk, and with it the steps through its
+    /// records.
     pub(super) fn run(
         &mut self,
         mut visit: impl FnMut(&Place, Option<Step<'_>>),

@@ -1,5 +1,5 @@
-//! The bytes of one file, from disk or from memory, read at offsets and never mapped: a file that shrinks while it is read gives
-//! short reads, not SIGBUS.
+//! The bytes of one file, from disk or from memory, read at offsets and never mapped: a file that
+//! shrinks while it is read gives short reads, not SIGBUS.
 //!
 //! Not here: what the bytes mean.
 
@@ -75,7 +75,8 @@ impl Source {
         Ok(())
     }
 
-    /// The first offset from `offset` on that is not in a hole of a sparse file; `None` if only holes follow.
+    /// The first offset from `offset` on that is not in a hole of a sparse file; `None` if only
+    /// holes follow.
     pub(super) fn next_data(&self, offset: u64) -> Option<u64> {
         let Self::File(file, length) = self else {
             return Some(offset);
@@ -91,8 +92,20 @@ impl Source {
     }
 }
 
-/// The files that a path stands for: itself, or the segments of a session directory and recordings in it, by name.
+/// The files that a path stands for: itself, or the segments of a session directory and recordings
+/// in it, by name. A session's directory has them in its one inner directory.
 pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
+    files_in(path, Innermost::No)
+}
+
+/// Whether to look no further down.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Innermost {
+    No,
+    Yes,
+}
+
+fn files_in(path: &Path, innermost: Innermost) -> Result<Vec<PathBuf>, OpenError> {
     let failed = |error| OpenError::Io {
         path: path.to_owned(),
         error,
@@ -100,13 +113,21 @@ pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>, OpenError> {
     if !std::fs::metadata(path).map_err(failed)?.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let mut files = Vec::new();
+    let (mut files, mut inner) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(path).map_err(failed)? {
-        let file = entry.map_err(failed)?.path();
+        let entry = entry.map_err(failed)?;
+        let file = entry.path();
         let ours = |extension: &std::ffi::OsStr| extension == "seg" || extension == "rsu";
         if file.extension().is_some_and(ours) {
             files.push(file);
+        } else if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            inner.push(file);
         }
+    }
+    if let ([], [inner]) = (&*files, &*inner)
+        && innermost == Innermost::No
+    {
+        return files_in(inner, Innermost::Yes);
     }
     files.sort();
     if files.is_empty() {

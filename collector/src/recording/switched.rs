@@ -1,9 +1,10 @@
-//! Chunks about time off the CPU ([`engine::wire::chunk::FROM_SWITCHES`]): whose they are among the processes and threads that have said
-//! something of themselves.
+//! Chunks about time off the CPU ([`engine::wire::chunk::FROM_SWITCHES`]): whose they are among the
+//! processes and threads that have said something of themselves.
 //!
-//! The kernel's records name a program run by pid and the time of exec or fork, a thread by tid and the time of its making. The library gets
-//! to know of both a little later, and takes its own keys from then: it is the first of that number to begin within the life of the other.
-//! Program runs and threads that no library was in stand for themselves.
+//! The kernel's records name a program run by pid and the time of exec or fork, a thread by tid and
+//! the time of its making. The library gets to know of both a little later, and takes its own keys
+//! from then: it is the first of that number to begin within the life of the other. Program runs
+//! and threads that no library was in stand for themselves.
 
 use super::facts::Facts;
 use super::scan::Place;
@@ -100,12 +101,11 @@ impl Adopted {
 mod tests {
     use super::super::example::{Chunk, absences, head, recording};
     use super::super::model::Recording;
-    use super::super::read_bytes;
+    use crate::correlate::read_bytes;
     use engine::wire::chunk::FROM_SWITCHES;
     use engine::wire::module::Module;
     use engine::wire::process::Process;
     use engine::wire::record::RecordKind;
-    use engine::wire::sample::Trigger;
     use engine::wire::source::OFF_CPU;
     use engine::wire::thread::Thread;
 
@@ -141,11 +141,8 @@ mod tests {
         };
         let thread = Thread {
             time_ns: 1,
-            trigger: Trigger::None,
-            period_ns: 0,
-            refused: 0,
-            unarmed_cpu_ns: 0,
             name,
+            ..Thread::default()
         };
         let chunk = chunk.record(RecordKind::Process, |out| process.encode(out));
         chunk.record(RecordKind::Thread, |out| thread.encode(out))
@@ -153,7 +150,8 @@ mod tests {
 
     #[test]
     fn absences_are_those_of_the_threads_that_speak_for_themselves() {
-        // The process says that it began at 42,000, and its threads soon after; the kernel saw that a little earlier.
+        // The process says that it began at 42,000, and its threads soon after; the kernel saw that
+        // a little earlier.
         let own = told(Chunk::new(42, 42, 0), b"own\0").sample(head(43_000, 5), &[0x30]);
         let other = Chunk::new(42, 44, 1).sample(head(44_500, 2), &[0x30]);
         let seen = told(
@@ -227,6 +225,7 @@ mod tests {
             bias: start,
             build_id: &[7],
             path: b"/lib/x",
+            ours: false,
         };
         let own = Chunk::new(42, 42, 0).record(RecordKind::Module, |out| {
             module(0x1000, 43_000).encode(out);

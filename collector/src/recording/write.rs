@@ -1,7 +1,8 @@
-//! Writes recordings: the file header, chunks taken from segments, and chunks of the collector's own.
+//! Writes recordings: the file header, chunks taken from segments, and chunks of the collector's
+//! own.
 //!
-//! Each chunk goes out with one write, so that a collector that is killed leaves a recording that lacks at most the chunk in flight.
-//! What is written is read back by [`super::read`].
+//! Each chunk goes out with one write, so that a collector that is killed leaves a recording that
+//! lacks at most the chunk in flight. What is written is read back by [`super::Contents`].
 
 pub use super::records::LONGEST_RECORD;
 use super::records::append;
@@ -21,7 +22,8 @@ pub struct Writer<W> {
 }
 
 impl<W: Write + Seek> Writer<W> {
-    /// Begins a recording with its file header; its kind should be [`engine::wire::file::FileKind::Recording`].
+    /// Begins a recording with its file header; its kind should be
+    /// [`engine::wire::file::FileKind::Recording`].
     ///
     /// # Errors
     /// Those of `out`.
@@ -35,8 +37,8 @@ impl<W: Write + Seek> Writer<W> {
         })
     }
 
-    /// Appends a chunk: `info` is its header as found in the segment, `records` its committed bytes (longer is cut to
-    /// `info.committed`, shorter lowers it). The stride is made to fit.
+    /// Appends a chunk: `info` is its header as found in the segment, `records` its committed bytes
+    /// (longer is cut to `info.committed`, shorter lowers it). The stride is made to fit.
     ///
     /// # Errors
     /// Those of `out`.
@@ -96,8 +98,8 @@ impl<W: Write + Seek> Writer<W> {
     }
 }
 
-/// Records that the collector itself adds (or a test makes), put into as many chunks as they need. Not for samples that lean on each other
-/// across a chunk's end: each new chunk begins afresh.
+/// Records that the collector itself adds (or a test makes), put into as many chunks as they need.
+/// Not for samples that lean on each other across a chunk's end: each new chunk begins afresh.
 #[derive(Debug, Default)]
 pub struct OwnChunks {
     owner: ChunkInfo,
@@ -108,8 +110,8 @@ pub struct OwnChunks {
 const FULL: usize = 1 << 20;
 
 impl OwnChunks {
-    /// Chunks of that owner: pid and process key of the process spoken of (0 for the session), tid 0 for the collector's own, and the
-    /// sequence number of the first.
+    /// Chunks of that owner: pid and process key of the process spoken of (0 for the session), tid
+    /// 0 for the collector's own, and the sequence number of the first.
     #[must_use]
     pub fn new(owner: ChunkInfo) -> Self {
         Self {
@@ -118,7 +120,8 @@ impl OwnChunks {
         }
     }
 
-    /// Adds a record; `encode` writes its payload. Gives `false`, and adds nothing, if it is longer than a record can be.
+    /// Adds a record; `encode` writes its payload. Gives `false`, and adds nothing, if it is longer
+    /// than a record can be.
     #[must_use]
     pub fn push(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
         if self.chunks.last().is_none_or(|last| last.1.len() >= FULL) {

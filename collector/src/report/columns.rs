@@ -1,32 +1,9 @@
-//! Prints rows in aligned columns, and durations and shares in words.
+//! Prints rows in aligned columns.
 
 use super::By;
 use super::table::Row;
+use crate::numbers::share;
 use std::fmt::Write as _;
-
-/// A duration with three digits that matter: `1.23 s`, `45.6 ms`, `789 µs`.
-#[must_use]
-pub(crate) fn duration(ns: u64) -> String {
-    let (unit, name) = match ns {
-        0 => return "0".to_owned(),
-        1..1_000_000 => (1e3, "µs"),
-        1_000_000..1_000_000_000 => (1e6, "ms"),
-        _ => (1e9, "s"),
-    };
-    let value = ns as f64 / unit;
-    let digits = if value < 10.0 {
-        2
-    } else {
-        usize::from(value < 100.0)
-    };
-    format!("{value:.digits$} {name}")
-}
-
-/// A share in per cent with one decimal, for columns.
-#[must_use]
-pub(crate) fn share(part: u64, whole: u64) -> String {
-    format!("{:.1} %", 100.0 * part as f64 / whole.max(1) as f64)
-}
 
 /// Prints the rows below their headings; `amount` says in words how much of the whole a row has.
 pub(super) fn print(
@@ -48,7 +25,8 @@ pub(super) fn print(
         let widths = rows.iter().map(|row| column(row).chars().count());
         widths.max().unwrap_or(0)
     };
-    // Names of templates can be longer than any terminal: the column after them need not line up with those.
+    // Names of templates can be longer than any terminal: the column after them need not line up
+    // with those.
     let name_width = widest(|row| &row.name).clamp(name.len(), 60);
     let origin_first = by == By::Function;
     let origin_width = widest(|row| &row.origin).clamp(origin.len(), 40);
@@ -80,31 +58,5 @@ pub(super) fn print(
         let own = numbers(row, |row| row.own_ns);
         let total = numbers(row, |row| row.total_ns);
         line(&own, &total, &row.name, &row.origin);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn durations_have_three_digits() {
-        let all = [
-            0,
-            7,
-            1_500,
-            999_000,
-            1_000_000,
-            45_670_000,
-            1_234_000_000,
-            99_000_000_000,
-        ]
-        .map(duration);
-        assert_eq!(
-            all,
-            [
-                "0", "0.01 µs", "1.50 µs", "999 µs", "1.00 ms", "45.7 ms", "1.23 s", "99.0 s"
-            ]
-        );
     }
 }

@@ -1,7 +1,7 @@
 //! `rsunwind report`: who used the CPU, as a table on the terminal.
 //!
-//! Start at [`run`]. Not here: what is counted (`table`), how columns are aligned (`columns`), and the account of how well a recording
-//! went ([`crate::summary`]).
+//! Start at [`run`]. Not here: what is counted (`table`), how columns are aligned (`columns`), and
+//! the account of how well a recording went ([`crate::summary`]).
 
 mod columns;
 mod pager;
@@ -9,12 +9,12 @@ mod table;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use columns::{duration, share};
-
-use crate::profile::{Filter, FilterError, NoEvent, Profile};
-use crate::recording::OpenError;
+use crate::correlate;
+use crate::profile::{Filter, FilterError, Names, NoEvent, NoLanguage, OwnFrames, Profile, Show};
+use crate::recording::{OpenError, Recording};
 use crate::summary;
 use crate::symbolize::Places;
+use crate::visible::say;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::fmt::Write as _;
 use std::io;
@@ -66,13 +66,31 @@ pub struct Selection {
     #[arg(short, long, value_name = "TID")]
     pub thread: Vec<String>,
 
-    /// Samples of this event instead of CPU time: one that was recorded with -e, off-cpu, wall; cpu where wall-clock time was recorded
+    /// Samples of this event instead of CPU time: one that was recorded with -e, off-cpu, wall; cpu
+    /// where wall-clock time was recorded
     #[arg(short, long, value_name = "EVENT")]
     pub event: Option<String>,
 
     /// Also look for separate debug files in DIR/.build-id (may be given several times)
     #[arg(long, value_name = "DIR")]
     pub debug_dir: Vec<PathBuf>,
+
+    /// Show rsunwind's own functions where they are on a stack, and its own work where it was done,
+    /// instead of in one row `[rsunwind]`
+    #[arg(long)]
+    pub own_frames: bool,
+
+    /// Show the native frames in which interpreters run the frames of their language
+    #[arg(long)]
+    pub interpreter_frames: bool,
+
+    /// Only the frames of this language, such as python
+    #[arg(long, value_name = "LANGUAGE")]
+    pub language: Option<String>,
+
+    /// Show names of functions with their template arguments and parameters
+    #[arg(long)]
+    pub whole_names: bool,
 }
 
 impl Selection {
@@ -85,14 +103,37 @@ impl Selection {
         places
     }
 
-    /// Opens recordings and leaves in them what is selected. Says on standard error what could not be read or named.
+    /// How functions are called.
+    #[must_use]
+    pub const fn names(&self) -> Names {
+        match self.whole_names {
+            true => Names::Whole,
+            false => Names::Short,
+        }
+    }
+
+    /// Opens recordings and leaves in them what is selected. Says on standard error what could not
+    /// be read or named.
     ///
     /// # Errors
     /// [`Error::Open`], [`Error::Filter`], [`Error::Event`].
     pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
-        let mut profile = Profile::open(files, &self.places())?;
+        let mut profile = self.name(correlate::read(files)?);
         self.filter(&mut profile)?;
         Ok(profile)
+    }
+
+    /// Names what is in a recording.
+    #[must_use]
+    pub fn name(&self, recording: Recording) -> Profile {
+        let show = Show {
+            own: match self.own_frames {
+                true => OwnFrames::Shown,
+                false => OwnFrames::Hidden,
+            },
+            interpreters: self.interpreter_frames,
+        };
+        Profile::with(recording, &self.places(), show)
     }
 
     /// Leaves in a profile what is selected.
@@ -105,6 +146,9 @@ impl Selection {
             threads: self.thread.clone(),
         };
         filter.apply(profile)?;
+        if let Some(language) = &self.language {
+            profile.fold_to(language)?;
+        }
         match &self.event {
             Some(event) => profile.show_event(event)?,
             None => profile.show_usual(),
@@ -155,6 +199,9 @@ pub enum Error {
     /// No such event was recorded.
     #[error(transparent)]
     Event(#[from] NoEvent),
+    /// No frames of such a language were recorded.
+    #[error(transparent)]
+    Language(#[from] NoLanguage),
     /// Standard output cannot be written.
     #[error("the report cannot be written: {0}")]
     Write(#[from] io::Error),
@@ -165,7 +212,7 @@ impl Error {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Filter(_) | Self::Event(_) => 2,
+            Self::Filter(_) | Self::Event(_) | Self::Language(_) => 2,
             _ => 1,
         }
     }
@@ -194,13 +241,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
 /// Says on standard error what could not be read or named.
 pub(crate) fn complain(profile: &Profile) {
     for line in summary::complaints(profile) {
-        eprintln!("rsunwind: {line}");
+        say(format_args!("{line}"));
     }
 }
 
 fn text(profile: &Profile, args: &Args) -> String {
     let mut out = heading(profile);
-    if profile.samples.is_empty() {
+    if profile.weighed().next().is_none() {
         let why = match profile.shown_event {
             0 => summary::why_empty(profile),
             _ => format!("no sample of {} was taken", profile.subject()),
@@ -208,7 +255,7 @@ fn text(profile: &Profile, args: &Args) -> String {
         let _ = writeln!(out, "\n{why}");
         return out;
     }
-    let mut rows = table::rows(profile, args.by);
+    let mut rows = table::rows(profile, args.by, args.selection.names());
     table::sort(&mut rows, args.sort);
     let all = rows.len();
     rows.truncate(args.limit.unwrap_or(usize::MAX));

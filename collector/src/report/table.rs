@@ -1,11 +1,11 @@
 //! Counts self and total time per function, line, binary, thread or process.
 //!
-//! Weights are summed per distinct stack first; then each stack is gone through once. What occurs in a stack several times (recursion)
-//! gets its weight once.
+//! Weights are summed per distinct stack first; then the tree of the stacks is gone through once.
+//! What occurs in a stack several times (recursion) gets its weight once.
 
 use super::{By, Sort};
-use crate::profile::{CallId, Frame, Mode, Profile};
-use std::collections::HashMap;
+use crate::intern::{HashMap, Interner, index};
+use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile};
 
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -32,18 +32,18 @@ enum Key<'a> {
 
 /// Time of all samples, ns.
 pub(super) fn whole(profile: &Profile) -> u64 {
-    let times = profile.samples.iter().map(|sample| profile.time_ns(sample));
+    let times = profile.weighed().map(|sample| profile.time_ns(sample));
     times.fold(0, u64::saturating_add)
 }
 
 /// The rows, in no order.
-pub(super) fn rows(profile: &Profile, by: By) -> Vec<Row> {
+pub(super) fn rows(profile: &Profile, by: By, names: Names) -> Vec<Row> {
     let counted = match by {
         By::Function | By::Line | By::Module => count_frames(profile, by),
         By::Thread | By::Process => count_threads(profile, by),
     };
     let row = |(key, (own_ns, total_ns))| {
-        let (name, origin) = words(profile, key);
+        let (name, origin) = words(profile, key, names);
         Row {
             own_ns,
             total_ns,
@@ -68,41 +68,106 @@ pub(super) fn sort(rows: &mut [Row], by: Sort) {
 }
 
 fn count_frames(profile: &Profile, by: By) -> HashMap<Key<'_>, (u64, u64)> {
-    let mut stacks: HashMap<CallId, u64> = HashMap::new();
-    for sample in &profile.samples {
-        let sum = stacks.entry(sample.stack).or_default();
+    let mut own = vec![0_u64; profile.stacks.len()];
+    for sample in profile.weighed() {
+        let sum = &mut own[sample.stack.index()];
         *sum = sum.saturating_add(profile.time_ns(sample));
     }
-    let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::new();
-    let mut seen = Vec::new();
-    for (stack, time) in stacks {
-        seen.clear();
-        for (depth, frame) in profile.walk(stack).enumerate() {
-            let key = key(profile, by, frame);
-            if depth == 0 {
-                let own = &mut counts.entry(key).or_default().0;
-                *own = own.saturating_add(time);
-            }
-            seen.push(key);
-        }
-        for key in without_repetition(&mut seen) {
-            let total = &mut counts.entry(*key).or_default().1;
-            *total = total.saturating_add(time);
+    let mut total = own.clone();
+    // A parent comes before its children.
+    for (index, call) in profile.stacks.iter().enumerate().rev() {
+        if let Some(parent) = call.parent {
+            total[parent.index()] = total[parent.index()].saturating_add(total[index]);
         }
     }
-    counts
+    let (mut keys, mut places) = (Vec::new(), Interner::<KeyId>::default());
+    let of_frame = profile.frames.iter();
+    let of_frame = of_frame.map(|frame| places.place(&mut keys, key(profile, by, frame)));
+    let of_frame: Vec<KeyId> = of_frame.collect();
+    let mut counts = vec![(0_u64, 0_u64); keys.len()];
+    let mut depths = vec![0_u32; keys.len()];
+    let calls = Calls::of(profile);
+    calls.visit(|call, step| {
+        let key = of_frame[profile.stacks[call.index()].frame.index()].index();
+        if step == Step::Leave {
+            depths[key] -= 1;
+            return;
+        }
+        counts[key].0 = counts[key].0.saturating_add(own[call.index()]);
+        // What it called itself for is in the outermost call.
+        if depths[key] == 0 {
+            counts[key].1 = counts[key].1.saturating_add(total[call.index()]);
+        }
+        depths[key] += 1;
+    });
+    let counted = keys.into_iter().zip(counts);
+    counted.filter(|(_, (_, total))| *total > 0).collect()
 }
 
-/// Each key once. Most stacks are shallow; deep ones are sorted out by a set.
-fn without_repetition<'a, 'k>(keys: &'a mut Vec<Key<'k>>) -> &'a [Key<'k>] {
-    let mut set = std::collections::HashSet::with_capacity(keys.len());
-    keys.retain(|key| set.insert(*key));
-    keys
+index!(
+    /// Of the keys that there are.
+    KeyId
+);
+
+/// Who calls whom.
+struct Calls {
+    /// For each stack the first of those that it is the parent of, and for each of these the next.
+    first: Vec<Option<CallId>>,
+    next: Vec<Option<CallId>>,
+    outermost: Vec<CallId>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Enter,
+    Leave,
+}
+
+impl Calls {
+    fn of(profile: &Profile) -> Self {
+        let count = profile.stacks.len();
+        let (mut first, mut next) = (vec![None; count], vec![None; count]);
+        let mut outermost = Vec::new();
+        for (index, call) in profile.stacks.iter().enumerate() {
+            let id = CallId::next_of(index);
+            match call.parent {
+                Some(parent) => next[index] = first[parent.index()].replace(id),
+                None => outermost.push(id),
+            }
+        }
+        Self {
+            first,
+            next,
+            outermost,
+        }
+    }
+
+    /// Enters each stack, then those that it called, and leaves it.
+    fn visit(&self, mut visit: impl FnMut(CallId, Step)) {
+        for root in &self.outermost {
+            let mut path = vec![*root];
+            visit(*root, Step::Enter);
+            let mut below = self.first[root.index()];
+            while let Some(at) = path.last().copied() {
+                if let Some(call) = below {
+                    visit(call, Step::Enter);
+                    path.push(call);
+                    below = self.first[call.index()];
+                } else {
+                    visit(at, Step::Leave);
+                    path.pop();
+                    below = self.next[at.index()];
+                }
+            }
+        }
+    }
 }
 
 fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
     let function = profile.function(frame);
     match by {
+        // Not the program's, and not missing either.
+        By::Module if &*function.name == OWN_WORK => Key::Function(frame.function.0),
         By::Module => Key::Module(function.image.map(|image| image.0), function.mode),
         By::Line => match &frame.file {
             Some(file) => Key::Line(frame.function.0, file, frame.line),
@@ -113,8 +178,8 @@ fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
 }
 
 fn count_threads(profile: &Profile, by: By) -> HashMap<Key<'_>, (u64, u64)> {
-    let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::new();
-    for sample in &profile.samples {
+    let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
+    for sample in profile.weighed() {
         let key = match by {
             By::Thread => Key::Thread(sample.thread.0),
             _ => Key::Process(profile.process_of(sample.thread).0),
@@ -127,13 +192,13 @@ fn count_threads(profile: &Profile, by: By) -> HashMap<Key<'_>, (u64, u64)> {
     counts
 }
 
-fn words(profile: &Profile, key: Key<'_>) -> (String, String) {
+fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
     let recording = &profile.recording;
     match key {
         Key::Function(id) => {
             let function = &profile.functions[id as usize];
             let origin = profile.image_name(function).to_owned();
-            (function.name.to_string(), origin)
+            (function.called(names).to_owned(), origin)
         }
         Key::Line(id, file, line) => {
             let function = &profile.functions[id as usize];
@@ -142,13 +207,17 @@ fn words(profile: &Profile, key: Key<'_>) -> (String, String) {
             } else {
                 format!("{file}:{line}")
             };
-            (function.name.to_string(), origin)
+            (function.called(names).to_owned(), origin)
         }
         Key::Module(Some(id), _) => {
             let image = &profile.symbols.images[id as usize];
             (image.name().to_owned(), image.path.clone())
         }
         Key::Module(None, Mode::Kernel) => ("[kernel]".to_owned(), String::new()),
+        Key::Module(None, Mode::Language(id)) => {
+            let name = profile.recording.languages[id.index()].clone();
+            (name, "interpreted".to_owned())
+        }
         Key::Module(None, Mode::User) => ("[anonymous]".to_owned(), "code of no module".to_owned()),
         Key::Module(None, Mode::Note) => ("-".to_owned(), "missing frames".to_owned()),
         Key::Thread(id) => {

@@ -4,8 +4,8 @@
 //! the file as it was | padding | program headers, two more | .sframe | section names | section headers, one more
 //! ```
 //!
-//! The new program headers and `.sframe` are mapped by a new `PT_LOAD` behind all others; `PT_GNU_SFRAME` says where the
-//! section is in it. The old headers stay where they are, unused.
+//! The new program headers and `.sframe` are mapped by a new `PT_LOAD` behind all others;
+//! `PT_GNU_SFRAME` says where the section is in it. The old headers stay where they are, unused.
 
 use object::elf::{self, FileHeader64, ProgramHeader64, SectionHeader64};
 use object::pod::{bytes_of, bytes_of_slice};
@@ -40,8 +40,9 @@ pub(super) struct Image<'a> {
 impl<'a> Image<'a> {
     /// Finds room behind the last segment.
     ///
-    /// Kernels before 5.18 tell a program where its headers are by adding their place in the file to the address of the
-    /// first segment. So the distance between the two is kept, with padding, unless that would be enormous.
+    /// Kernels before 5.18 tell a program where its headers are by adding their place in the file
+    /// to the address of the first segment. So the distance between the two is kept, with padding,
+    /// unless that would be enormous.
     pub(super) fn parse(program: &'a Program) -> Result<Self, Error> {
         let bytes = &*program.bytes;
         let header =
@@ -133,8 +134,8 @@ impl<'a> Image<'a> {
         out
     }
 
-    /// The old segments, with the program headers' own moved; the new one behind the last that is loaded, for those must
-    /// ascend; and the one that says where the section is.
+    /// The old segments, with the program headers' own moved; the new one behind the last that is
+    /// loaded, for those must ascend; and the one that says where the section is.
     fn new_segments(
         &self,
         section_offset: u64,
@@ -173,7 +174,8 @@ impl<'a> Image<'a> {
         segments
     }
 
-    /// The old sections and the new one; and which of them holds the names. None if the file has no sections.
+    /// The old sections and the new one; and which of them holds the names. None if the file has no
+    /// sections.
     fn new_sections(
         &self,
         offset: u64,

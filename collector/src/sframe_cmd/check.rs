@@ -1,5 +1,5 @@
-//! `rsunwind sframe check`: does `.sframe` say what `.eh_frame` says? Both are brought to rows and compared wherever one
-//! of them begins a new one.
+//! `rsunwind sframe check`: does `.sframe` say what `.eh_frame` says? Both are brought to rows and
+//! compared wherever one of them begins a new one.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -232,7 +232,8 @@ impl<W: Write> Comparison<'_, W> {
     }
 }
 
-/// Version 2 cannot mark signal frames, and who strips a signature does not ask for its key; so neither counts.
+/// Version 2 cannot mark signal frames, and who strips a signature does not ask for its key; so
+/// neither counts.
 fn is_same(row: &Row, expected: &Row) -> bool {
     if row.is_outermost() || expected.is_outermost() {
         return row.is_outermost() == expected.is_outermost();

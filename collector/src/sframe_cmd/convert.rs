@@ -1,4 +1,5 @@
-//! `rsunwind sframe convert`: makes `.sframe` from `.eh_frame` and adds it to the program, or writes it aside.
+//! `rsunwind sframe convert`: makes `.sframe` from `.eh_frame` and adds it to the program, or
+//! writes it aside.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,6 @@
 //! [`Error`]: why a command could not do its work.
 
+use crate::visible::Shown;
 use std::io;
 use std::path::PathBuf;
 
@@ -10,7 +11,7 @@ use sframe::Address;
 #[non_exhaustive]
 pub enum Error {
     /// The file cannot be read.
-    #[error("cannot read {}: {source}", path.display())]
+    #[error("cannot read {}: {source}", path.shown())]
     Read {
         /// The file.
         path: PathBuf,
@@ -18,7 +19,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The file cannot be written.
-    #[error("cannot write {}: {source}", path.display())]
+    #[error("cannot write {}: {source}", path.shown())]
     Write {
         /// The file.
         path: PathBuf,
@@ -29,7 +30,7 @@ pub enum Error {
     #[error("cannot write the output: {0}")]
     Output(io::Error),
     /// The file is no ELF file that can be read.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.shown())]
     Elf {
         /// The file.
         path: PathBuf,
@@ -37,7 +38,7 @@ pub enum Error {
         source: object::Error,
     },
     /// The file is of a kind the command does not work on.
-    #[error("{}: {why}", path.display())]
+    #[error("{}: {why}", path.shown())]
     Unsuitable {
         /// The file.
         path: PathBuf,
@@ -45,7 +46,7 @@ pub enum Error {
         why: &'static str,
     },
     /// The file has no such section.
-    #[error("{} has no {section}", path.display())]
+    #[error("{} has no {section}", path.shown())]
     NoSection {
         /// The file.
         path: PathBuf,
@@ -53,7 +54,7 @@ pub enum Error {
         section: &'static str,
     },
     /// The `.sframe` section is malformed.
-    #[error("{}: .sframe at {address}: {source}", path.display())]
+    #[error("{}: .sframe at {address}: {source}", path.shown())]
     Malformed {
         /// The file.
         path: PathBuf,
@@ -63,7 +64,7 @@ pub enum Error {
         source: sframe::Error,
     },
     /// The section cannot be written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", path.shown())]
     Encode {
         /// The file.
         path: PathBuf,

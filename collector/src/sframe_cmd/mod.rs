@@ -1,5 +1,5 @@
-//! `rsunwind sframe`: prints, checks and makes `.sframe` sections of ELF files. No part of recording or reading profiles;
-//! the format itself is the crate `sframe`.
+//! `rsunwind sframe`: prints, checks and makes `.sframe` sections of ELF files. No part of
+//! recording or reading profiles; the format itself is the crate `sframe`.
 
 mod add_section;
 mod check;
@@ -28,17 +28,19 @@ pub struct Arguments {
 enum Command {
     /// Print a program's .sframe as a table
     ///
-    /// One line per row: the address at which it begins, then how to find the CFA, the frame pointer and the return
-    /// address. c-8 is the word 8 bytes below the CFA, (fp+0) the word at the frame pointer, u what is unchanged. Other
-    /// registers have their DWARF numbers. [m] marks rows that hold in every block of a linkage table, [s] return
-    /// addresses that are signed.
+    /// One line per row: the address at which it begins, then how to find the CFA, the frame
+    /// pointer and the return address. c-8 is the word 8 bytes below the CFA, (fp+0) the word at
+    /// the frame pointer, u what is unchanged. Other registers have their DWARF numbers. `[m]`
+    /// marks rows that hold in every block of a linkage table, `[s]` return addresses that are
+    /// signed.
     Dump {
         /// An ELF program or shared library
         file: PathBuf,
     },
     /// Compare every row of a program's .sframe with its .eh_frame
     ///
-    /// Says where they disagree, and which code .sframe leaves out. The exit status is 1 if they disagree anywhere.
+    /// Says where they disagree, and which code .sframe leaves out. The exit status is 1 if they
+    /// disagree anywhere.
     Check {
         /// An ELF program or shared library
         file: PathBuf,

@@ -6,6 +6,7 @@ use object::{Architecture, Object, ObjectKind, ObjectSection, SymbolMap, SymbolM
 use sframe::{Abi, Address, EhFrame, Section};
 
 use super::Error;
+use crate::visible::visible;
 
 /// An ELF file, read.
 pub(super) struct Program {
@@ -120,7 +121,7 @@ impl Tables<'_> {
         match self.symbols.before(address.0) {
             Some(symbol) => {
                 let offset = address.0.wrapping_sub(symbol.address());
-                format!("{address} {}+{offset:#x}", symbol.name())
+                format!("{address} {}+{offset:#x}", visible(symbol.name()))
             }
             None => address.to_string(),
         }

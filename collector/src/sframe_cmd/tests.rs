@@ -64,8 +64,8 @@ fn dump_prints_what_objdump_prints() {
     assert!(rows > 300, "{rows}");
 }
 
-/// What this dump and objdump's have in common: not the return address, for which objdump has letters, and not the size
-/// of a repeated block, which objdump leaves out.
+/// What this dump and objdump's have in common: not the return address, for which objdump has
+/// letters, and not the size of a repeated block, which objdump leaves out.
 fn first_columns(line: &str) -> String {
     let line = line.split(", block =").next().expect("a part");
     match line.starts_with("    0") && !line.contains("RA undefined") {

@@ -1,9 +1,12 @@
-//! What a reader of a profile must know: damage, missing symbols, what processes reported of themselves, and why there is nothing.
+//! What a reader of a profile must know: damage, missing symbols, what processes reported of
+//! themselves, and why there is nothing.
 
-use super::plural;
+use crate::numbers::{duration, plural};
 use crate::profile::Profile;
+use crate::visible::Shown;
 use engine::wire::event::EventKind;
 use engine::wire::offer::CPU_EVENT;
+use engine::wire::sample::flags;
 use engine::wire::source::OFF_CPU;
 use std::collections::BTreeMap;
 
@@ -15,13 +18,14 @@ pub(crate) fn complaints(profile: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     damages(profile, &mut out);
     events(profile, &mut out);
+    languages(profile, &mut out);
     out.extend(profile.symbols.notes.iter().cloned());
     out
 }
 
 fn damages(profile: &Profile, out: &mut Vec<String>) {
     for file in &profile.recording.files {
-        let name = file.path.display();
+        let name = file.path.shown();
         let listed = file.damages.listed.iter().take(SHOWN);
         out.extend(listed.map(|damage| format!("{name}: damaged at {damage}")));
         let more = file.damages.count().saturating_sub(SHOWN as u64);
@@ -82,6 +86,20 @@ fn events(profile: &Profile, out: &mut Vec<String>) {
     }
 }
 
+/// Samples in which a language's unwinder was contained.
+fn languages(profile: &Profile, out: &mut Vec<String>) {
+    let samples = profile.recording.samples.iter();
+    let troubled = samples.filter(|sample| sample.flags & flags::LANGUAGE_TROUBLE != 0);
+    let count = troubled.count() as u64;
+    if count > 0 {
+        let samples = plural(count, "sample", "samples");
+        out.push(format!(
+            "{samples} may lack frames of an interpreter's language: its unwinder read what cannot be read, did not advance, took too \
+             long, or missed its frames"
+        ));
+    }
+}
+
 /// Why there are no samples.
 pub(crate) fn why_empty(profile: &Profile) -> String {
     let recording = &profile.recording;
@@ -108,6 +126,6 @@ pub(crate) fn why_empty(profile: &Profile) -> String {
     format!(
         "No samples: the busiest thread used {} of CPU time. {waits}; a higher rate (-F) gives \
          samples of short programs.",
-        crate::report::duration(cpu)
+        duration(cpu)
     )
 }

@@ -1,27 +1,34 @@
-//! How well a recording went: samples, weight against CPU time, what was lost, how many stacks are complete and why the others are not,
-//! which triggers were granted, what it cost. Printed at the end of a recording and by `rsunwind report --summary`.
+//! How well a recording went: samples, what else became of the CPU time that the kernel charged,
+//! what was lost, how many stacks are complete and why the others are not, which triggers were
+//! granted, what it cost. Printed at the end of a recording and by `rsunwind report --summary`.
 //!
-//! Start at [`print`]. A stack is complete if its outermost frame is by its *name* where threads begin ([`crate::profile::is_root`]);
-//! what the walk itself believed (its StopReason) is shown where it disagrees.
+//! Start at [`print()`]. A stack is complete if its outermost frame is by its *name* where threads
+//! begin ([`crate::profile::is_root`]), or if its unwind tables say that nothing called it; where
+//! only they do, that is said.
 
+mod charged;
 mod complaints;
+mod cost;
+mod hints;
 mod stacks;
 #[cfg(test)]
 mod tests;
 mod threads;
 
+use crate::visible::{say, visible_lines};
 pub(crate) use complaints::{complaints, why_empty};
 
+use crate::charge::{Ledger, Reason};
+use crate::numbers::{duration, plural};
 use crate::profile::Profile;
-use crate::report::duration;
 use engine::wire::source::{OFF_CPU, WALL};
 use std::fmt::Write as _;
 
 /// Prints the summary of a recording on standard error, with what could not be read or named.
 pub fn print(profile: &Profile) {
-    eprint!("{}", text(profile));
+    eprint!("{}", visible_lines(&text(profile)));
     for line in complaints(profile) {
-        eprintln!("rsunwind: {line}");
+        say(format_args!("{line}"));
     }
 }
 
@@ -30,18 +37,21 @@ pub fn print(profile: &Profile) {
 pub fn text(profile: &Profile) -> String {
     let mut out = String::new();
     let accounts = threads::accounts(profile);
-    samples(&mut out, profile, &accounts);
+    let ledger = Ledger::of(&profile.recording);
+    samples(&mut out, profile, &accounts, &ledger);
     if profile.samples.is_empty() {
         let _ = writeln!(out, "{}", why_empty(profile));
     } else {
         stacks::complete(&mut out, profile);
+        hints::lines(&mut out, profile);
         stacks::methods(&mut out, profile);
         stacks::kernel(&mut out, profile);
     }
     events(&mut out, profile);
     threads::triggers(&mut out, profile);
-    threads::coverage(&mut out, profile, &accounts);
-    threads::cost(&mut out, profile, &accounts);
+    charged::rows(&mut out, &profile.recording, &ledger);
+    threads::worst(&mut out, profile, &accounts);
+    cost::cost(&mut out, profile, &accounts, &ledger);
     out
 }
 
@@ -50,7 +60,7 @@ fn line(out: &mut String, subject: &str, text: &str) {
     let _ = writeln!(out, "{subject:>10}  {text}");
 }
 
-fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account]) {
+fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account], ledger: &Ledger) {
     let recording = &profile.recording;
     let weight = profile
         .samples
@@ -75,16 +85,22 @@ fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account]) {
                 weight.saturating_add(account.lost_weight),
             )
         });
-    let homeless = (recording.homeless_samples, recording.homeless_weight);
-    let mut text = match lost.0.saturating_add(homeless.0) {
-        0 => "none".to_owned(),
+    let chunkless = (recording.chunkless_samples, recording.chunkless_weight);
+    let mut text = match lost.0.saturating_add(chunkless.0) {
+        0 => match ledger.of_reason(Reason::NotSampled) {
+            unsampled if unsampled.saturating_mul(100) < ledger.total_ns() => "none".to_owned(),
+            unsampled => format!(
+                "no sample; but {} of CPU time was not sampled at all",
+                duration(unsampled)
+            ),
+        },
         samples => format!(
             "{samples} with weight {}",
-            lost.1.saturating_add(homeless.1)
+            lost.1.saturating_add(chunkless.1)
         ),
     };
-    if homeless.0 > 0 {
-        let _ = write!(text, "; {} found no room: raise --size", homeless.0);
+    if chunkless.0 > 0 {
+        let _ = write!(text, "; {} found no room: raise --size", chunkless.0);
     } else if lost.0 > 0 {
         text.push_str(": lower the rate (-F) or raise --size");
     }
@@ -123,13 +139,5 @@ fn events(out: &mut String, profile: &Profile) {
             );
         }
         line(out, "event", &text);
-    }
-}
-
-pub(crate) fn plural(count: u64, one: &str, many: &str) -> String {
-    if count == 1 {
-        format!("1 {one}")
-    } else {
-        format!("{count} {many}")
     }
 }

@@ -1,38 +1,48 @@
 //! How far the stacks reach, and by what they were found.
 
-use super::{line, plural};
-use crate::profile::{CallId, Mode, Profile, Sample};
-use crate::recording::KernelAccount;
-use crate::report::share;
+use super::line;
+use crate::correlate::KernelAccount;
+use crate::numbers::{plural, share};
+use crate::profile::{CallId, Mode, Names, OWN_WORK, Profile, Sample};
 use engine::wire::sample::{Method, StopReason, flags};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
-/// Complete stacks in per cent of weight, and why the others are not.
+/// Complete stacks in per cent of weight, and why the others are not. The profiler's own work has
+/// no stack, and is no part of it.
 pub(super) fn complete(out: &mut String, profile: &Profile) {
+    let own = own_work(profile);
+    let is_own = |sample: &Sample| own[sample.stack.index()];
     let weight = |keep: &dyn Fn(&Sample) -> bool| {
         let kept = profile.samples.iter().filter(|sample| keep(sample));
         kept.fold(0u64, |sum, sample| sum.saturating_add(sample.weight))
     };
-    let all = weight(&|_| true);
-    let named = weight(&|sample| sample.complete);
+    let all = weight(&|sample| !is_own(sample));
+    let by_tables = |sample: &Sample| !sample.complete && sample.stop == StopReason::Root;
+    let reach = weight(&|sample| !is_own(sample) && (sample.complete || by_tables(sample)));
     let mut text = format!(
         "{} of weight reach _start or a thread's entry",
-        share(named, all)
+        share(reach, all)
     );
-    let believed = weight(&|sample| sample.stop == StopReason::Root);
-    let disagree = weight(&|sample| sample.complete != (sample.stop == StopReason::Root));
-    if is_seen(disagree, all) {
+    let by_tables = |sample: &Sample| !is_own(sample) && by_tables(sample);
+    let unnamed = weight(&by_tables);
+    if is_seen(unnamed, all) {
+        let mut places: HashMap<String, u64> = HashMap::new();
+        for sample in profile.samples.iter().filter(|sample| by_tables(sample)) {
+            let place = places.entry(outermost(profile, sample.stack)).or_default();
+            *place = place.saturating_add(sample.weight);
+        }
         let _ = write!(
             text,
-            "; by their tables {} reach a root, and the two disagree on {}",
-            share(believed, all),
-            share(disagree, all)
+            "; {} by their unwind tables only, where no entry is known by its name{} (a coroutine's entry, or symbols are missing)",
+            share(unnamed, all),
+            most(places, unnamed)
         );
     }
     line(out, "complete", &text);
     let mut others: BTreeMap<u8, (StopReason, u64, HashMap<String, u64>)> = BTreeMap::new();
-    for sample in profile.samples.iter().filter(|sample| !sample.complete) {
+    let is_cut = |sample: &&Sample| !is_own(sample) && !sample.complete && !by_tables(sample);
+    for sample in profile.samples.iter().filter(is_cut) {
         let empty = || (sample.stop, 0, HashMap::new());
         let (_, weight, places) = others.entry(sample.stop as u8).or_insert_with(empty);
         *weight = weight.saturating_add(sample.weight);
@@ -45,15 +55,35 @@ pub(super) fn complete(out: &mut String, profile: &Profile) {
         .into_iter()
         .filter(|(_, weight, _)| is_seen(*weight, all))
     {
-        let top = places
-            .into_iter()
-            .max_by_key(|(name, weight)| (*weight, std::cmp::Reverse(name.clone())));
-        let top = top.map_or(String::new(), |(name, part)| {
-            format!(", {} of them in {name}", share(part, weight))
-        });
+        let top = most(places, weight);
         let text = format!("{} {}{top}", share(weight, all), stop.words());
         line(out, "", &text);
     }
+}
+
+/// Of each stack whether it is the profiler's own work.
+fn own_work(profile: &Profile) -> Vec<bool> {
+    let mut own: Vec<bool> = Vec::with_capacity(profile.stacks.len());
+    for call in &profile.stacks {
+        own.push(match call.parent {
+            Some(parent) => own[parent.index()],
+            None => {
+                let function = profile.function(&profile.frames[call.frame.index()]);
+                function.mode == Mode::Note && *function.name == *OWN_WORK
+            }
+        });
+    }
+    own
+}
+
+/// Where most of a weight is, and how much of it.
+fn most(places: HashMap<String, u64>, weight: u64) -> String {
+    let most = places
+        .into_iter()
+        .max_by_key(|(name, weight)| (*weight, std::cmp::Reverse(name.clone())));
+    most.map_or(String::new(), |(name, part)| {
+        format!(", {} of them in {name}", share(part, weight))
+    })
 }
 
 /// What became of the kernel's samples: each is in one class, and the figures add up.
@@ -107,7 +137,11 @@ fn outermost(profile: &Profile, stack: CallId) -> String {
         || "no frame at all".to_owned(),
         |frame| {
             let function = profile.function(frame);
-            format!("{} ({})", function.name, profile.image_name(function))
+            format!(
+                "{} ({})",
+                function.called(Names::Short),
+                profile.image_name(function)
+            )
         },
     )
 }
@@ -118,7 +152,8 @@ pub(super) fn methods(out: &mut String, profile: &Profile) {
     for sample in &profile.samples {
         through[sample.stack.index()] += 1;
     }
-    // A parent comes before its children, so from the end each stack has all its samples when it hands them up.
+    // A parent comes before its children, so from the end each stack has all its samples when it
+    // hands them up.
     for index in (0..profile.stacks.len()).rev() {
         if let Some(parent) = profile.stacks[index].parent {
             through[parent.index()] += through[index];
@@ -156,5 +191,6 @@ fn name(method: Method) -> &'static str {
         Method::Leaf => "return address of a leaf",
         Method::Language => "language",
         Method::StackCopy => "copied stack",
+        Method::Told => "a language's word",
     }
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::profile::tests::example;
+use crate::profile::{Call, CallId, FunctionId, Mode, OWN_WORK, SourceFrameId};
 
 #[test]
 fn the_account_of_a_recording() {
@@ -12,17 +13,44 @@ fn the_account_of_a_recording() {
         "  complete  57.1 % of weight reach _start or a thread's entry\n",
         "            42.9 % no unwind information, 100.0 % of them in work; more ([anonymous])\n",
         "   callers  found by 100.0 % eh_frame\n",
-        "   trigger  perf event, user mode on 1 thread; a better one was refused: Permission denied (kernel mode needs \
+        "   trigger  perf event, user mode, by SIGURG, on 1 thread; a better one was refused: Permission denied (kernel mode needs \
          kernel.perf_event_paranoid at 1 or below, or CAP_PERFMON)\n",
-        "   trigger  CPU timer (counts in kernel ticks) on 1 thread; a better one was refused: Operation not permitted (perf events need \
+        "   trigger  CPU timer (counts in kernel ticks), by SIGURG, on 1 thread; a better one was refused: Operation not permitted (perf events need \
          kernel.perf_event_paranoid at 2 or below, and in a container a seccomp profile that allows perf_event_open (or CAP_PERFMON))\n",
-        "   covered  100.0 % of 7.00 ms CPU time while armed\n",
-        "  not seen  1.00 ms before threads were armed\n",
-        "      cost  21.0 µs in the handler, 0.30 % of CPU time, 5.25 µs a sample\n",
+        "  CPU time  7.40 ms as the processes say themselves: the kernel's charge of their ends is not known\n",
+        "             94.6 %   7.00 ms  sampled\n",
+        "              5.4 %    400 µs  [threads, before they were armed]\n",
+        "      cost  21.0 µs, 0.28 % of CPU time: 21.0 µs in the handler (5.25 µs a sample)\n",
     ];
     for line in expect {
         assert!(text.contains(line), "missing: {line}in:\n{text}");
     }
+}
+
+#[test]
+fn own_work_is_no_part_of_what_is_complete() {
+    let mut profile = example();
+    let before = text(&profile);
+    let mut note = profile.functions[0].clone();
+    (note.name, note.mode) = (OWN_WORK.into(), Mode::Note);
+    profile.functions.push(note);
+    let mut frame = profile.frames[0].clone();
+    frame.function = FunctionId::next_of(profile.functions.len() - 1);
+    profile.frames.push(frame);
+    profile.stacks.push(Call {
+        parent: None,
+        frame: SourceFrameId::next_of(profile.frames.len() - 1),
+    });
+    let mut own = profile.samples[0];
+    own.stack = CallId::next_of(profile.stacks.len() - 1);
+    own.complete = false;
+    profile.samples.push(own);
+    let line = |text: &str| {
+        text.lines()
+            .find(|line| line.contains("complete"))
+            .map(str::to_owned)
+    };
+    assert_eq!(line(&text(&profile)), line(&before));
 }
 
 #[test]
@@ -32,7 +60,7 @@ fn the_thread_whose_weight_is_off_is_named() {
     worker.totals.lost_weight = 97;
     worker.totals.lost_samples = 90;
     worker.end = worker.end.map(|end| crate::recording::ThreadEnd {
-        cpu_ns: 100_500_000,
+        cpu_ns: 100_200_000,
         ..end
     });
     let text = text(&profile);
@@ -49,28 +77,35 @@ fn the_thread_whose_weight_is_off_is_named() {
 }
 
 #[test]
-fn what_the_program_before_exec_used_was_seen_in_its_own_account() {
+fn what_the_kernel_and_the_collector_took_is_said_apart_and_adds_up() {
     let mut profile = example();
-    // The same, read once more, as the run after it.
-    let mut again = example().recording;
-    let mut process = again.processes.remove(0);
-    process.key += 1;
-    let mut after = again.threads.remove(0);
-    let used = after.cpu_ns();
-    assert!(used > 0);
-    after.process = crate::recording::ProcessId::next_of(1);
-    after.armings.clear();
-    after.totals.unarmed_cpu_ns = used + 2_000_000;
-    profile.recording.processes.push(process);
-    profile.recording.threads.push(after);
-    // 1 ms of the program before, 2 ms of this one.
-    let seen = text(&profile);
-    assert!(
-        seen.contains("not seen  3.00 ms before threads were armed\n"),
-        "{seen}"
+    profile.recording.session = Some(crate::recording::SessionInfo {
+        event_ns: 1_000,
+        switches: 500,
+        switch_ns: 2_000,
+        thread_ns: 30_000,
+        collector_ns: 5_000_000,
+        ..Default::default()
+    });
+    let said = text(&profile);
+    let estimate = said.lines().find(|line| line.contains("besides, some"));
+    let estimate = estimate.unwrap_or_else(|| panic!("{said}"));
+    let (_, parts) = estimate.split_once("the kernel's perf events (").unwrap();
+    let (samples, others) = parts.split_once(" samples at 1.00 µs, ").unwrap();
+    assert_eq!(
+        others,
+        "500 context switches at 2.00 µs, 2 threads at 30.0 µs)"
     );
-    // Another process that had the same number once is another one.
-    profile.recording.processes[1].start_ticks += 1;
-    let seen = text(&profile);
-    assert!(!seen.contains("not seen  3.00 ms"), "{seen}");
+    let all = samples.parse::<u64>().unwrap() * 1_000 + 500 * 2_000 + 2 * 30_000;
+    let all = format!("besides, some {}, ", duration(all));
+    assert!(estimate.contains(&all), "{estimate}");
+    assert!(
+        said.contains("            besides, 5.00 ms: rsunwind itself, which recorded it\n"),
+        "{said}"
+    );
+    // Without perf events there is nothing that they cost.
+    for thread in &mut profile.recording.threads {
+        thread.totals = Default::default();
+    }
+    assert!(!text(&profile).contains("besides, some"));
 }

@@ -1,10 +1,12 @@
-//! What each thread's own account says: triggers granted and refused, weight against CPU time, and what the handler cost.
+//! What each thread's own account says: triggers granted and refused, weight against CPU time, and
+//! what the handler cost.
 
-use super::{line, plural};
+use super::line;
+use crate::numbers::{duration, plural, share};
 use crate::profile::Profile;
-use crate::recording::{Recording, Thread, ThreadId};
-use crate::report::{duration, share};
+use crate::recording::{Thread, ThreadId};
 use engine::wire::sample::Trigger;
+use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, HashMap};
 
 /// The account of one thread.
@@ -17,9 +19,9 @@ pub(super) struct Account {
     pub(super) lost_samples: u64,
     pub(super) lost_weight: u64,
     /// CPU time while it was armed, ns; `None` if nobody looked.
-    armed_ns: Option<u64>,
-    unarmed_ns: u64,
-    handler_ns: u64,
+    pub(super) armed_ns: Option<u64>,
+    pub(super) handler_ns: u64,
+    pub(super) arming_ns: u64,
     period_ns: u64,
 }
 
@@ -30,7 +32,6 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
         let sum = sampled.entry(sample.thread).or_default();
         *sum = sum.saturating_add(profile.time_ns(sample));
     }
-    let before = before_exec(&profile.recording);
     let threads = profile.recording.threads.iter().enumerate();
     threads
         .map(|(index, thread)| {
@@ -45,54 +46,38 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
                 lost_samples: thread.totals.lost_samples,
                 lost_weight: thread.totals.lost_weight,
                 armed_ns: (cpu_ns > 0).then(|| cpu_ns.saturating_sub(unarmed_ns)),
-                unarmed_ns: unarmed_ns.saturating_sub(before[index]),
                 handler_ns: thread.totals.handler_ns,
+                arming_ns: thread.totals.arming_ns,
                 period_ns,
             }
         })
         .collect()
 }
 
-/// CPU time that each thread's clock showed at the end of the program run before, ns, in the same process: its clock goes on through exec,
-/// and that run has an account of its own.
-fn before_exec(recording: &Recording) -> Vec<u64> {
-    let process = |thread: &Thread| &recording.processes[thread.process.index()];
-    let clock = |thread: &Thread| (process(thread).pid, process(thread).start_ticks, thread.tid);
-    let mut runs: BTreeMap<_, u64> = BTreeMap::new();
-    for thread in &recording.threads {
-        let end = runs
-            .entry((clock(thread), process(thread).key))
-            .or_default();
-        *end = thread.cpu_ns().max(*end);
-    }
-    let threads = recording.threads.iter();
-    let before = threads.map(|thread| {
-        let clock = clock(thread);
-        let runs = runs.range((clock, 0)..(clock, process(thread).key));
-        runs.last().map_or(0, |(_, end)| *end)
-    });
-    before.collect()
-}
-
 /// Which triggers threads had, and why not better ones.
 pub(super) fn triggers(out: &mut String, profile: &Profile) {
-    let mut groups: BTreeMap<(u8, u32), (Trigger, u64)> = BTreeMap::new();
+    let mut groups: BTreeMap<(u8, u32, u32), (Trigger, u64)> = BTreeMap::new();
     for thread in &profile.recording.threads {
         let mut refused = thread.armings.iter().map(|arming| arming.refused);
         let refused = refused.rfind(|errno| *errno != 0).unwrap_or(0);
         let trigger = thread.trigger();
+        let signal = thread.armings.last().map_or(0, |arming| arming.signal);
         let group = groups
-            .entry((trigger as u8, refused))
+            .entry((trigger as u8, refused, signal))
             .or_insert((trigger, 0));
         group.1 += 1;
     }
-    for ((_, refused), (trigger, count)) in groups {
+    for ((_, refused, signal), (trigger, count)) in groups {
         let threads = plural(count, "thread", "threads");
         let step_down = match refused {
             0 => String::new(),
             errno => format!("; a better one was refused: {}", refusal(trigger, errno)),
         };
-        let text = format!("{} on {threads}{step_down}", name(trigger));
+        let text = format!(
+            "{}{} on {threads}{step_down}",
+            name(trigger),
+            raised(signal)
+        );
         line(out, "trigger", &text);
     }
     if profile.recording.unarmed_threads > 0 {
@@ -115,6 +100,12 @@ fn name(trigger: Trigger) -> &'static str {
     }
 }
 
+/// What it raises.
+fn raised(signal: u32) -> String {
+    let signal = i32::try_from(signal).unwrap_or(0);
+    Signal::try_from(signal).map_or_else(|_| String::new(), |signal| format!(", by {signal},"))
+}
+
 /// Why a trigger was refused, and what would help.
 fn refusal(granted: Trigger, errno: u32) -> String {
     let errno = nix::Error::from_raw(i32::try_from(errno).unwrap_or(0));
@@ -125,6 +116,9 @@ fn refusal(granted: Trigger, errno: u32) -> String {
         nix::Error::EACCES | nix::Error::EPERM => {
             "perf events need kernel.perf_event_paranoid at 2 or below, and in a container a seccomp profile \
              that allows perf_event_open (or CAP_PERFMON)"
+        }
+        nix::Error::ETIMEDOUT => {
+            "rsunwind, which has the right to open this event, did not answer in time: the machine was busy"
         }
         nix::Error::ENOSYS => "this kernel or sandbox has no perf_event_open",
         nix::Error::EMFILE => "too many open files: raise `ulimit -n`",
@@ -146,24 +140,9 @@ fn refusal(granted: Trigger, errno: u32) -> String {
 /// Below this CPU time, one sample more or less is more than two per cent.
 const ENOUGH_PERIODS: u64 = 100;
 
-/// Delivered weight against CPU time × rate, and CPU time before arming.
-pub(super) fn coverage(out: &mut String, profile: &Profile, accounts: &[Account]) {
+/// The thread whose weight is furthest from its CPU time.
+pub(super) fn worst(out: &mut String, profile: &Profile, accounts: &[Account]) {
     let known = accounts.iter().filter(|account| account.armed_ns.is_some());
-    let sum = |value: fn(&Account) -> u64| {
-        known
-            .clone()
-            .fold(0, |sum: u64, account| sum.saturating_add(value(account)))
-    };
-    let armed = sum(|account| account.armed_ns.unwrap_or(0));
-    let sampled = sum(|account| account.sampled_ns);
-    if armed > 0 {
-        let text = format!(
-            "{} of {} CPU time while armed",
-            share(sampled, armed),
-            duration(armed)
-        );
-        line(out, "covered", &text);
-    }
     let worst = known
         .filter(|account| {
             account.armed_ns.unwrap_or(0) >= account.period_ns.saturating_mul(ENOUGH_PERIODS)
@@ -171,28 +150,26 @@ pub(super) fn coverage(out: &mut String, profile: &Profile, accounts: &[Account]
         .map(|account| (deviation(account), account))
         .filter(|(deviation, _)| *deviation > 0.02)
         .max_by(|(a, _), (b, _)| a.total_cmp(b));
-    if let Some((_, account)) = worst {
-        let thread = &profile.recording.threads[account.thread.index()];
-        let armed = account.armed_ns.unwrap_or(0);
-        let lost = match account.lost_ns {
-            0 => String::new(),
-            lost => format!(", {} lost", share(lost, armed)),
-        };
-        let text = format!(
-            "worst: {} delivered {} of its {}{lost}",
-            named(profile, thread),
+    let Some((_, account)) = worst else { return };
+    let thread = named(profile, &profile.recording.threads[account.thread.index()]);
+    let armed = account.armed_ns.unwrap_or(0);
+    let lost = match account.lost_ns {
+        0 => String::new(),
+        lost => format!(", {} lost", share(lost, armed)),
+    };
+    let text = match account.sampled_ns.checked_sub(armed) {
+        None => format!(
+            "worst: {thread} delivered {} of its {}{lost}",
             share(account.sampled_ns, armed),
             duration(armed)
-        );
-        line(out, "", &text);
-    }
-    let unarmed = accounts.iter().fold(0, |sum: u64, account| {
-        sum.saturating_add(account.unarmed_ns)
-    });
-    if unarmed > 0 {
-        let text = format!("{} before threads were armed", duration(unarmed));
-        line(out, "not seen", &text);
-    }
+        ),
+        Some(more) => format!(
+            "worst: the samples of {thread} stand for {} more than the {} that it used{lost}",
+            duration(more),
+            duration(armed)
+        ),
+    };
+    line(out, "", &text);
 }
 
 fn deviation(account: &Account) -> f64 {
@@ -213,29 +190,4 @@ fn named(profile: &Profile, thread: &Thread) -> String {
         process.name(),
         process.pid
     )
-}
-
-/// Time in the handler.
-pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account]) {
-    let sum = |value: fn(&Account) -> u64| {
-        accounts
-            .iter()
-            .fold(0, |sum: u64, account| sum.saturating_add(value(account)))
-    };
-    let handler = sum(|account| account.handler_ns);
-    let samples = profile.samples.len() as u64;
-    if handler == 0 || samples == 0 {
-        return;
-    }
-    let cpu = sum(|account| account.armed_ns.unwrap_or(0));
-    let part = match cpu {
-        0 => String::new(),
-        cpu => format!(", {:.2} % of CPU time", 100.0 * handler as f64 / cpu as f64),
-    };
-    let text = format!(
-        "{} in the handler{part}, {} a sample",
-        duration(handler),
-        duration(handler / samples)
-    );
-    line(out, "cost", &text);
 }

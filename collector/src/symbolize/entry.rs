@@ -1,6 +1,8 @@
-//! Names the functions of binaries that were stripped of their symbols, by what their unwind tables know: where each function begins,
-//! which makes its addresses one function (`[module+0xoffset]`), and which ones have no caller, in which execution begins. Of those,
-//! `_start` is where the ELF header says that the program is entered, and one of the C library is that in which threads begin.
+//! Names the functions of binaries that were stripped of their symbols, by what their unwind tables
+//! know: where each function begins, which makes its addresses one function (`[module+0xoffset]`),
+//! and which ones have no caller, in which execution begins. Of those, `_start` is where the ELF
+//! header says that the program is entered, and one of the C library is that in which threads
+//! begin.
 //!
 //! ```text
 //! FDE  pc=31750..31772      DW_CFA_undefined (rip)      <- no caller: outermost
@@ -9,12 +11,11 @@
 use super::{Named, THREAD_ENTRY};
 use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};
-use std::fs::File;
-use std::path::Path;
 
-/// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what the binary is called.
-pub(super) fn name<'a>(
-    file: &Path,
+/// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what
+/// the binary is called.
+pub(super) fn name<'a, 'e>(
+    elf: &impl Object<'e>,
     image: &str,
     unnamed: impl Iterator<Item = (&'a u64, &'a mut Vec<Named>)>,
 ) {
@@ -22,11 +23,6 @@ pub(super) fn name<'a>(
     if unnamed.peek().is_none() {
         return;
     }
-    let Ok(file) = File::open(file) else { return };
-    let data = object::ReadCache::new(&file);
-    let Ok(elf) = object::File::parse(&data) else {
-        return;
-    };
     let return_address = match elf.architecture() {
         object::Architecture::X86_64 => gimli::X86_64::RA,
         object::Architecture::Aarch64 => gimli::AArch64::X30,
@@ -80,7 +76,8 @@ struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// Hands over the range of each function, and a way to ask whether it has a caller. Entries that cannot be read end the walk.
+    /// Hands over the range of each function, and a way to ask whether it has a caller. Entries
+    /// that cannot be read end the walk.
     fn visit(&self, mut found: impl FnMut(u64, u64, &dyn Fn() -> bool)) {
         let mut entries = self.table.entries(&self.bases);
         while let Ok(Some(entry)) = entries.next() {
@@ -115,17 +112,17 @@ mod tests {
                 .nth(5)
                 .filter(|path| path.contains("/libc.so"))
         });
-        let libc = Path::new(libc.unwrap());
-        let bytes = std::fs::read(libc).unwrap();
+        let bytes = std::fs::read(libc.unwrap()).unwrap();
         let elf = object::File::parse(&*bytes).unwrap();
         let mut symbols = elf.dynamic_symbols();
         let clone = symbols.find(|symbol| symbol.name() == Ok("clone")).unwrap();
         let addresses: Vec<u64> = (clone.address()..clone.address() + clone.size()).collect();
         let mut names = vec![Vec::new(); addresses.len()];
-        name(libc, "libc.so.6", addresses.iter().zip(&mut names));
+        name(&elf, "libc.so.6", addresses.iter().zip(&mut names));
         let is_entry = |named: &&Vec<Named>| named.iter().any(|one| &*one.function == THREAD_ENTRY);
         let entries = names.iter().filter(is_entry).count();
-        // The half of clone that runs in the new thread, and none of that which runs in the old one.
+        // The half of clone that runs in the new thread, and none of that which runs in the old
+        // one.
         assert!(
             entries > 4 && entries < addresses.len() / 2,
             "{entries} of {}",

@@ -1,11 +1,13 @@
-//! Which file on this machine has the symbols of a recorded module: the module's own file if its build-id is the recorded one, else a
-//! separate debug file of that build-id.
+//! Which file on this machine has the symbols of a recorded module: the module's own file if its
+//! build-id is the recorded one, else a separate debug file of that build-id.
 //!
 //! Not here: reading the symbols (`elf`).
 
-use crate::recording::index;
+use crate::intern::index;
 use object::{Object, ObjectSection};
+use std::ffi::OsStr;
 use std::fs::File;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 index!(
@@ -70,8 +72,15 @@ impl Default for Places {
 /// What was found for an image.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
-    /// This file has its symbols, as far as there are any.
-    File(PathBuf),
+    /// Files of that build.
+    Files {
+        /// This one has its symbols, as far as there are any.
+        symbols: PathBuf,
+        /// And this one its code.
+        code: Option<PathBuf>,
+        /// Whether there is debug information in that of the symbols.
+        debug: bool,
+    },
     /// None has; the sentence says why, and the remedy.
     Nothing(String),
 }
@@ -85,20 +94,32 @@ impl Places {
         }
         let path = image.path.strip_suffix(" (deleted)").unwrap_or(&image.path);
         let own = Path::new(path);
-        // A path in a recording may name anything here by now; opening a pipe would wait for its other end.
+        // A path in a recording may name anything here by now; opening a pipe would wait for its
+        // other end.
         let file = own.is_file().then(|| File::open(own).ok()).flatten();
         let why = match file.and_then(|file| Facts::read(&file)) {
             Some(facts) if facts.build_id == image.build_id => {
-                let better = self.debug_file(&image.build_id);
-                let better = better.filter(|_| !facts.has_dwarf && !facts.has_link);
-                return Found::File(better.unwrap_or_else(|| own.to_owned()));
+                let better = || {
+                    self.linked(own, &facts)
+                        .or_else(|| self.debug_file(&image.build_id))
+                };
+                let better = (!facts.has_dwarf).then(better).flatten();
+                return Found::Files {
+                    debug: facts.has_dwarf || better.is_some(),
+                    symbols: better.unwrap_or_else(|| own.to_owned()),
+                    code: Some(own.to_owned()),
+                };
             }
             Some(_) => "another build of it is there now",
             None if own.exists() => "it cannot be read here",
             None => "it is not on this machine",
         };
         match self.debug_file(&image.build_id) {
-            Some(file) => Found::File(file),
+            Some(symbols) => Found::Files {
+                symbols,
+                code: None,
+                debug: true,
+            },
             None if image.build_id.is_empty() => Found::Nothing(format!(
                 "{name} has no symbols: {why} ({path}), and it has no build-id to look for debug files by"
             )),
@@ -108,6 +129,23 @@ impl Places {
                 image.build_id_text()
             )),
         }
+    }
+
+    /// The debug file that a binary names, if it is of the same build.
+    fn linked(&self, own: &Path, facts: &Facts) -> Option<PathBuf> {
+        let (name, checksum) = facts.link.as_ref()?;
+        let own = own.canonicalize().ok()?;
+        let directory = own.parent()?;
+        let below = directory.strip_prefix("/").ok()?;
+        let elsewhere = self.debug_directories.iter().map(|debug| debug.join(below));
+        let directories = [directory.to_owned(), directory.join(".debug")];
+        let mut files = directories
+            .into_iter()
+            .chain(elsewhere)
+            .map(|directory| directory.join(name));
+        files.find(|file| {
+            *file != own && file.is_file() && is_of_build(file, &facts.build_id, *checksum)
+        })
     }
 
     fn debug_file(&self, build_id: &[u8]) -> Option<PathBuf> {
@@ -131,7 +169,21 @@ impl Places {
 struct Facts {
     build_id: Vec<u8>,
     has_dwarf: bool,
-    has_link: bool,
+    /// The name of its debug file, and the checksum of that one.
+    link: Option<(PathBuf, u32)>,
+}
+
+/// Whether a debug file is that of a binary: by its build-id, or if there is none by its checksum.
+fn is_of_build(file: &Path, build_id: &[u8], checksum: u32) -> bool {
+    let Ok(mut file) = File::open(file) else {
+        return false;
+    };
+    if !build_id.is_empty() {
+        return Facts::read(&file).is_some_and(|facts| facts.build_id == build_id);
+    }
+    let mut read = flate2::CrcReader::new(std::io::BufReader::new(&mut file));
+    let copied = std::io::copy(&mut read, &mut std::io::sink());
+    copied.is_ok() && read.crc().sum() == checksum
 }
 
 impl Facts {
@@ -142,10 +194,12 @@ impl Facts {
             elf.section_by_name(name)
                 .is_some_and(|section| section.size() > 0)
         };
+        let link = elf.gnu_debuglink().ok().flatten();
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             has_dwarf: has(".debug_info") || has(".zdebug_info"),
-            has_link: has(".gnu_debuglink"),
+            link: link
+                .map(|(name, checksum)| (Path::new(OsStr::from_bytes(name)).to_owned(), checksum)),
         })
     }
 }

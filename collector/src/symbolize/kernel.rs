@@ -1,5 +1,5 @@
-//! Names of kernel addresses, from `/proc/kallsyms` of the machine that made the recording while it still runs the same boot: addresses
-//! differ from boot to boot.
+//! Names of kernel addresses, from `/proc/kallsyms` of the machine that made the recording while it
+//! still runs the same boot: addresses differ from boot to boot.
 
 use super::Named;
 use crate::recording::Recording;
@@ -8,7 +8,8 @@ use blazesym::symbolize::source::{Kernel, Source};
 use blazesym::symbolize::{Input, Symbolized, Symbolizer};
 use std::io::BufRead;
 
-/// Two boots of one machine are further apart than this, ns; clock adjustments during one boot are smaller.
+/// Two boots of one machine are further apart than this, ns; clock adjustments during one boot are
+/// smaller.
 const SAME_BOOT_NS: u64 = 5_000_000_000;
 
 /// The functions at each kernel address; none where it has no symbol.
@@ -38,7 +39,8 @@ pub(super) fn names(recording: &Recording, addresses: &[u64]) -> Result<Vec<Vec<
     Ok(found.iter().map(name).collect())
 }
 
-/// Where the kernel's own code begins in this boot, if the recording is of it and that may be known.
+/// Where the kernel's own code begins in this boot, if the recording is of it and that may be
+/// known.
 pub(crate) fn text_start(recording: &Recording) -> Option<u64> {
     if !is_this_boot(recording) {
         return None;

@@ -1,16 +1,25 @@
 //! Names for the addresses of a recording: functions, inlined ones included, with file and line.
 //!
-//! Start at [`symbolize`]. Each distinct address of each distinct binary is looked up once, binaries in parallel. A binary counts only if
-//! its build-id is the recorded one; what has no name is shown as `[module+0xoffset]`, or `[unknown]` if it lies in no module.
+//! Start at [`symbolize`]. Each distinct address of each distinct binary is looked up once,
+//! binaries in parallel. A binary counts only if its build-id is the recorded one; what has no name
+//! is shown as `[module+0xoffset]`, or `[unknown]` if it lies in no module.
 //!
 //! Not here: reading recordings (`recording`), stacks and weights (`profile`).
 
+mod demangle;
 mod elf;
 mod entry;
+mod go_functions;
+mod go_table;
 mod images;
 mod kernel;
+#[cfg(test)]
+mod name_tests;
 mod perf_map;
+mod plt;
 mod progress;
+mod scope;
+mod short;
 #[cfg(test)]
 mod tests;
 mod vdso;
@@ -19,18 +28,25 @@ pub use images::{Image, ImageId, Places};
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub(crate) use vdso::own_bytes as own_vdso;
 
-use crate::recording::{Process, ProcessId, RawFrame, Recording};
+use crate::intern::{HashMap, Interner};
+use crate::jit_map;
+use crate::recording::{CodeId, LanguageId, Module, Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
 use perf_map::PerfMap;
 use progress::Progress;
-use std::collections::HashMap;
-use std::path::PathBuf;
+use std::fs::File;
+use std::io::Read;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
 
 /// What code outside of all modules is called when no JIT names it.
 pub const UNKNOWN: &str = "[unknown]";
+
+/// What a frame of an interpreter is called whose code nobody described.
+pub const NOT_DESCRIBED: &str = "[not described]";
 
 /// What the function is called in which a thread begins, in a C library without symbols.
 pub const THREAD_ENTRY: &str = "[thread entry]";
@@ -40,6 +56,8 @@ pub const THREAD_ENTRY: &str = "[thread entry]";
 pub struct Named {
     /// Its name, demangled.
     pub function: Arc<str>,
+    /// The same without template arguments and parameters, if it has any.
+    pub short: Option<Arc<str>>,
     /// The source file.
     pub file: Option<Arc<str>>,
     /// The line in it; 0 if unknown.
@@ -54,11 +72,17 @@ impl Named {
     fn only(function: impl Into<Arc<str>>) -> Self {
         Self {
             function: function.into(),
+            short: None,
             file: None,
             line: 0,
             inlined: false,
             start: None,
         }
+    }
+
+    /// Whether it is called by its module and address, for want of a symbol.
+    pub(crate) fn is_nameless(&self) -> bool {
+        self.function.starts_with('[') && self.function.contains("+0x")
     }
 }
 
@@ -71,6 +95,8 @@ pub struct Place {
     pub address: u64,
     /// The functions there, innermost first; at least one.
     pub functions: Vec<Named>,
+    /// Whose code it is, if a language has said so.
+    pub language: Option<LanguageId>,
 }
 
 /// Names for a whole recording.
@@ -92,6 +118,8 @@ enum Key {
     Image(ImageId, FileAddress),
     Anonymous(ProcessId, RuntimeAddress),
     Kernel(RuntimeAddress),
+    /// A position in a code object, if that is known.
+    Language(Option<CodeId>, u32),
 }
 
 /// Looks up all addresses of a recording.
@@ -99,7 +127,7 @@ enum Key {
 pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     let mut symbols = Symbols::default();
     let mut keys = Vec::new();
-    let mut known: HashMap<Key, u32> = HashMap::new();
+    let mut known: HashMap<Key, u32> = HashMap::default();
     let of_module = intern_images(recording, &mut symbols.images);
     for frame in &recording.frames {
         let place = key_of(recording, &of_module, frame).map(|key| {
@@ -112,49 +140,77 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     }
     let mut found: Vec<Vec<Named>> = vec![Vec::new(); keys.len()];
     name_images(&mut symbols, &keys, &mut found, places);
-    name_anonymous(recording, &keys, &mut found);
+    name_anonymous(recording, &keys, &mut found, &mut symbols.notes);
     name_kernel(recording, &keys, &mut found, &mut symbols.notes);
-    let finish = |(key, functions)| place(&symbols.images, key, functions);
+    name_languages(recording, &keys, &mut found);
+    let finish = |(key, functions)| place(recording, &symbols.images, key, functions);
     symbols.places = keys.into_iter().zip(found).map(finish).collect();
     symbols.notes.sort();
     symbols.notes.dedup();
     symbols
 }
 
+/// What makes two modules one binary, under whatever paths they were found.
+#[derive(Clone, PartialEq, Eq, Hash)]
+enum Identity<'a> {
+    BuildId(&'a [u8]),
+    /// Device and inode, of a file without a build-id that is on this machine.
+    File(u64, u64),
+    Path(&'a str),
+}
+
+fn identity(module: &Module) -> Identity<'_> {
+    if !module.build_id.is_empty() {
+        return Identity::BuildId(&module.build_id);
+    }
+    let path = &module.path;
+    let file = Some(path).filter(|path| path.starts_with('/'));
+    match file.and_then(|path| std::fs::metadata(path).ok()) {
+        Some(file) => Identity::File(file.dev(), file.ino()),
+        None => Identity::Path(path),
+    }
+}
+
 fn intern_images(recording: &Recording, images: &mut Vec<Image>) -> Vec<ImageId> {
-    let mut known: HashMap<Image, ImageId> = HashMap::new();
-    let intern = |module: &crate::recording::Module| {
-        let image = Image {
-            path: module.path.clone(),
-            build_id: module.build_id.clone(),
-        };
-        *known.entry(image).or_insert_with_key(|image| {
-            images.push(image.clone());
-            ImageId::next_of(images.len() - 1)
-        })
-    };
-    recording.modules.iter().map(intern).collect()
+    let (mut known, mut identities) = (Interner::default(), Vec::new());
+    let modules = recording.modules.iter();
+    let ids = modules.map(|module| {
+        if module.code.is_some() {
+            return ImageId(u32::MAX); // which nobody asks for
+        }
+        let id = known.place(&mut identities, identity(module));
+        if identities.len() > images.len() {
+            images.push(Image {
+                path: module.path.clone(),
+                build_id: module.build_id.clone(),
+            });
+        }
+        id
+    });
+    ids.collect()
 }
 
 fn key_of(recording: &Recording, of_module: &[ImageId], frame: &RawFrame) -> Option<Key> {
-    if let RawFrame::Kernel(frame) = frame {
-        return Some(Key::Kernel(frame.lookup()));
-    }
-    let RawFrame::Code {
-        process,
-        frame,
-        module,
-        ..
-    } = frame
-    else {
-        return None;
+    let (process, frame, module) = match frame {
+        RawFrame::Kernel(frame) => return Some(Key::Kernel(frame.lookup())),
+        RawFrame::Language { code, position } => return Some(Key::Language(*code, *position)),
+        RawFrame::Missing | RawFrame::Elided(_) | RawFrame::Lost => return None,
+        RawFrame::Code {
+            process,
+            frame,
+            module,
+            ..
+        } => (process, frame, module),
     };
     let address = frame.lookup();
     Some(match module {
         Some(id) => {
-            let bias = recording.modules[id.index()].bias;
-            let file_address = FileAddress(address.0.wrapping_sub(bias));
-            Key::Image(of_module[id.index()], file_address)
+            let module = &recording.modules[id.index()];
+            let offset = address.0.wrapping_sub(module.bias);
+            match module.code {
+                Some(code) => Key::Language(Some(code), u32::try_from(offset).unwrap_or(u32::MAX)),
+                None => Key::Image(of_module[id.index()], FileAddress(offset)),
+            }
         }
         None => Key::Anonymous(*process, address),
     })
@@ -168,7 +224,7 @@ struct Batch {
 }
 
 fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], places: &Places) {
-    let mut batches: HashMap<ImageId, Batch> = HashMap::new();
+    let mut batches: HashMap<ImageId, Batch> = HashMap::default();
     for (slot, key) in keys.iter().enumerate() {
         if let Key::Image(image, address) = *key {
             let batch = batches.entry(image).or_insert_with(|| Batch {
@@ -179,6 +235,13 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
             batch.addresses.push(address.0);
             batch.slots.push(slot);
         }
+    }
+    for batch in batches.values_mut() {
+        // What is close together in the file is so in its tables.
+        let mut both: Vec<_> = batch.addresses.iter().zip(&batch.slots).collect();
+        both.sort_unstable();
+        let (addresses, slots) = both.into_iter().unzip();
+        (batch.addresses, batch.slots) = (addresses, slots);
     }
     let progress = Progress::new(batches.values().map(|batch| batch.slots.len()).sum());
     let mut queue: Vec<Batch> = batches.into_values().collect();
@@ -228,40 +291,70 @@ fn name_batch(
     progress: &Progress,
 ) -> Result<Vec<Vec<Named>>, String> {
     let own_vdso;
-    let file: PathBuf = if image.path == vdso::NAME {
+    let (symbols, code, debug): (PathBuf, Option<PathBuf>, bool) = if image.path == vdso::NAME {
         own_vdso = vdso::own_copy(&image.build_id).ok_or_else(|| {
             "[vdso] has no symbols: it is recorded from another kernel than the one running here".to_owned()
         })?;
-        own_vdso.path().to_owned()
+        (own_vdso.path().to_owned(), None, false)
     } else {
         match places.find(image) {
-            Found::File(file) => file,
+            Found::Files {
+                symbols,
+                code,
+                debug,
+            } => (symbols, code, debug),
             Found::Nothing(note) => return Err(note),
         }
     };
     let mut named = Vec::with_capacity(batch.addresses.len());
+    let mut met = elf::Met::of(debug);
     for addresses in batch.addresses.chunks(STEP) {
-        named.extend(elf::names(symbolizer, &file, addresses)?);
+        named.extend(elf::names(symbolizer, &symbols, addresses, &mut met)?);
         progress.add(addresses.len());
     }
-    let unnamed = batch.addresses.iter().zip(&mut named);
-    entry::name(
-        &file,
-        image.name(),
-        unnamed.filter(|(_, names)| names.is_empty()),
-    );
+    let code = code.as_ref().unwrap_or(&symbols);
+    name_without_symbols(code, image.name(), &batch.addresses, &mut named);
     Ok(named)
 }
 
-fn name_anonymous(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>]) {
-    let mut maps: HashMap<ProcessId, PerfMap> = HashMap::new();
+/// Names what the symbols of a binary do not, by what else there is in its file.
+fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut [Vec<Named>]) {
+    let Ok(file) = File::open(code) else { return };
+    let data = object::ReadCache::new(&file);
+    let Ok(elf) = object::File::parse(&data) else {
+        return;
+    };
+    if let Some(stubs) = plt::Stubs::of(&elf, addresses) {
+        for (address, names) in addresses.iter().zip(&mut *named) {
+            if let Some(stub) = stubs.find(*address) {
+                *names = vec![stub];
+            }
+        }
+    }
+    let unnamed = addresses.iter().zip(&mut *named);
+    go_functions::name(&elf, unnamed.filter(|(_, names)| names.is_empty()));
+    let unnamed = addresses.iter().zip(named);
+    entry::name(&elf, image, unnamed.filter(|(_, names)| names.is_empty()));
+}
+
+fn name_anonymous(
+    recording: &Recording,
+    keys: &[Key],
+    found: &mut [Vec<Named>],
+    notes: &mut Vec<String>,
+) {
+    let mut maps: HashMap<ProcessId, PerfMap> = HashMap::default();
     for (slot, key) in keys.iter().enumerate() {
         let Key::Anonymous(process, address) = *key else {
             continue;
         };
         let map = maps.entry(process).or_insert_with(|| {
             let process = &recording.processes[process.index()];
-            PerfMap::parse(&map_text(recording, process))
+            let text = map_text(recording, process);
+            PerfMap::parse(&text.unwrap_or_else(|note| {
+                notes.push(note);
+                Vec::new()
+            }))
         });
         if let Some(name) = map.find(address) {
             found[slot].push(Named::only(name));
@@ -292,39 +385,65 @@ fn name_kernel(
     }
 }
 
-/// The JIT's symbol file: as recorded, else from `/tmp` if this is the machine and the file is not older than the process.
-fn map_text(recording: &Recording, process: &Process) -> Vec<u8> {
+/// Names what interpreters ran, by what they said of it.
+fn name_languages(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>]) {
+    for (slot, key) in keys.iter().enumerate() {
+        let Key::Language(Some(code), position) = *key else {
+            continue;
+        };
+        let code = &recording.codes[code.index()];
+        if code.name.is_empty() {
+            continue;
+        }
+        found[slot].push(Named {
+            file: Some(code.file.clone()).filter(|file| !file.is_empty()),
+            line: code.line(position),
+            ..Named::only(code.name.clone())
+        });
+    }
+}
+
+/// The JIT's symbol file: as recorded, else from `/tmp` if this is the machine and the file is not
+/// older than the process. Then it must be ours, or of whoever recorded.
+fn map_text(recording: &Recording, process: &Process) -> Result<Vec<u8>, String> {
     if !process.perf_map.is_empty() {
-        return process.perf_map.clone();
+        return Ok(process.perf_map.clone());
     }
     let here = nix::sys::utsname::uname().ok();
     let here = here.as_ref().map(|here| here.nodename().to_string_lossy());
     let session = recording.session.as_ref();
     if session.is_some_and(|session| Some(&*session.host) != here.as_deref()) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
+    let owners = recording.files.iter().map(|file| &file.path);
+    let owners = owners.filter_map(|path| std::fs::metadata(path).ok());
+    let own = nix::unistd::geteuid().as_raw();
+    let rightful: Vec<u32> = owners.map(|file| file.uid()).chain([own]).collect();
     let pids = process.ns_pids.iter().copied().chain([process.pid]);
     let started_ns = process.key.saturating_add(process.realtime_offset_ns);
+    let mut refused = None;
     for pid in pids {
-        let path = format!("/tmp/perf-{pid}.map");
-        let file = std::fs::metadata(&path)
-            .ok()
-            .filter(std::fs::Metadata::is_file);
-        let modified = file.and_then(|file| file.modified().ok());
-        let modified_ns = modified
-            .and_then(|time| time.duration_since(std::time::UNIX_EPOCH).ok())
-            .map_or(0, |time| time.as_nanos());
-        if modified_ns >= u128::from(started_ns)
-            && let Ok(text) = std::fs::read(path)
-        {
-            return text;
+        match jit_map::open(pid, started_ns, |user| rightful.contains(&user)) {
+            Ok(Some(mut file)) => {
+                let mut text = Vec::new();
+                // What can be read of it is better than nothing.
+                let _ = file.read_to_end(&mut text);
+                return Ok(text);
+            }
+            Ok(None) => {}
+            Err(error) => refused = refused.or(Some(error.to_string())),
         }
     }
-    Vec::new()
+    refused.map_or(Ok(Vec::new()), Err)
 }
 
-fn place(images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
+fn place(recording: &Recording, images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
+    let mut language = None;
     let (image, address) = match key {
+        Key::Language(code, position) => {
+            language = code.map(|code| recording.codes[code.index()].language);
+            (None, u64::from(position))
+        }
         Key::Image(id, address) => (Some(id), address.0),
         Key::Anonymous(_, address) | Key::Kernel(address) => (None, address.0),
     };
@@ -332,6 +451,7 @@ fn place(images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
         let name = match (image, key) {
             (Some(id), _) => nameless(images[id.index()].name(), address),
             (None, Key::Kernel(_)) => nameless("kernel", address),
+            (None, Key::Language(..)) => NOT_DESCRIBED.to_owned(),
             (None, _) => UNKNOWN.to_owned(),
         };
         functions.push(Named::only(name));
@@ -340,6 +460,7 @@ fn place(images: &[Image], key: Key, mut functions: Vec<Named>) -> Place {
         image,
         address,
         functions,
+        language,
     }
 }
 

@@ -1,16 +1,19 @@
-//! `/tmp/perf-PID.map`: the names that a JIT compiler gives to its code, one `START SIZE name` a line, addresses in hexadecimal.
+//! `/tmp/perf-PID.map`: the names that a JIT compiler gives to its code, one `START SIZE name` a
+//! line, addresses in hexadecimal.
 //!
-//! Code is thrown away and its place used again, so entries overlap: of two entries for an address the later line wins. Lines that do
-//! not parse are passed over.
+//! Code is thrown away and its place used again, so entries overlap: of two entries for an address
+//! the later line wins. Lines that do not parse are passed over. However often a range is split,
+//! its name is held once.
 
 use engine::address::RuntimeAddress;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// A JIT's symbols.
 #[derive(Debug, Default)]
 pub(super) struct PerfMap {
     /// By start: end and name. Ranges do not overlap.
-    ranges: BTreeMap<u64, (u64, String)>,
+    ranges: BTreeMap<u64, (u64, Arc<str>)>,
 }
 
 impl PerfMap {
@@ -25,7 +28,7 @@ impl PerfMap {
         map
     }
 
-    fn insert(&mut self, start: u64, end: u64, name: String) {
+    fn insert(&mut self, start: u64, end: u64, name: Arc<str>) {
         let before = self.ranges.range(..start).next_back();
         if let Some((&lower, (upper, old))) = before.filter(|(_, (upper, _))| *upper > start) {
             let (upper, old) = (*upper, old.clone());
@@ -52,7 +55,7 @@ impl PerfMap {
     }
 }
 
-fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
+fn parse_line(line: &[u8]) -> Option<(u64, u64, Arc<str>)> {
     let line = String::from_utf8_lossy(line);
     let mut parts = line.trim_end().splitn(3, ' ');
     let mut number = || {
@@ -62,7 +65,7 @@ fn parse_line(line: &[u8]) -> Option<(u64, u64, String)> {
     let (start, size) = (number()?, number()?);
     let name = parts.next()?.trim();
     let end = start.checked_add(size)?;
-    (size > 0 && !name.is_empty()).then(|| (start, end, name.to_owned()))
+    (size > 0 && !name.is_empty()).then(|| (start, end, Arc::from(name)))
 }
 
 #[cfg(test)]

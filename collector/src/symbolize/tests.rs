@@ -1,8 +1,8 @@
 //! Names of real binaries, compiled for the test with `cc` and taken apart with `objcopy`.
 
 use super::*;
+use crate::correlate::read_bytes;
 use crate::recording::example::{Chunk, head, recording};
-use crate::recording::read_bytes;
 use engine::wire::module::Module as WireModule;
 use engine::wire::record::RecordKind;
 use object::{Object, ObjectSymbol};
@@ -69,6 +69,7 @@ fn recorded(built: &Built, path: &Path, build_id: &[u8]) -> Recording {
         bias: BIAS,
         build_id,
         path: path.to_str().unwrap().as_bytes(),
+        ours: false,
     };
     // Callers' addresses are looked up one byte before.
     let inside = (0..built.outer_size).map(|offset| BIAS + built.outer + offset + 1);
@@ -217,6 +218,40 @@ fn another_build_of_the_file_is_not_believed() {
     assert!(notes[0].contains("is not on this machine"), "{notes:?}");
 }
 
+/// As the loader and the kernel call one library by two names.
+#[test]
+fn a_binary_is_one_however_it_was_found() {
+    let built = build();
+    let link = built.directory.path().join("link");
+    std::os::unix::fs::symlink(&built.program, &link).unwrap();
+    let two = |build_ids: [&[u8]; 2]| {
+        let paths = [&built.program, &link];
+        let mut chunk = Chunk::new(1, 1, 0);
+        for (number, (path, build_id)) in (0..).zip(paths.into_iter().zip(build_ids)) {
+            let bias = BIAS + number * 0x1000_0000;
+            let module = WireModule {
+                time_ns: 1,
+                start: bias,
+                end: bias + 0x10_0000,
+                bias,
+                build_id,
+                path: path.to_str().unwrap().as_bytes(),
+                ours: false,
+            };
+            chunk = chunk.record(RecordKind::Module, |out| module.encode(out));
+        }
+        let pcs = [0, 0x1000_0000].map(|distance| BIAS + distance + built.outer);
+        let chunk = chunk.sample(head(2, 1), &[pcs[0], pcs[1] + 1]);
+        let recording = read_bytes("test.rsu", recording(&[chunk])).unwrap();
+        let symbols = symbolize(&recording, &Places::default());
+        (symbols.images.len(), symbols.places.len())
+    };
+    let id = &*built.build_id;
+    assert_eq!(two([id, id]), (1, 1));
+    assert_eq!(two([&[], &[]]), (1, 1), "by device and inode");
+    assert_eq!(two([id, &[1; 20]]), (2, 2), "another build");
+}
+
 #[test]
 fn a_path_that_is_a_pipe_by_now_is_not_waited_for() {
     let built = build();
@@ -240,7 +275,7 @@ fn rust_names_are_demangled() {
     let symbol = symbols.find(|symbol| symbol.name().is_ok_and(wanted) && symbol.size() > 0);
     let address = symbol.unwrap().address();
     let symbolizer = elf::symbolizer(&[]);
-    let named = elf::names(&symbolizer, &own, &[address + 1]).unwrap();
+    let named = elf::names(&symbolizer, &own, &[address + 1], &mut elf::Met::of(true)).unwrap();
     let name = &named[0].last().unwrap().function;
     assert!(
         name.starts_with("collector::symbolize::tests::rust_names_are_demangled"),

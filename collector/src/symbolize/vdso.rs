@@ -1,5 +1,6 @@
-//! The vDSO: code that the kernel maps into every process, without a file. Its symbols are read from our own copy, which is the recorded
-//! one if the build-ids are the same (the same kernel runs).
+//! The vDSO: code that the kernel maps into every process, without a file. Its symbols are read
+//! from our own copy, which is the recorded one if the build-ids are the same (the same kernel
+//! runs).
 
 use object::Object;
 use std::fs::File;

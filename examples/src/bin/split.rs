@@ -1,4 +1,5 @@
-//! A known split of time: of all its CPU time `half` uses 50 %, `third` 30 %, `fifth` 20 %, whatever the machine.
+//! A known split of time: of all its CPU time `half` uses 50 %, `third` 30 %, `fifth` 20 %,
+//! whatever the machine.
 //!
 //! ```text
 //! main ─ round ─┬─ half   5 units of work
@@ -6,19 +7,21 @@
 //!               └─ fifth  2
 //! ```
 //!
-//! Run it as `split [ROUNDS]`.
+//! Run it as `split [CPU_MS]`: it works in whole rounds until it has used that much CPU time (500
+//! ms).
 
-use rsunwind_examples::{not_a_tail_call, work};
+use rsunwind_examples::{cpu_time, not_a_tail_call, work};
+use std::time::Duration;
 
 fn main() {
-    let rounds = std::env::args()
+    let ms = std::env::args()
         .nth(1)
         .and_then(|argument| argument.parse().ok())
-        .unwrap_or(20);
-    for _ in 0..rounds {
+        .unwrap_or(500);
+    while cpu_time() < Duration::from_millis(ms) {
         round();
     }
-    println!("{rounds} rounds");
+    println!("done");
 }
 
 #[inline(never)]

@@ -2,22 +2,25 @@
 //!
 //! Not here: how an address becomes a symbol (the collector does that).
 
-/// An address in the profiled process as it runs (the field says AVMA, actual virtual memory address).
+/// An address in the profiled process as it runs (the field says AVMA, actual virtual memory
+/// address).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct RuntimeAddress(pub u64);
 
-/// An address as a module's own tables state it (the field says SVMA, stated virtual memory address).
-/// A runtime address is this plus the module's load bias.
+/// An address as a module's own tables state it (the field says SVMA, stated virtual memory
+/// address). A runtime address is this plus the module's load bias.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(transparent)]
 pub struct FileAddress(pub u64);
 
-/// A code address together with how it was come by: a caller's address is that of the instruction *after* the call, which may
-/// belong to the next function, so tables and symbols are looked up one byte before it.
+/// A code address together with how it was come by: a caller's address is that of the instruction
+/// *after* the call, which may belong to the next function, so tables and symbols are looked up one
+/// byte before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum CodeAddress {
-    /// Where execution stood: the interrupted instruction, of the leaf or of the frame below a signal handler.
+    /// Where execution stood: the interrupted instruction, of the leaf or of the frame below a
+    /// signal handler.
     Instruction(RuntimeAddress),
     /// Where a call returns to.
     Return(RuntimeAddress),

@@ -5,14 +5,14 @@
 use crate::address::{CodeAddress, RuntimeAddress};
 use crate::registers::{COUNT, FP, PRESERVED, Register, Registers, SLOTS, SP};
 
-/// The registers of a frame and which of them are to be trusted. Validity is stated, never guessed from a value: rbp = 0 is a
-/// valid rbp.
+/// The registers of a frame and which of them are to be trusted. Validity is stated, never guessed
+/// from a value: rbp = 0 is a valid rbp.
 #[derive(Clone, Copy, Debug)]
 pub struct Cursor {
     registers: Registers,
     valid: u32,
-    /// Whether the pc is that of an instruction rather than where a call returns to. Then all registers are those that the
-    /// interrupted code had.
+    /// Whether the pc is that of an instruction rather than where a call returns to. Then all
+    /// registers are those that the interrupted code had.
     exact: bool,
     /// Whether a step forgot registers that another table would have kept.
     dropped: bool,
@@ -86,8 +86,8 @@ impl Cursor {
         value.copied().unwrap_or(0)
     }
 
-    /// Becomes the caller's: its pc, its stack pointer, and what it gets back of the registers in [`SLOTS`]. `valid` is masked to
-    /// what a call preserves.
+    /// Becomes the caller's: its pc, its stack pointer, and what it gets back of the registers in
+    /// [`SLOTS`]. `valid` is masked to what a call preserves.
     #[inline]
     pub(crate) fn become_caller(&mut self, pc: u64, sp: u64, slots: &[u64; 6], valid: u32) {
         for (register, value) in SLOTS.iter().zip(slots) {
@@ -115,11 +115,31 @@ impl Cursor {
         self.dropped = true;
     }
 
-    /// Whether a step since the leaf, or since the last signal frame, forgot registers that another table would have kept.
+    /// Whether a step since the leaf, or since the last signal frame, forgot registers that another
+    /// table would have kept.
     #[inline]
     #[must_use]
     pub const fn has_dropped(&self) -> bool {
         self.dropped
+    }
+
+    /// All registers, known or not.
+    #[inline]
+    #[must_use]
+    pub const fn registers(&self) -> &Registers {
+        &self.registers
+    }
+
+    /// The caller that a language names: `valid` are the bits of the registers that it knows, of
+    /// those that a call preserves.
+    #[must_use]
+    pub fn told(&self, registers: &Registers, valid: u32) -> Self {
+        Self {
+            registers: *registers,
+            valid: (valid | SP.bit()) & PRESERVED,
+            exact: false,
+            dropped: self.dropped,
+        }
     }
 
     /// Becomes what a signal interrupted: everything is known again.

@@ -1,4 +1,5 @@
-//! Where a walk puts its frames: as many as the caller's memory holds, and of a deeper stack both ends.
+//! Where a walk puts its frames: as many as the caller's memory holds, and of a deeper stack both
+//! ends.
 //!
 //! ```text
 //!   | leaf part, 3/4: the first frames | root part, 1/4: the last frames, in a circle |
@@ -68,10 +69,15 @@ impl<'a> FrameBuffer<'a> {
     /// One store into the caller's memory.
     #[inline]
     pub fn push(&mut self, pc: u64, method: Method) -> bool {
-        let frame = Frame {
-            pc: RuntimeAddress(pc),
-            method,
-        };
+        self.push_frame(Frame::native(RuntimeAddress(pc), method))
+    }
+
+    /// Adds a frame of any kind, likewise.
+    ///
+    /// # Signal safety
+    /// As [`FrameBuffer::push`].
+    #[inline]
+    pub fn push_frame(&mut self, frame: Frame) -> bool {
         match self.leaf.get_mut(self.count as usize) {
             Some(place) => *place = frame,
             None => return self.push_root(frame),

@@ -1,6 +1,7 @@
 //! What may run inside a signal handler: the unwinder and the wire contract.
 //!
-//! Start at [`unwind`] for how a stack is walked, at [`wire`] for what a recording looks like, at [`perf_event`] for what is asked of the kernel.
+//! Start at [`unwind`] for how a stack is walked, at [`wire`] for what a recording looks like, at
+//! [`perf_event`] for what is asked of the kernel.
 //!
 //! Nothing here allocates, locks, formats, or panics; memory comes from the caller.
 #![cfg_attr(not(test), no_std)]
@@ -16,9 +17,11 @@
 )]
 
 pub mod address;
+pub mod affordable;
 pub mod cursor;
 pub mod elf_image;
 pub mod frame_buffer;
+pub mod language;
 pub mod memory;
 pub mod module_map;
 pub mod perf_event;

@@ -1,14 +1,17 @@
-//! The only raw loads of a walk: plain ones from the part of the thread's stack known to be mapped, probed ones elsewhere.
+//! The only raw loads of a walk: plain ones from the part of the thread's stack known to be mapped,
+//! probed ones elsewhere.
 //!
-//! A probe asks the kernel to read the address: `rt_sigprocmask` with a `how` that does not exist copies its 8-byte set in and
-//! then refuses, with EFAULT if the copy failed and EINVAL if it did not. So a probe cannot fault, needs no SIGSEGV handler, and
-//! changes nothing. It costs a system call, and is remembered per page for the rest of the walk.
+//! A probe asks the kernel to read the address: `rt_sigprocmask` with a `how` that does not exist
+//! copies its 8-byte set in and then refuses, with EFAULT if the copy failed and EINVAL if it did
+//! not. So a probe cannot fault, needs no SIGSEGV handler, and changes nothing. It costs a system
+//! call, and is remembered per page for the rest of the walk.
 //!
-//! There is no SIGSEGV handler on purpose: one that runs on the alternate stack overwrites the live frames of a program that
-//! switched away from that stack inside its own handler.
+//! There is no SIGSEGV handler on purpose: one that runs on the alternate stack overwrites the live
+//! frames of a program that switched away from that stack inside its own handler.
 //!
 //! # Safety
-//! Loads from addresses found on the stack; every load is covered by the verified range or by a probe of its page.
+//! Loads from addresses found on the stack; every load is covered by the verified range or by a
+//! probe of its page.
 #![allow(unsafe_code)]
 
 use crate::address::RuntimeAddress;
@@ -30,7 +33,8 @@ pub fn is_readable(address: u64) -> bool {
     address != 0 && registers::probe(address) == EINVAL
 }
 
-/// A thread's stack as its walks see it: kept in the thread's state from walk to walk, so that a page is probed once.
+/// A thread's stack as its walks see it: kept in the thread's state from walk to walk, so that a
+/// page is probed once.
 #[derive(Clone, Copy, Debug)]
 pub struct StackMemory {
     /// Everything from here to `high` has been readable and stays so while the thread lives.
@@ -43,8 +47,8 @@ pub struct StackMemory {
 }
 
 impl StackMemory {
-    /// A stack whose bytes in `low..high` are mapped and readable for as long as this value is used. An empty range is fine:
-    /// then everything is probed. The range grows downward by itself.
+    /// A stack whose bytes in `low..high` are mapped and readable for as long as this value is
+    /// used. An empty range is fine: then everything is probed. The range grows downward by itself.
     #[must_use]
     pub const fn new(low: u64, high: u64) -> Self {
         let verified = if low <= high { low } else { high };
@@ -63,7 +67,8 @@ impl StackMemory {
         (self.verified, self.high)
     }
 
-    /// Begins a walk at a stack pointer. What was probed page by page is forgotten: it may be gone since.
+    /// Begins a walk at a stack pointer. What was probed page by page is forgotten: it may be gone
+    /// since.
     ///
     /// # Signal safety
     /// At most 64 probes, the first time that a stack has grown.
@@ -72,7 +77,8 @@ impl StackMemory {
         self.enter(sp);
     }
 
-    /// Goes on at another stack pointer: below a signal handler that may have had a stack of its own.
+    /// Goes on at another stack pointer: below a signal handler that may have had a stack of its
+    /// own.
     pub fn enter(&mut self, sp: u64) {
         let page = sp & !PAGE.wrapping_sub(1);
         let mut budget = GROWTH_LIMIT;
@@ -99,7 +105,8 @@ impl StackMemory {
         self.low < self.high
     }
 
-    /// The range of addresses, as lowest and highest plus one, whose bytes can be loaded by [`load_verified`] in this walk.
+    /// The range of addresses, as lowest and highest plus one, whose bytes can be loaded by
+    /// [`load_verified`] in this walk.
     #[inline]
     #[must_use]
     pub const fn plain(&self) -> (u64, u64) {
@@ -161,7 +168,8 @@ impl StackMemory {
 #[inline]
 #[must_use]
 pub unsafe fn load_verified(address: u64) -> u64 {
-    // SAFETY: as the caller vouches; the stack belongs to running code, so the load is volatile-like and unaligned-safe.
+    // SAFETY: as the caller vouches; the stack belongs to running code, so the load is
+    // volatile-like and unaligned-safe.
     unsafe { core::ptr::with_exposed_provenance::<u64>(address as usize).read_unaligned() }
 }
 
@@ -188,8 +196,8 @@ pub unsafe fn mapped<'a>(start: u64, end: u64) -> &'a [u8] {
 /// The bytes of a table of a module that [`crate::module_map::Modules`] vouches for.
 #[inline]
 pub(crate) fn table_bytes<'a>(start: RuntimeAddress, end: RuntimeAddress) -> &'a [u8] {
-    // SAFETY: the implementation of `Modules` promises that a module it gives out stays mapped while a walk uses it, and its tables
-    // are in read-only segments.
+    // SAFETY: the implementation of `Modules` promises that a module it gives out stays mapped
+    // while a walk uses it, and its tables are in read-only segments.
     unsafe { mapped(start.0, end.0) }
 }
 

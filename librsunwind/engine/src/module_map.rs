@@ -1,7 +1,8 @@
 //! Where code is mapped, and where its unwind tables are.
 //!
-//! The runtime discovers modules and implements [`Modules`]; it may keep them in a [`ModuleMap`], which handlers on all threads read
-//! while normal code changes it, without locks. Not here: reading ELF headers ([`crate::elf_image`]).
+//! The runtime discovers modules and implements [`Modules`]; it may keep them in a [`ModuleMap`],
+//! which handlers on all threads read while normal code changes it, without locks. Not here:
+//! reading ELF headers ([`crate::elf_image`]).
 
 use crate::address::RuntimeAddress;
 use core::sync::atomic::{AtomicU64, Ordering, fence};
@@ -24,6 +25,15 @@ impl Table {
     #[must_use]
     pub const fn is_present(&self) -> bool {
         self.start.0 != 0
+    }
+
+    /// Whether it lies in the bytes around it. Else it is an index that was made of them
+    /// ([`crate::table::index`]), in memory of ours.
+    #[inline]
+    #[must_use]
+    pub const fn is_inside(&self) -> bool {
+        let (start, end) = self.readable;
+        start.0 <= self.start.0 && self.start.0 < end.0
     }
 }
 
@@ -68,8 +78,8 @@ impl Module {
 
 /// Finds the module of a code address.
 ///
-/// An answer with a module is remembered in the rule cache until [`crate::rule_cache::RuleCache::invalidate`]; "none" is asked again
-/// at every step.
+/// An answer with a module is remembered in the rule cache until
+/// [`crate::rule_cache::RuleCache::invalidate`]; "none" is asked again at every step.
 pub trait Modules {
     /// The module at an address, if any.
     ///
@@ -77,7 +87,8 @@ pub trait Modules {
     /// Implementations allocate nothing and take no locks.
     fn find(&self, pc: RuntimeAddress) -> Option<Module>;
 
-    /// The module's `.sframe` is damaged: from now on [`Modules::find`] should give it without. Called from the handler, usually once.
+    /// The module's `.sframe` is damaged: from now on [`Modules::find`] should give it without.
+    /// Called from the handler, usually once.
     fn distrust_sframe(&self, module: &Module) {
         let _ = module;
     }
@@ -150,7 +161,8 @@ impl ModuleMap {
         false
     }
 
-    /// Removes every module that overlaps a range, and gives their number. The caller then invalidates the rule cache.
+    /// Removes every module that overlaps a range, and gives their number. The caller then
+    /// invalidates the rule cache.
     ///
     /// # Signal safety
     /// Bounded, no locks.

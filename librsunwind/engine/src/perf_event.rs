@@ -1,11 +1,10 @@
-//! `perf_event_attr` and the numbers that go with it, as `include/uapi/linux/perf_event.h` has them: for every event that rsunwind opens, in
-//! the program or beside it.
+//! `perf_event_attr` and the numbers that go with it, as `include/uapi/linux/perf_event.h` has
+//! them: for every event that rsunwind opens, in the program or beside it.
 //!
-//! Not here: the system call (each side has its own), and the records that an event writes ([`crate::wire::ring`] for those of threads that
-//! unwind themselves).
+//! Not here: the system call (each side has its own), and the records that an event writes
+//! ([`crate::wire::ring`] for those of threads that unwind themselves).
 
 use crate::registers::PERF_REGISTERS;
-use crate::wire::ring::SAMPLE_TYPE;
 
 /// Values of [`Attributes::kind`].
 pub mod kind {
@@ -35,8 +34,8 @@ pub mod software {
     pub const DUMMY: u64 = 9;
 }
 
-/// Bits of [`Attributes::sample_type`] (`PERF_SAMPLE_*`): what a sample has, in the order in which it lies there but for the identifier,
-/// which is first.
+/// Bits of [`Attributes::sample_type`] (`PERF_SAMPLE_*`): what a sample has, in the order in which
+/// it lies there but for the identifier, which is first.
 #[expect(missing_docs, reason = "the kernel's own names")]
 pub mod sample {
     pub const IP: u64 = 1;
@@ -73,7 +72,8 @@ pub mod flag {
     pub const WATERMARK: u64 = 1 << 14;
     pub const MMAP_DATA: u64 = 1 << 17;
     pub const SAMPLE_ID_ALL: u64 = 1 << 18;
-    /// Without it newer kernels (7.2 does) take an event of user mode alone for one that may show the kernel, which needs more rights.
+    /// Without it newer kernels (7.2 does) take an event of user mode alone for one that may show
+    /// the kernel, which needs more rights.
     pub const EXCLUDE_CALLCHAIN_KERNEL: u64 = 1 << 21;
     pub const EXCLUDE_CALLCHAIN_USER: u64 = 1 << 22;
     pub const MMAP2: u64 = 1 << 23;
@@ -82,14 +82,25 @@ pub mod flag {
     pub const CONTEXT_SWITCH: u64 = 1 << 26;
     /// The event ends when its thread replaces its program. Unknown before Linux 5.13.
     pub const REMOVE_ON_EXEC: u64 = 1 << 36;
-    /// The kernel leaves the user's call chain for later, and names the entry by a cookie, which ends the sample's own chain: all who ask
-    /// in one entry get the same. The chain itself is for events with [`DEFER_OUTPUT`]. Unknown before Linux 6.19.
+    /// The kernel leaves the user's call chain for later, and names the entry by a cookie, which
+    /// ends the sample's own chain: all who ask in one entry get the same. The chain itself is for
+    /// events with [`DEFER_OUTPUT`]. Unknown before Linux 6.19.
     pub const DEFER_CALLCHAIN: u64 = 1 << 38;
     pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
-/// `PERF_FORMAT_LOST`, of [`Attributes::read_format`]: who reads the event learns how many of its samples found no room in the ring. Unknown
-/// before Linux 6.0.
+/// What every event of a thread writes of a sample: identifier, ip, tid, time, period, call chain,
+/// registers of the user.
+pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
+    | sample::IP
+    | sample::TID
+    | sample::TIME
+    | sample::PERIOD
+    | sample::CALLCHAIN
+    | sample::REGS_USER;
+
+/// `PERF_FORMAT_LOST`, of [`Attributes::read_format`]: who reads the event learns how many of its
+/// samples found no room in the ring. Unknown before Linux 6.0.
 pub const FORMAT_LOST: u64 = 1 << 4;
 /// `PERF_FLAG_FD_CLOEXEC`, of the system call.
 pub const OPEN_CLOEXEC: usize = 8;
@@ -146,8 +157,8 @@ impl Attributes {
     /// `PERF_ATTR_SIZE_VER7`.
     pub const SIZE: u32 = size_of::<Self>() as u32;
 
-    /// An event on a thread that unwinds itself, every `period` of its own units: it writes samples as [`crate::wire::ring`] reads them. Not
-    /// running yet.
+    /// An event on a thread that unwinds itself, every `period` of its own units: it writes samples
+    /// as [`crate::wire::ring`] reads them. Not running yet.
     #[must_use]
     pub fn of_thread(kind: u32, config: u64, period: u64, kernel: bool) -> Self {
         let user_only = flag::EXCLUDE_KERNEL | flag::EXCLUDE_CALLCHAIN_KERNEL;
@@ -179,14 +190,23 @@ impl Attributes {
         Self { flags, ..self }
     }
 
-    /// The same with the user's call chain put off, for the kernel's cookies: the chain must be asked for.
+    /// The same running from the moment that it is opened.
+    #[must_use]
+    pub fn running(self) -> Self {
+        let flags = self.flags & !flag::DISABLED;
+        Self { flags, ..self }
+    }
+
+    /// The same with the user's call chain put off, for the kernel's cookies: the chain must be
+    /// asked for.
     #[must_use]
     pub fn deferring(self) -> Self {
         let flags = self.flags & !flag::EXCLUDE_CALLCHAIN_USER | flag::DEFER_CALLCHAIN;
         Self { flags, ..self }
     }
 
-    /// The same and then what kernels take that do not know it (`EINVAL`): before Linux 6.0, and before 5.13.
+    /// The same and then what kernels take that do not know it (`EINVAL`): before Linux 6.0, and
+    /// before 5.13.
     #[must_use]
     pub fn and_for_older_kernels(self) -> [Self; 3] {
         let without_lost = Self {

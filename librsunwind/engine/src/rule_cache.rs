@@ -4,15 +4,19 @@
 //!   line (64 bytes) = 4 entries;  entry = | rule | mix(rule) xor key |      key = pc, generation in the upper 16 bits
 //! ```
 //!
-//! A key has a preferred entry, may lie in any other of that line, and in any of a second line when the first was full.
+//! A key has a preferred entry, may lie in any other of that line, and in any of a second line when
+//! the first was full.
 //!
-//! An entry is two words that are stored one after the other. A reader takes both and believes the rule only if they give the key
-//! it looks for: a torn entry, another pc, or another generation is a miss. A miss costs time, never truth. The rule is mixed for this:
-//! two rules may differ in a bit in which two addresses of one line differ too, and a tear between these would pass for a third's.
+//! An entry is two words that are stored one after the other. A reader takes both and believes the
+//! rule only if they give the key it looks for: a torn entry, another pc, or another generation is
+//! a miss. A miss costs time, never truth. The rule is mixed for this: two rules may differ in a
+//! bit in which two addresses of one line differ too, and a tear between these would pass for a
+//! third's.
 //!
-//! The cache begins with its first [`SMALL`] entries, so that a short-lived process touches few pages, and goes on to all of them
-//! when three eighths of those are used. Unloading a module begins a new generation: every entry is stale at
-//! once. The generation wraps after 65,535 unloads, when the entries are wiped too.
+//! The cache begins with its first [`SMALL`] entries, so that a short-lived process touches few
+//! pages, and goes on to all of them when three eighths of those are used. Unloading a module
+//! begins a new generation: every entry is stale at once. The generation wraps after 65,535
+//! unloads, when the entries are wiped too.
 //!
 //! # Safety
 //! Makes a reference to zeroed memory that the caller vouches for.
@@ -62,26 +66,37 @@ pub struct Probe<'a> {
     generation: u64,
 }
 
-/// What a rule is kept under: the address after the byte that the tables are asked about, which for a caller is the return address.
+/// What a rule is kept under: the address after the byte that the tables are asked about, which for
+/// a caller is the return address.
 #[inline]
 #[must_use]
 pub const fn key_of(pc: u64, is_exact: bool) -> u64 {
     if is_exact { pc.wrapping_add(1) } else { pc }
 }
 
+/// Under what the native rule of a frame is kept whose key leads to a language: addresses of
+/// programs do not have that bit.
+#[inline]
+#[must_use]
+pub const fn native_key(key: u64) -> u64 {
+    key | 1 << (PC_BITS - 1)
+}
+
 impl RuleCache {
-    /// Where the entries lie that are used at first, as bytes from the start and their number: memory worth having before the first
-    /// walk, which would else wait for a page fault at nearly every frame.
+    /// Where the entries lie that are used at first, as bytes from the start and their number:
+    /// memory worth having before the first walk, which would else wait for a page fault at nearly
+    /// every frame.
     pub const FIRST_USED: (usize, usize) = (offset_of!(Self, lines), size_of::<[Entry; SMALL]>());
 
     /// A cache in memory of at least `size_of::<RuleCache>()` bytes.
     ///
     /// # Safety
-    /// `memory` is aligned to 64 bytes, zeroed (or a cache already), readable and writable for as long as the result is used, and
-    /// written by nobody else.
+    /// `memory` is aligned to 64 bytes, zeroed (or a cache already), readable and writable for as
+    /// long as the result is used, and written by nobody else.
     #[must_use]
     pub const unsafe fn from_zeroed<'a>(memory: NonNull<u8>) -> &'a Self {
-        // SAFETY: every field is valid when zero, and changed through atomics or the wide table's protocol only.
+        // SAFETY: every field is valid when zero, and changed through atomics or the wide table's
+        // protocol only.
         unsafe { memory.cast().as_ref() }
     }
 
@@ -133,7 +148,8 @@ impl RuleCache {
         }
     }
 
-    /// Makes every entry stale: after the code of a module has gone, before other code can take its place.
+    /// Makes every entry stale: after the code of a module has gone, before other code can take its
+    /// place.
     ///
     /// # Signal safety
     /// Safe; but it belongs to the one who unloads. Once in 65,535 times it wipes a mebibyte.
@@ -215,13 +231,15 @@ impl Line {
     }
 }
 
-/// Spreads a rule over the whole word, its high bits to the low ones too; 0 stays 0, so that zeroed memory is empty.
+/// Spreads a rule over the whole word, its high bits to the low ones too; 0 stays 0, so that zeroed
+/// memory is empty.
 #[inline]
 const fn mix(rule: u64) -> u64 {
     (rule ^ rule >> 32).wrapping_mul(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The low bits of a code address are as good as random, and neighbours never share an entry; the higher ones keep modules apart.
+/// The low bits of a code address are as good as random, and neighbours never share an entry; the
+/// higher ones keep modules apart.
 #[inline]
 const fn index_of(key: u64, mask: u16) -> usize {
     ((key ^ key >> 16) as u16 & mask) as usize
@@ -293,7 +311,8 @@ mod tests {
             let entry =
                 &probe.lines[index_of(one, probe.mask) / WAYS].0[index_of(one, probe.mask) % WAYS];
             assert_eq!(probe.find(one), Some(rules[0]));
-            // Two threads at once, of which the other was first with one word and last with the other.
+            // Two threads at once, of which the other was first with one word and last with the
+            // other.
             let torn = mix(rules[1].bits()) ^ other;
             entry[1].store(torn, Ordering::Relaxed);
             let third = rules[0].bits() ^ rules[1].bits() ^ other;

@@ -1,16 +1,18 @@
 //! **Start here.** One walk: pc → rule → apply → next pc, until a [`StopReason`].
 //!
-//! The rule comes from the cache, or from the tables of the module that the pc lies in. Not here: who asks and where the frames go
-//! (the runtime), and the fast loop over cached rules ([`crate::walk`]).
+//! The rule comes from the cache, or from the tables of the module that the pc lies in. Not here:
+//! who asks and where the frames go (the runtime), and the fast loop over cached rules
+//! ([`crate::walk`]).
 
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
+use crate::language::{Answer, Languages, Question, Whose};
 use crate::memory::StackMemory;
 use crate::module_map::{Module, Modules};
 use crate::registers::Registers;
 use crate::rule::{Kind, UnwindRule};
-use crate::rule_cache::{Probe, RuleCache, key_of};
-use crate::table::{self, Preference, frame_pointer, signal_frame};
+use crate::rule_cache::{Probe, RuleCache, key_of, native_key};
+use crate::table::{self, Preference, frame_pointer, go_switch, signal_frame};
 use crate::walk::{self, Pause};
 use crate::wire::sample::{Method, StopReason, flags};
 
@@ -26,6 +28,8 @@ pub struct Unwinder<'a, M> {
     pub cache: &'a RuleCache,
     /// Which tables are asked.
     pub preference: Preference,
+    /// Those who know frames that no table has, if there are any.
+    pub languages: Option<&'a dyn Languages>,
 }
 
 /// How a walk ended.
@@ -40,8 +44,9 @@ pub struct Outcome {
 /// Walks the stack from `registers` to its root and puts the frames, the leaf first, into `frames`.
 ///
 /// # Signal safety
-/// Allocates nothing, takes no locks, does not fault; bounded by the frame budget. Uses about 1.5 KiB of stack, 4 KiB where a table is of unusual encoding. In steady state it makes no
-/// system call.
+/// Allocates nothing, takes no locks, does not fault; bounded by the frame budget. Uses about 1.5
+/// KiB of stack, 4 KiB where a table is of unusual encoding. In steady state it makes no system
+/// call.
 pub fn unwind<M: Modules>(
     unwinder: &Unwinder<'_, M>,
     registers: &Registers,
@@ -67,17 +72,22 @@ pub fn unwind<M: Modules>(
         stop = walk.run(memory, frames);
         flags |= flags::REDONE;
     }
+    if let Some(languages) = unwinder.languages {
+        languages.finish(&walk.cursor, memory, frames);
+    }
     Outcome { stop, flags }
 }
 
-/// How much a walk recovers. The first is enough for nearly every stack; a walk that misses a register begins again with the next.
+/// How much a walk recovers. The first is enough for nearly every stack; a walk that misses a
+/// register begins again with the next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effort {
     /// Along plain rules only the frame pointer and the stack pointer.
     Frame,
     /// Every register that a call preserves.
     All,
-    /// The same by `.eh_frame` alone, without the cache, because SFrame and frame pointers forget registers.
+    /// The same by `.eh_frame` alone, without the cache, because SFrame and frame pointers forget
+    /// registers.
     EhFrame,
 }
 
@@ -107,12 +117,17 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
     fn run(&mut self, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) -> StopReason {
         frames.clear();
         frames.push(self.cursor.pc(), Method::Registers);
+        if let Some(languages) = self.unwinder.languages {
+            languages.begin(&self.cursor, memory);
+        }
         let mut found = None;
         loop {
+            let limit = self.limit();
             let (cursor, probe) = (&mut self.cursor, &self.probe);
+            let first = found.take();
             let pause = match self.effort {
-                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames, found.take()),
-                Effort::All => walk::run::<true>(cursor, probe, memory, frames, found.take()),
+                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames, first, limit),
+                Effort::All => walk::run::<true>(cursor, probe, memory, frames, first, limit),
                 Effort::EhFrame => Pause::Step(self.find_rule(memory)),
             };
             let rule = match pause {
@@ -123,7 +138,11 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                     continue;
                 }
             };
-            let method = match self.step(rule, memory) {
+            let stepped = match self.unwinder.languages {
+                None => self.step(rule, memory),
+                Some(languages) => self.step_among(languages, rule, memory, frames),
+            };
+            let method = match stepped {
                 Ok(method) => method,
                 Err(reason) => return reason,
             };
@@ -136,18 +155,110 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         }
     }
 
-    /// The rule of the cursor's frame, from the tables.
+    /// How far up frames may reach before a language is to be asked.
+    fn limit(&self) -> u64 {
+        // One below belongs to another stack, or to a frame that has gone.
+        let sp = self.cursor.sp();
+        let ahead = self.unwinder.languages.and_then(|them| them.entry(sp));
+        ahead.unwrap_or(u64::MAX)
+    }
+
+    /// Takes one step where languages may have a word in it.
+    #[cold]
+    fn step_among(
+        &mut self,
+        languages: &dyn Languages,
+        mut rule: UnwindRule,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Result<Method, StopReason> {
+        let inner = self.cursor;
+        let can_redo = match self.effort {
+            Effort::Frame => true,
+            Effort::All => inner.has_dropped(),
+            Effort::EhFrame => false,
+        };
+        let mut question = Question {
+            whose: Whose::Code(rule.index()),
+            cursor: &inner,
+            cfa: None,
+            can_redo,
+        };
+        if rule.kind() == Kind::Language {
+            let answer = languages.ask(&question, memory, frames);
+            if !matches!(answer, Answer::Native) {
+                return self.take_answer(answer, Method::Told);
+            }
+            rule = self.native_rule(memory);
+        }
+        let method = self.step(rule, memory)?;
+        let cfa = self.cursor.sp();
+        if matches!(rule.kind(), Kind::Signal | Kind::GoSwitch) {
+            return Ok(method); // to another stack
+        }
+        question.whose = Whose::Entry;
+        question.cfa = Some(cfa);
+        while languages.entry(inner.sp()).is_some_and(|entry| entry < cfa) {
+            let answer = languages.ask(&question, memory, frames);
+            if !matches!(answer, Answer::Native) {
+                return self.take_answer(answer, method);
+            }
+        }
+        Ok(method)
+    }
+
+    fn take_answer(&mut self, answer: Answer, method: Method) -> Result<Method, StopReason> {
+        match answer {
+            Answer::Native => Ok(method),
+            Answer::Caller(cursor) => {
+                self.cursor = cursor;
+                Ok(Method::Told)
+            }
+            Answer::MissingRegister => Err(StopReason::MissingRegister),
+            Answer::End => Err(StopReason::Root),
+        }
+    }
+
+    /// What the tables say of a frame that a language did not take for its own.
+    fn native_rule(&mut self, memory: &mut StackMemory) -> UnwindRule {
+        let key = native_key(key_of(self.cursor.pc(), self.cursor.is_exact()));
+        match self.probe.find(key) {
+            Some(rule) if self.effort != Effort::EhFrame => rule,
+            _ => self.find_in_tables(key, memory),
+        }
+    }
+
+    /// The rule of the cursor's frame: a language's, or from the tables.
     #[cold]
     fn find_rule(&mut self, memory: &mut StackMemory) -> UnwindRule {
         let key = key_of(self.cursor.pc(), self.cursor.is_exact());
         let cache = self.unwinder.cache;
-        let mut preference = self.unwinder.preference;
-        if self.effort == Effort::EhFrame {
-            preference = Preference::EhFrame;
-        } else if let Some(rule) = self.probe.find_small(key) {
+        let is_cached = self.effort != Effort::EhFrame;
+        if is_cached && let Some(rule) = self.probe.find_small(key) {
             cache.insert(&self.probe, key, rule);
             return rule;
         }
+        let pc = self.cursor.code_address().lookup();
+        let registered = self
+            .unwinder
+            .languages
+            .and_then(|them| them.rule(pc, &cache.wide));
+        if let Some(rule) = registered {
+            if is_cached {
+                cache.insert(&self.probe, key, rule);
+            }
+            return rule;
+        }
+        self.find_in_tables(key, memory)
+    }
+
+    /// The rule of the cursor's frame from the tables, to be kept under that key.
+    fn find_in_tables(&mut self, key: u64, memory: &mut StackMemory) -> UnwindRule {
+        let cache = self.unwinder.cache;
+        let preference = match self.effort {
+            Effort::EhFrame => Preference::EhFrame,
+            _ => self.unwinder.preference,
+        };
         let modules = self.unwinder.modules;
         let (module, cursor) = (&mut self.module, &self.cursor);
         let answer = table::find_rule(modules, module, preference, cursor, memory, &cache.wide);
@@ -163,7 +274,8 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         let cursor = &mut self.cursor;
         match rule.kind() {
             Kind::Root => return Err(StopReason::Root),
-            Kind::Absent => return Err(StopReason::BadTable),
+            // A language's number without a language: it has just been taken back.
+            Kind::Absent | Kind::Language => return Err(StopReason::BadTable),
             Kind::Plain | Kind::Based => rule.row().apply(cursor, memory)?,
             Kind::Wide => {
                 let row = self.unwinder.cache.wide.get(rule.index());
@@ -180,6 +292,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                 }
                 return frame_pointer::step(cursor, memory, modules, rule.reason());
             }
+            Kind::GoSwitch => go_switch::step(rule, cursor, memory)?,
             Kind::Evaluate => self.evaluate(memory)?,
         }
         if rule.method() == Method::Sframe {

@@ -1,9 +1,12 @@
-//! The fast part of a walk: frames whose rules are cached and plain, a hash probe and a few loads each.
+//! The fast part of a walk: frames whose rules are cached and plain, a hash probe and a few loads
+//! each.
 //!
-//! It keeps the cursor in processor registers and stops at anything else; [`crate::unwind`] then takes that step and comes back.
+//! It keeps the cursor in processor registers and stops at anything else; [`crate::unwind`] then
+//! takes that step and comes back.
 //!
 //! # Safety
-//! Loads from the verified part of the stack without asking; the CFA is compared with its bounds first.
+//! Loads from the verified part of the stack without asking; the CFA is compared with its bounds
+//! first.
 #![allow(unsafe_code)]
 
 use core::hint::select_unpredictable;
@@ -27,11 +30,13 @@ pub(crate) enum Pause {
     Stop(StopReason),
 }
 
-/// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves. Otherwise the frame pointer and the
-/// stack pointer only, which is what nearly every rule needs; the others are then unknown. `first` is the rule of the cursor's own
-/// frame, if it has just been found.
+/// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves.
+/// Otherwise the frame pointer and the stack pointer only, which is what nearly every rule needs;
+/// the others are then unknown. `first` is the rule of the cursor's own frame, if it has just been
+/// found. It pauses at a frame that reaches beyond `limit`, where a language is to be asked.
 ///
-/// Stacks are unpredictable, and so are the branches that they would steer: what depends on the rule is selected, not branched on.
+/// Stacks are unpredictable, and so are the branches that they would steer: what depends on the
+/// rule is selected, not branched on.
 ///
 /// # Signal safety
 /// Loads from the verified stack and the cache, stores into the frame buffer.
@@ -42,25 +47,32 @@ pub(crate) fn run<const ALL: bool>(
     memory: &StackMemory,
     frames: &mut FrameBuffer<'_>,
     first: Option<UnwindRule>,
+    limit: u64,
 ) -> Pause {
     let (low, high) = memory.plain();
-    let lowest_cfa = low.wrapping_add(REACH);
+    let high = high.min(limit);
+    let lowest_cfa = match low.wrapping_add(REACH) {
+        lowest if lowest <= high => lowest,
+        _ => u64::MAX, // nothing is inside
+    };
     let span = high.saturating_sub(lowest_cfa);
     let mut slots = cursor.slots();
     let (mut pc, mut sp, mut valid) = (cursor.pc(), cursor.sp(), cursor.valid());
-    let mut exact = cursor.is_exact();
-    let mut known = first;
+    let Some(mut rule) = first.or_else(|| probe.find(key_of(pc, cursor.is_exact()))) else {
+        return Pause::Miss;
+    };
+    // No step here forgets the frame pointer.
+    if valid & FP.bit() == 0 {
+        return Pause::Step(rule);
+    }
+    let mut moved = false;
     let pause = loop {
-        let Some(rule) = known.take().or_else(|| probe.find(key_of(pc, exact))) else {
-            break Pause::Miss;
-        };
         let [fp, others @ ..] = &mut slots;
         let from_fp = rule.is_from_frame_pointer();
         let base = select_unpredictable(from_fp, *fp, sp);
         let cfa = base.wrapping_add(rule.offset());
         let is_inside = cfa.wrapping_sub(lowest_cfa) <= span;
-        let has_fp = valid & FP.bit() != 0;
-        if !rule.is_plain() || !has_fp || !is_inside || cfa <= sp {
+        if !rule.is_plain() || !is_inside || cfa <= sp {
             break Pause::Step(rule);
         }
         // SAFETY: cfa - REACH ..= cfa lies in the verified stack, and so do the words loaded below.
@@ -70,7 +82,9 @@ pub(crate) fn run<const ALL: bool>(
             break Pause::Step(rule);
         }
         if rule.drops() {
-            valid = Cursor::forget_all_but_frame(valid);
+            if ALL {
+                valid = Cursor::forget_all_but_frame(valid);
+            }
             cursor.note_dropped();
         }
         let words = rule.slot(0);
@@ -88,15 +102,19 @@ pub(crate) fn run<const ALL: bool>(
             strip(load(rule.slot(1)))
         };
         sp = cfa;
-        exact = false;
+        moved = true;
         if pc == 0 {
             break Pause::Stop(StopReason::NullPc);
         }
         if !frames.push(pc, rule.method()) {
             break Pause::Stop(StopReason::FrameBudget);
         }
+        let Some(next) = probe.find(key_of(pc, false)) else {
+            break Pause::Miss;
+        };
+        rule = next;
     };
-    if !exact {
+    if moved {
         if !ALL {
             valid = Cursor::forget_all_but_frame(valid);
         }

@@ -165,6 +165,57 @@ fn a_deep_stack_keeps_both_ends_and_a_deeper_one_ends_at_the_budget() {
         .unwrap();
 }
 
+static mut COROUTINE: Option<(Process, Stack)> = None;
+
+extern "C" fn in_coroutine() {
+    let process = Process::new();
+    let stack = process.walk(&Registers::capture(), &mut StackMemory::new(0, 0));
+    unsafe { COROUTINE = Some((process, stack)) };
+}
+
+/// Its first function returns to a place that nobody called from.
+#[test]
+fn a_coroutine_is_walked_to_its_entry() {
+    let mut room = vec![0u8; 1 << 18];
+    let stack = unsafe {
+        let (mut here, mut there): (libc::ucontext_t, libc::ucontext_t) = std::mem::zeroed();
+        assert_eq!(libc::getcontext(&mut there), 0);
+        there.uc_stack.ss_sp = room.as_mut_ptr().cast();
+        there.uc_stack.ss_size = room.len();
+        there.uc_link = &mut here;
+        libc::makecontext(&mut there, in_coroutine, 0);
+        assert_eq!(libc::swapcontext(&mut here, &there), 0);
+        let found = &mut *(&raw mut COROUTINE);
+        found.take().unwrap().1
+    };
+    assert_eq!(stack.outcome.stop, StopReason::Root, "{:?}", stack.frames);
+    assert_eq!(stack.frames.len(), 2, "{:?}", stack.frames);
+}
+
+/// It keeps its return address in a register while its child, on the same stack, runs.
+#[test]
+#[cfg(target_arch = "x86_64")]
+#[allow(deprecated)] // it is read, not called
+fn a_walk_begins_inside_vfork() {
+    const RDI: usize = 5;
+    let vfork = libc::vfork as *const () as usize;
+    let code = unsafe { std::slice::from_raw_parts(vfork as *const u8, 64) };
+    let call = code.windows(2).position(|code| code == [0x0f, 0x05]);
+    let behind = vfork + call.expect("it makes a system call") + 2;
+    let process = Process::new();
+    std::thread::spawn(move || {
+        let caller = Registers::capture();
+        let mut inside = caller;
+        inside.pc = behind as u64;
+        inside.general[RDI] = caller.pc;
+        let [outer, found] = [caller, inside].map(|at| process.walk(&at, &mut own_stack()));
+        assert_eq!(found.outcome.stop, StopReason::Root);
+        assert_eq!(found.pcs()[1..], outer.pcs());
+    })
+    .join()
+    .unwrap();
+}
+
 /// Registers as if a thread stood at `pc` with this stack.
 fn registers(pc: u64, sp: &[u64], fp: u64) -> Registers {
     let mut registers = Registers {

@@ -1,5 +1,5 @@
-//! The walk is whole through functions that sign their return addresses (aarch64's pointer authentication), by SFrame of every
-//! version, from the registers of a trap inside them.
+//! The walk is whole through functions that sign their return addresses (aarch64's pointer
+//! authentication), by SFrame of every version, from the registers of a trap inside them.
 #![cfg(target_arch = "aarch64")]
 #![allow(
     unsafe_code,
@@ -27,7 +27,8 @@ struct Trapped {
     memory: StackMemory,
     /// One walk for each trap, and the link register there.
     walks: Vec<(Stack, u64)>,
-    /// The victim's `returns` and `stored`, and how many of them are in use, as they are at the traps.
+    /// The victim's `returns` and `stored`, and how many of them are in use, as they are at the
+    /// traps.
     calls: [*const u64; 2],
     depth: *const i32,
     in_flight: Vec<(u64, u64)>,
@@ -131,7 +132,8 @@ fn judge(trapped: Trapped, outer: &[u64]) {
     let signed = calls.iter().filter(|(to, stored)| to != stored).count();
     assert!(signed * 2 > calls.len(), "the processor signs nothing");
     assert!(calls.iter().all(|(to, stored)| strip(*stored) == *to));
-    // At the first trap, the first instruction of `stops`, the link register is what the call put there.
+    // At the first trap, the first instruction of `stops`, the link register is what the call put
+    // there.
     let (_, into_caller) = &trapped.walks[0];
     for (number, (walk, link)) in trapped.walks.iter().enumerate() {
         let callers = std::iter::once(*into_caller)

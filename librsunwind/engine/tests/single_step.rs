@@ -1,5 +1,5 @@
-//! The walk is right at every instruction: programs run one instruction at a time, and at each the walk is compared with a shadow
-//! stack of the return addresses that calls really pushed.
+//! The walk is right at every instruction: programs run one instruction at a time, and at each the
+//! walk is compared with a shadow stack of the return addresses that calls really pushed.
 #![cfg(target_arch = "x86_64")]
 #![allow(
     unsafe_code,
@@ -30,7 +30,7 @@ struct Stepper {
     /// Slots and return addresses of the calls in flight since stepping began.
     shadow: Vec<(u64, u64)>,
     /// Frames by method.
-    methods: [u64; 8],
+    methods: [u64; 9],
     /// The callers of the stepped code, from the walk at its first instruction.
     outer: Vec<u64>,
     last: (u64, u64),
@@ -131,7 +131,8 @@ impl Stepper {
         }
     }
 
-    /// At the first instruction after `trap_on` set the flag, in the program or in its signal handler.
+    /// At the first instruction after `trap_on` set the flag, in the program or in its signal
+    /// handler.
     fn begin_stepping(&mut self, registers: &Registers) {
         if self.steps > 0 {
             let context = word(self.signal_context);
@@ -166,12 +167,12 @@ fn build(name: &str, source: &str, flags: &[&str]) -> PathBuf {
 }
 
 /// Loads a library, runs its `run_stepped` and reports.
-fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 8] {
+fn run(name: &str, source: &str, flags: &[&str]) -> [u64; 9] {
     run_prepared(name, source, flags, |_| ())
 }
 
 /// The same after a change to the loaded library.
-fn run_prepared(name: &str, source: &str, flags: &[&str], prepare: fn(&Process)) -> [u64; 8] {
+fn run_prepared(name: &str, source: &str, flags: &[&str], prepare: fn(&Process)) -> [u64; 9] {
     let library = build(name, source, flags);
     let _turn = TURN.lock();
     std::thread::spawn(move || unsafe {
@@ -186,7 +187,7 @@ fn run_prepared(name: &str, source: &str, flags: &[&str], prepare: fn(&Process))
             memory: own_stack(),
             frames: vec![Frame::default(); 256],
             shadow: Vec::with_capacity(256),
-            methods: [0; 8],
+            methods: [0; 9],
             outer: Vec::with_capacity(256),
             last: (0, 0),
             first_pc: 0,
@@ -276,7 +277,8 @@ fn every_instruction_at_os_with_frame_pointers_and_cet() {
     );
 }
 
-/// With SFrame in the stepped library and its linkage tables, and `.eh_frame` alone in those around it.
+/// With SFrame in the stepped library and its linkage tables, and `.eh_frame` alone in those around
+/// it.
 fn every_instruction_with_sframe(name: &str, flags: &[&str]) {
     let methods = run(
         name,

@@ -1,4 +1,5 @@
-//! Tables of real libraries: our rows against gimli's, row by row, and headers against the `object` crate.
+//! Tables of real libraries: our rows against gimli's, row by row, and headers against the `object`
+//! crate.
 #![allow(
     unsafe_code,
     missing_docs,
@@ -15,7 +16,7 @@ use engine::rule::UnwindRule;
 use engine::rule::wide::{Cfa, Row, Saved};
 use engine::rule_cache::RuleCache;
 use engine::table::eh_frame::EhFrameTable;
-use engine::table::eh_frame_of;
+use engine::table::{eh_frame_of, index};
 use engine::wire::sample::Method;
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, LittleEndian, RegisterRule, UnwindContext,
@@ -66,7 +67,8 @@ fn every_row_of_real_libraries_is_gimlis() {
         let tally = compare(&module, &path, &table);
         println!("{path}: {tally:?}");
         assert!(tally.rows > 3, "{path}: {tally:?}");
-        // Frames of aarch64 save their registers at the far end, which a word reaches only in small ones.
+        // Frames of aarch64 save their registers at the far end, which a word reaches only in small
+        // ones.
         if cfg!(target_arch = "x86_64") {
             assert!(tally.in_a_word * 100 > tally.rows * 80, "{path}: {tally:?}");
             assert!(tally.usual * 100 > tally.rows * 95, "{path}: {tally:?}");
@@ -185,6 +187,53 @@ fn compare_row(
         assert_eq!(rule.row(), ours, "{}", context());
         assert_eq!(rule.method(), Method::EhFrame);
         tally.in_a_word += 1;
+    }
+}
+
+/// An index made of the section finds for every function what the linker's finds.
+#[test]
+fn an_index_of_our_own_is_as_good_as_the_linkers() {
+    for (module, path) in modules() {
+        let Some(theirs) = eh_frame_of(&module).filter(|_| path.starts_with('/')) else {
+            continue;
+        };
+        let bytes = std::fs::read(&path).unwrap();
+        let file = object::File::parse(&*bytes).unwrap();
+        let section = file.section_by_name(".eh_frame").unwrap();
+        let start = section.address() + module.bias;
+        let bytes = unsafe { engine::memory::mapped(start, start + section.size()) };
+        let code = module.start.0..module.end.0;
+        let mut made = vec![0; index::size(bytes, start, &code).unwrap()];
+        assert!(index::fill(bytes, start, &code, &mut made));
+        let mut short = vec![0; made.len() - 1];
+        assert!(!index::fill(bytes, start, &code, &mut short));
+        let ours = EhFrameTable::with_index(bytes, start, &made);
+        let bases = BaseAddresses::default().set_eh_frame(start);
+        let table = EhFrame::new(bytes, LittleEndian);
+        let mut entries = table.entries(&bases);
+        let mut functions = 0;
+        while let Some(entry) = entries.next().unwrap() {
+            let CieOrFde::Fde(partial) = entry else {
+                continue;
+            };
+            let fde = partial.parse(EhFrame::cie_from_offset).unwrap();
+            let (first, end) = (fde.initial_address(), fde.end_address());
+            for pc in [first, first + (end - first) / 2, end - 1] {
+                assert_eq!(ours.usual_rule(pc), theirs.usual_rule(pc), "{path} {pc:#x}");
+                let rows = [ours, theirs].map(|table| table.row(&table.find(pc).unwrap(), pc));
+                assert_eq!(rows[0], rows[1], "{path} {pc:#x}");
+            }
+            functions += 1;
+        }
+        assert!(functions > 3, "{path}");
+        // Damage makes fewer entries, or others, and nothing worse.
+        let mut damaged = bytes.to_vec();
+        for at in (0..damaged.len()).step_by(97) {
+            damaged[at] ^= 0x5a;
+        }
+        if let Some(size) = index::size(&damaged, start, &code) {
+            assert!(index::fill(&damaged, start, &code, &mut vec![0; size]));
+        }
     }
 }
 

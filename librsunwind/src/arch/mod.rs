@@ -1,5 +1,8 @@
-//! What differs between processors: system calls, the thread-local pointer, the handler shim. One file each, with the same names.
+//! What differs between processors: system calls, the thread-local pointer, the handler shim. One
+//! file each, with the same names.
 
+#[cfg(target_arch = "x86_64")]
+pub mod signal_frame;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 #[cfg(target_arch = "x86_64")]

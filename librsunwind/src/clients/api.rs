@@ -1,16 +1,21 @@
-//! For Rust programs. A process has one broker: that of the preloaded or linked library if there is one, else the one that this crate
-//! brings. `include/rsunwind.h` describes the same for C, and says what callbacks may do.
+//! For Rust programs. A process has one broker: that of the preloaded or linked library if there is
+//! one, else the one that this crate brings. `include/rsunwind.h` describes the same for C, and
+//! says what callbacks may do.
 //!
 //! # Safety
-//! The library's functions have the signatures of its header, which the C interface's tests compile against.
+//! The library's functions have the signatures of its header, which the C interface's tests compile
+//! against.
 #![allow(unsafe_code)]
 
-use super::{Callback, Counts, Error, backtrace as own_backtrace, broker};
+use super::stack::{Callback, Counts};
+use super::{backtrace as own_backtrace, broker, counts as own_counts};
+use crate::error::Error;
 use crate::weak_address;
 use core::ffi::{c_int, c_void};
 use engine::registers::Registers;
 
-/// A registered client. It stays registered until [`Client::unregister`]; dropping it changes nothing.
+/// A registered client. It stays registered until [`Client::unregister`]; dropping it changes
+/// nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Client(i32);
 
@@ -42,8 +47,9 @@ impl Client {
     /// [`Error::Full`] beyond 62 clients, [`Error::Memory`].
     ///
     /// # Safety
-    /// `callback` may be called with `data` on any thread that this client is used on, until it is unregistered, and does only what
-    /// is legal in a signal handler. Without the library (which stands in front of `dlclose`), no code that may be on a stack is unloaded.
+    /// `callback` may be called with `data` on any thread that this client is used on, until it is
+    /// unregistered, and does only what is legal in a signal handler. Without the library (which
+    /// stands in front of `dlclose`), no code that may be on a stack is unloaded.
     pub unsafe fn register(callback: Callback, data: *mut c_void) -> Result<Self, Error> {
         type Register = unsafe extern "C" fn(Callback, *mut c_void) -> c_int;
         let number = match function::<Register>(weak_address!("rsunwind_register")) {
@@ -92,8 +98,8 @@ impl Client {
     }
 }
 
-/// Fills `out` with the addresses that the calls under way return to, the caller's own first; gives how many. Of a stack deeper than
-/// 1,024 frames the innermost 768 are had.
+/// Fills `out` with the addresses that the calls under way return to, the caller's own first; gives
+/// how many. Of a stack deeper than 1,024 frames the innermost 768 are had.
 ///
 /// # Signal safety
 /// May be called anywhere; takes up to 6 KiB of the caller's stack.
@@ -110,7 +116,7 @@ pub fn backtrace(out: &mut [usize]) -> Result<usize, Error> {
 pub fn counts() -> Counts {
     type CountsFunction = unsafe extern "C" fn(*mut Counts) -> c_int;
     let Some(function) = function::<CountsFunction>(weak_address!("rsunwind_counts")) else {
-        return broker::counts();
+        return own_counts::counts();
     };
     let mut counts = Counts::default();
     // SAFETY: the place is ours.

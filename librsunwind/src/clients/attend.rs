@@ -1,16 +1,23 @@
-//! The state of threads that the runtime did not start, and the process's tables where it is not recorded: made at the first call.
+//! The state of threads that the runtime did not start, and the process's tables where it is not
+//! recorded: made at the first call.
 //!
-//! A fork child finds the page of [`HOME`] wiped and begins anew; the child of a vfork finds its parent's there, and is refused, because
-//! it runs on its parent's thread-local memory.
+//! A fork child finds the page of [`HOME`] wiped and begins anew; the child of a vfork finds its
+//! parent's there, and is refused, because it runs on its parent's thread-local memory.
 //!
 //! # Safety
 //! As [`crate::thread`]; signals are held back while a thread gets its state.
 #![allow(unsafe_code)]
 
-use super::{Error, table};
-use crate::process::{Auxiliary, PROCESS};
+use super::table;
+use crate::error::Error;
+use crate::languages;
+// Upwards: a thread that asks before the runtime knows it is born here, and its end is to be
+// awaited.
+use crate::life::thread_end;
+use crate::modules::{self, Auxiliary};
+use crate::process::PROCESS;
 use crate::sys::{self, HeldBack, PAGE};
-use crate::thread::{self, ThreadState, end};
+use crate::thread::ThreadState;
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32};
@@ -21,7 +28,8 @@ static HOME: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 /// Whether the process's tables are there: 0 not yet, 1 being made, 2 yes.
 static PREPARED: AtomicU32 = AtomicU32::new(0);
 
-/// Makes the process ready for clients: its module map and rule cache, unless the runtime has done so, and the page.
+/// Makes the process ready for clients: its module map and rule cache, unless the runtime has done
+/// so, and the page.
 pub(super) fn prepare() -> Result<(), Error> {
     if is_prepared() {
         return Ok(());
@@ -42,11 +50,9 @@ pub(super) fn prepare() -> Result<(), Error> {
 
 fn make() -> Result<(), Error> {
     if !PROCESS.was_started() {
-        PROCESS
-            .find_tables(Auxiliary::of_process())
-            .map_err(|_| Error::Memory)?;
+        modules::find_tables(Auxiliary::of_process()).map_err(|_| Error::Memory)?;
     }
-    end::register();
+    thread_end::register();
     let page = sys::map_anonymous(PAGE).map_err(|_| Error::Memory)?;
     sys::advise(page, PAGE, libc::MADV_WIPEONFORK);
     // SAFETY: a fresh page, aligned.
@@ -59,26 +65,26 @@ fn make() -> Result<(), Error> {
 ///
 /// # Signal safety
 /// Raw system calls, and a store into libc's array of thread-specific values.
-pub(super) fn attend() -> Result<*mut ThreadState, Error> {
-    if let Some(state) = present()? {
-        return Ok(state);
+pub(super) fn attend() -> Result<&'static ThreadState, Error> {
+    if let Some(this) = present()? {
+        return Ok(this);
     }
     let _held = HeldBack::all();
-    if let Some(state) = present()? {
-        return Ok(state); // a signal's handler was here meanwhile
+    if let Some(this) = present()? {
+        return Ok(this); // a signal's handler was here meanwhile
     }
     prepare()?;
     settle()?;
     let state = ThreadState::allocate(PROCESS.config().max_depth).map_err(|_| Error::Memory)?;
     // SAFETY: fresh, and this thread's from now on.
-    unsafe { ThreadState::adopt_late(state) };
-    end::expect_anywhere();
-    Ok(state)
+    let this = unsafe { ThreadState::adopt_late(state) };
+    thread_end::expect_anywhere();
+    Ok(this)
 }
 
-fn present() -> Result<Option<*mut ThreadState>, Error> {
+fn present() -> Result<Option<&'static ThreadState>, Error> {
     match ThreadState::current_unchecked() {
-        Some(this) if this.tid.load(Relaxed) == sys::gettid() => Ok(Some(ptr::from_mut(this))),
+        Some(this) if this.tid() == sys::gettid() => Ok(Some(this)),
         Some(_) => Err(Error::ForeignThread),
         None => Ok(None),
     }
@@ -93,7 +99,7 @@ fn settle() -> Result<(), Error> {
         0 => {
             home.store(pid, Relaxed);
             if !PROCESS.is_active() {
-                thread::forget_all();
+                ThreadState::inherit(ptr::null_mut(), PROCESS.config().max_depth);
             }
             after_fork_in_child();
             Ok(())
@@ -103,8 +109,10 @@ fn settle() -> Result<(), Error> {
     }
 }
 
-/// In a fork child: the parent's other threads are not here, so none of their callbacks is under way.
+/// In a fork child: the parent's other threads are not here, so none of their callbacks is under
+/// way.
 pub fn after_fork_in_child() {
+    languages::after_fork_in_child();
     table::forget_running();
 }
 

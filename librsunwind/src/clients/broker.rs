@@ -1,57 +1,33 @@
 //! Register, unregister, request: what the C functions do. Rust programs use [`super::api`].
 //!
 //! # Safety
-//! A request holds all signals back while it changes the thread's mask, so that no entry comes between.
+//! A request holds all signals back while it changes the thread's mask, so that no entry comes
+//! between.
 #![allow(unsafe_code)]
 
 use super::attend::{attend, prepare};
-use super::requests::Asked;
-use super::{Callback, Counts, Error, REQUESTED, entry, table};
+use super::counts::COUNTS;
+use super::stack::Callback;
+use super::{entry, table};
+use crate::error::Error;
 use crate::process::PROCESS;
+use crate::signal::REQUESTED;
 use crate::sys::{self, HeldBack};
 use crate::thread::ThreadState;
-use crate::trigger::SIGNAL;
+use crate::thread::requests::Asked;
 use core::ffi::c_void;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::registers::Registers;
-
-/// [`Counts`] as they grow.
-pub(super) struct Counting {
-    pub requests: AtomicU64,
-    pub entries: AtomicU64,
-    pub unwinds: AtomicU64,
-    pub callbacks: AtomicU64,
-    pub cancelled: AtomicU64,
-}
-
-pub(super) static COUNTS: Counting = Counting {
-    requests: AtomicU64::new(0),
-    entries: AtomicU64::new(0),
-    unwinds: AtomicU64::new(0),
-    callbacks: AtomicU64::new(0),
-    cancelled: AtomicU64::new(0),
-};
-
-/// What has happened so far. Each number is right; taken while requests are made, they need not be of one instant.
-pub fn counts() -> Counts {
-    Counts {
-        requests: COUNTS.requests.load(Relaxed),
-        entries: COUNTS.entries.load(Relaxed),
-        unwinds: COUNTS.unwinds.load(Relaxed),
-        callbacks: COUNTS.callbacks.load(Relaxed),
-        cancelled: COUNTS.cancelled.load(Relaxed),
-    }
-}
 
 /// Registers a client; gives its number, which is positive.
 ///
 /// # Errors
-/// [`Error::Full`] beyond [`table::CLIENTS`], [`Error::Memory`].
+/// [`Error::Full`] beyond [`crate::thread::requests::CLIENTS`], [`Error::Memory`].
 ///
 /// # Safety
-/// `callback` may be called with `data` on any thread that the number is used on, where only what is legal in a signal handler is
-/// legal, until [`unregister`] has succeeded. Libraries whose code may be on a stack are not unloaded behind the runtime's back.
+/// `callback` may be called with `data` on any thread that the number is used on, where only what
+/// is legal in a signal handler is legal, until [`unregister`] has succeeded. Libraries whose code
+/// may be on a stack are not unloaded behind the runtime's back.
 pub unsafe fn register(callback: Callback, data: *mut c_void) -> Result<i32, Error> {
     prepare()?;
     table::add(callback, data)
@@ -68,13 +44,15 @@ pub fn unregister(client: i32) -> Result<(), Error> {
     table::remove(client)
 }
 
-/// Whether the calling thread is in a callback. The child of a vfork that one made is too: it runs on the same memory.
+/// Whether the calling thread is in a callback. The child of a vfork that one made is too: it runs
+/// on the same memory.
 fn inside_callback() -> bool {
     ThreadState::current_unchecked().is_some_and(|this| this.requests.is_inside())
 }
 
-/// Asks for a stack of the calling thread. The callback has run when this returns, unless the signal is blocked on this thread, or
-/// this is called by a callback: then it runs when the thread lets the signal through, or after that callback.
+/// Asks for a stack of the calling thread. The callback has run when this returns, unless the
+/// signal is blocked on this thread, or this is called by a callback: then it runs when the thread
+/// lets the signal through, or after that callback.
 ///
 /// # Signal safety
 /// Raw system calls.
@@ -83,18 +61,17 @@ fn inside_callback() -> bool {
 /// [`Error::NoClient`], [`Error::ForeignThread`], [`Error::Memory`].
 pub fn request(client: i32) -> Result<Asked, Error> {
     let client = table::find(client)?;
-    let state = attend()?;
-    // SAFETY: the calling thread's; all atomics.
-    let requests = unsafe { &(*state).requests };
+    let this = attend()?;
+    let requests = &this.requests;
     if requests.is_inside() {
         return Ok(counted(requests.ask(client)));
     }
     let _held = HeldBack::all();
     let asked = counted(requests.ask(client));
-    if !asked.already && !ask_by_signal() {
+    if !asked.already && !ask_by_signal(this.signal()) {
         let registers = Registers::capture();
         // SAFETY: the calling thread's, not within an entry, all signals held back.
-        unsafe { entry::serve_here(state, &registers, None) };
+        unsafe { entry::serve_here(this, &registers, None) };
     }
     Ok(asked)
 }
@@ -110,18 +87,6 @@ fn counted(asked: Asked) -> Asked {
 }
 
 /// Sends the thread its own signal, if the handler is in force and nothing may take offence.
-fn ask_by_signal() -> bool {
-    PROCESS.is_active() && !sys::seccomp_filtered() && sys::raise_with(SIGNAL, REQUESTED, 0).is_ok()
-}
-
-/// At the end of a thread: answers what its blocked signal never did.
-pub(crate) fn answer_last(state: *mut ThreadState) {
-    // SAFETY: the calling thread's; all atomics.
-    let requests = unsafe { &(*state).requests };
-    if requests.any() && !requests.is_inside() {
-        let _held = HeldBack::all();
-        let registers = Registers::capture();
-        // SAFETY: as in `request`.
-        unsafe { entry::serve_here(state, &registers, None) };
-    }
+fn ask_by_signal(signal: i32) -> bool {
+    PROCESS.is_active() && !sys::seccomp_filtered() && sys::raise_with(signal, REQUESTED, 0).is_ok()
 }

@@ -1,33 +1,24 @@
-//! One entry: take the mask of what is asked, walk the first time, show the stack to each who asked, look again.
+//! One entry: take the mask of what is asked, walk the first time, show the stack to each who
+//! asked, look again.
 //!
-//! It runs on the thread's handler stack with all signals held back: below the handler, or below [`serve_here`] in ordinary code.
+//! It runs on the thread's handler stack with all signals held back: below the handler, or below
+//! [`serve_here`] in ordinary code.
 //!
 //! # Safety
-//! While callbacks run nothing here holds a reference to the thread's state: they reach it themselves.
+//! The thread's state is reached by callbacks, too: all of it by shared reference.
 #![allow(unsafe_code)]
 
-use super::broker::COUNTS;
-use super::requests::CPU_SAMPLER;
+use super::counts::COUNTS;
 use super::stack::Stack;
-use super::table::{self, CLIENTS, Known};
-use crate::handler::Request;
-use crate::sample::{self, Walked};
+use super::table;
+use crate::sample::{self, Entry, Request, Walked};
+use crate::sys::HeldBack;
 use crate::thread::ThreadState;
+use crate::thread::requests::{CLIENTS, CPU_SAMPLER, Known, Requests};
 use crate::{arch, clock, errno};
 use core::ffi::c_void;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use core::sync::atomic::Ordering::Relaxed;
 use engine::registers::Registers;
-
-/// What an entry starts from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry<'a> {
-    /// Where the thread stands.
-    pub registers: &'a Registers,
-    /// When it began (`CLOCK_MONOTONIC`, ns).
-    pub time_ns: u64,
-    /// What the CPU sampler asks, if it does.
-    pub sampling: Option<Request>,
-}
 
 /// Answers all that the thread was asked.
 ///
@@ -35,10 +26,9 @@ pub(crate) struct Entry<'a> {
 /// As the walk, the record and the callbacks.
 ///
 /// # Safety
-/// `state` is the calling thread's. No reference to it is used while this runs but for reading what this does not write.
-pub(crate) unsafe fn serve(state: *mut ThreadState, entry: &Entry<'_>) {
-    // SAFETY: the caller's promise; all atomics.
-    let requests = unsafe { &(*state).requests };
+/// In the handler, or with all signals held back; not within an entry.
+pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) {
+    let requests = &this.requests;
     let nonce = requests.begin();
     if entry.sampling.is_some() {
         requests.ask_for_sampler();
@@ -52,8 +42,7 @@ pub(crate) unsafe fn serve(state: *mut ThreadState, entry: &Entry<'_>) {
         }
         let walked = match walked {
             Some(walked) => walked,
-            // SAFETY: the caller's promise, and no callback runs now.
-            None => match sample::walk(unsafe { &mut *state }, entry.registers) {
+            None => match sample::walk(this, entry.registers) {
                 Some(fresh) => {
                     COUNTS.unwinds.fetch_add(1, Relaxed);
                     *walked.insert(fresh)
@@ -62,8 +51,7 @@ pub(crate) unsafe fn serve(state: *mut ThreadState, entry: &Entry<'_>) {
             },
         };
         if let (true, Some(request)) = (wanted & CPU_SAMPLER != 0, entry.sampling) {
-            // SAFETY: as above.
-            sample::record(unsafe { &mut *state }, request, entry, &walked);
+            sample::record(this, request, entry, &walked);
         }
         wanted &= !CPU_SAMPLER;
         if wanted != 0 {
@@ -87,7 +75,7 @@ fn stack_of(entry: &Entry<'_>, walked: &Walked, nonce: u64) -> Stack {
     }
 }
 
-fn show(requests: &super::Requests, wanted: u64, stack: &Stack) {
+fn show(requests: &Requests, wanted: u64, stack: &Stack) {
     let _kept = errno::Kept::now();
     for index in (0..CLIENTS).filter(|index| wanted >> index & 1 != 0) {
         let generation = requests.generation(index);
@@ -101,44 +89,54 @@ fn show(requests: &super::Requests, wanted: u64, stack: &Stack) {
     }
 }
 
-/// An entry in ordinary code, on the thread's handler stack, however small its own is. All signals are to be held back by the caller.
+/// An entry in ordinary code, on the thread's handler stack, however small its own is. All signals
+/// are to be held back by the caller.
 ///
 /// # Safety
-/// As [`serve`]; and not on the handler stack already.
+/// As [`serve`]; and not in the handler.
 pub(crate) unsafe fn serve_here(
-    state: *mut ThreadState,
+    this: &ThreadState,
     registers: &Registers,
     sampling: Option<Request>,
 ) {
     let mut call = Call {
-        state,
+        this,
         entry: Entry {
             registers,
             time_ns: clock::monotonic_ns(),
             sampling,
         },
     };
-    // SAFETY: the caller's promise: nothing runs on that stack, and no signal will come; `call` outlives the call.
+    // SAFETY: the caller's promise: nothing runs on that stack, and no signal will come; `call`
+    // outlives the call.
     unsafe {
-        let (top, slot) = ((*state).stack_top, &raw mut (*state).call_slot);
+        let (top, slot) = (this.handler_stack.free(), this.shim.call_slot.as_ptr());
         arch::call_on_stack(run, (&raw mut call).cast(), top, slot);
-        *slot = 0;
     }
+    this.shim.call_slot.set(0);
 }
 
 struct Call<'a> {
-    state: *mut ThreadState,
+    this: &'a ThreadState,
     entry: Entry<'a>,
 }
 
 unsafe extern "C" fn run(call: *mut c_void) {
     // SAFETY: `serve_here` passes this.
     let call = unsafe { &*call.cast::<Call<'_>>() };
-    // SAFETY: the state is the calling thread's; all atomics.
-    let walking = unsafe { &(*call.state).walking };
-    let before = walking.load(Relaxed);
-    walking.store(before.wrapping_add(1), SeqCst);
+    let walk = call.this.shared.begin_walk(arch::stack_pointer());
     // SAFETY: the promise made to `serve_here`.
-    unsafe { serve(call.state, &call.entry) };
-    walking.store(before.wrapping_add(2), SeqCst);
+    unsafe { serve(call.this, &call.entry) };
+    call.this.shared.end_walk(walk);
+}
+
+/// At the end of a thread: answers what its blocked signal never did.
+pub(crate) fn answer_last(this: &ThreadState) {
+    let requests = &this.requests;
+    if requests.any() && !requests.is_inside() {
+        let _held = HeldBack::all();
+        let registers = Registers::capture();
+        // SAFETY: as in `request`.
+        unsafe { serve_here(this, &registers, None) };
+    }
 }

@@ -23,7 +23,8 @@ pub struct Stack {
     pub elided: u64,
     /// See [`Stack::elided`].
     pub elided_at: u64,
-    /// Why the walk ended: a number of [`engine::wire::sample::StopReason`]; 0 for a complete stack.
+    /// Why the walk ended: a number of [`engine::wire::sample::StopReason`]; 0 for a complete
+    /// stack.
     pub stop: u32,
     /// Of [`engine::wire::sample::flags`].
     pub flags: u32,
@@ -33,13 +34,14 @@ impl Stack {
     /// The frames, from the leaf to the root.
     #[must_use]
     pub fn frames(&self) -> &[Frame] {
-        // SAFETY: set by the entry to frames that outlive the callback, and this value cannot be kept longer.
+        // SAFETY: set by the entry to frames that outlive the callback, and this value cannot be
+        // kept longer.
         unsafe { core::slice::from_raw_parts(self.frames, self.count) }
     }
 }
 
-/// A client's callback: the stack, its nonce, and what was registered with it. It runs on the thread whose stack it is, with all
-/// signals held back, and may do what a signal handler may.
+/// A client's callback: the stack, its nonce, and what was registered with it. It runs on the
+/// thread whose stack it is, with all signals held back, and may do what a signal handler may.
 pub type Callback = unsafe extern "C" fn(stack: *const Stack, nonce: u64, data: *mut c_void);
 
 /// What has happened in the process so far: `struct rsunwind_counts`.

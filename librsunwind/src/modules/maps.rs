@@ -1,23 +1,11 @@
 //! `/proc/self/maps`: what is mapped where, for code that the loader does not know.
 //!
 //! # Safety
-//! None needed: text in, addresses out; images are read through [`engine::elf_image`], which checks.
+//! None needed: text in, addresses out.
 
 use crate::sys::File;
 use crate::text::copy;
 use engine::address::RuntimeAddress;
-use engine::elf_image::{self, BuildId};
-use engine::module_map::{Module, ModuleKind, Table};
-
-/// A module found in the maps.
-pub struct Found<'b> {
-    /// Where it is.
-    pub module: Module,
-    /// Which it is.
-    pub build_id: BuildId,
-    /// Its file.
-    pub path: &'b [u8],
-}
 
 /// One line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,58 +14,28 @@ struct Mapping<'a> {
     end: u64,
     executable: bool,
     offset: u64,
+    device: u64,
     inode: u64,
     path: &'a [u8],
 }
 
-/// The module of a pc.
-pub fn find<'b>(pc: RuntimeAddress, buffer: &'b mut [u8; 1024]) -> Option<Found<'b>> {
-    let (range, length) = locate(pc, buffer)?;
-    let anonymous = Module {
-        start: RuntimeAddress(range.start),
-        end: RuntimeAddress(range.end),
-        kind: ModuleKind::Anonymous,
-        ..Module::default()
-    };
-    if range.inode == 0 {
-        return Some(Found {
-            module: anonymous,
-            build_id: BuildId::default(),
-            path: &[],
-        });
-    }
-    let path = buffer.get(..length).unwrap_or(&[]);
-    let head = image_start(range.inode)?;
-    let Some(image) = elf_image::at(RuntimeAddress(head)) else {
-        return Some(Found {
-            module: anonymous,
-            build_id: BuildId::default(),
-            path: &[],
-        });
-    };
-    let build_id = image.build_id();
-    if image.module.contains(pc) {
-        return Some(Found {
-            module: image.module,
-            build_id,
-            path,
-        });
-    }
-    // A second mapping of part of the file (V8 moves its builtins so): same names, other addresses, no tables there.
-    let file_address = range.offset;
-    let module = Module {
-        start: RuntimeAddress(range.start),
-        end: RuntimeAddress(range.end),
-        bias: range.start.wrapping_sub(file_address),
-        eh_frame_hdr: Table::default(),
-        sframe: Table::default(),
-        kind: ModuleKind::Elf,
-    };
-    Some(Found {
-        module,
-        build_id,
-        path,
-    })
+/// Where the file that is mapped at `base` from its beginning has that offset mapped, behind
+/// `base`.
+pub fn mapped_at(base: RuntimeAddress, offset: u64) -> Option<u64> {
+    let (mut file, mut found) = (None, None);
+    each(|mapping| {
+        if mapping.start == base.0 {
+            file = Some((mapping.device, mapping.inode));
+        }
+        let distance = offset.wrapping_sub(mapping.offset);
+        if file == Some((mapping.device, mapping.inode))
+            && distance < mapping.end.wrapping_sub(mapping.start)
+        {
+            found = mapping.start.checked_add(distance);
+        }
+        found.is_none()
+    });
+    found
 }
 
 /// The file of the mapping at an address; empty if unknown.
@@ -100,15 +58,21 @@ pub fn find_range(address: RuntimeAddress) -> Option<(u64, u64)> {
 
 /// What is at an address.
 #[derive(Clone, Copy, Debug)]
-struct Range {
-    start: u64,
-    end: u64,
-    offset: u64,
-    inode: u64,
+pub struct Range {
+    /// Its first byte.
+    pub start: u64,
+    /// Behind its last byte.
+    pub end: u64,
+    /// What of the file is there.
+    pub offset: u64,
+    /// The file's device.
+    pub device: u64,
+    /// The file on it; 0 if there is none.
+    pub inode: u64,
 }
 
 /// The executable mapping at an address; its path goes to the buffer, its length with it.
-fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)> {
+pub fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)> {
     let mut found = None;
     each(|mapping| {
         if (mapping.start..mapping.end).contains(&pc.0)
@@ -119,6 +83,7 @@ fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)>
                 start,
                 end,
                 offset,
+                device,
                 inode,
                 ..
             } = *mapping;
@@ -127,6 +92,7 @@ fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)>
                     start,
                     end,
                     offset,
+                    device,
                     inode,
                 },
                 length,
@@ -137,11 +103,11 @@ fn locate(pc: RuntimeAddress, buffer: &mut [u8; 1024]) -> Option<(Range, usize)>
     found
 }
 
-/// Where the file of that inode has its first byte mapped.
-fn image_start(inode: u64) -> Option<u64> {
+/// Where that file has its first byte mapped.
+pub fn image_start(device: u64, inode: u64) -> Option<u64> {
     let mut start = None;
     each(|mapping| {
-        if mapping.inode == inode && mapping.offset == 0 {
+        if (mapping.device, mapping.inode) == (device, inode) && mapping.offset == 0 {
             start = Some(mapping.start);
         }
         start.is_none()
@@ -202,7 +168,8 @@ fn parse(line: &[u8]) -> Option<Mapping<'_>> {
     let (start, end) = (hexadecimal(range.next()?)?, hexadecimal(range.next()?)?);
     let permissions = words.next()?;
     let offset = hexadecimal(words.next()?)?;
-    let _device = words.next()?;
+    let mut device = words.next()?.split(|byte| *byte == b':');
+    let (major, minor) = (hexadecimal(device.next()?)?, hexadecimal(device.next()?)?);
     let inode = crate::text::parse_decimal(words.next()?)?;
     let path = line
         .iter()
@@ -214,6 +181,7 @@ fn parse(line: &[u8]) -> Option<Mapping<'_>> {
         end,
         executable: permissions.get(2) == Some(&b'x'),
         offset,
+        device: major.checked_shl(32)? | minor,
         inode,
         path,
     })
@@ -239,6 +207,7 @@ mod tests {
             (mapping.start, mapping.end, mapping.offset, mapping.inode),
             (0x7f00_a000, 0x7f00_b000, 0x1000, 4711)
         );
+        assert_eq!(mapping.device, 0xfe << 32);
         assert!(mapping.executable);
         assert_eq!(mapping.path, b"/usr/lib/a b.so");
         assert_eq!(
@@ -251,19 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn this_very_function_is_found_in_the_test_program() {
-        let here =
-            RuntimeAddress(this_very_function_is_found_in_the_test_program as *const () as u64);
-        let mut buffer = [0; 1024];
-        let found = find(here, &mut buffer).unwrap();
-        assert!(found.module.contains(here) && found.module.eh_frame_hdr.is_present());
-        assert_eq!(
-            found.path,
-            std::env::current_exe()
-                .unwrap()
-                .as_os_str()
-                .as_encoded_bytes()
-        );
+    fn mapped_data_is_in_a_range() {
         let data: &'static [u8; 3] = b"abc";
         assert!(find_range(RuntimeAddress(data.as_ptr() as u64)).is_some());
         assert!(find_range(RuntimeAddress(8)).is_none());

@@ -1,4 +1,5 @@
-//! Files: opened for a moment, mapped, closed again. The runtime keeps no descriptor of the host's.
+//! Files: opened for a moment, mapped, closed again. The runtime keeps no descriptor of the
+//! program's.
 #![allow(unsafe_code)]
 
 use super::{Errno, call};
@@ -69,7 +70,24 @@ impl File {
         unsafe { call!(libc::SYS_read, self.0, buffer.as_mut_ptr(), buffer.len()) }.unwrap_or(0)
     }
 
-    /// Backs a range with storage, so that touching it cannot fail: `fallocate`, or zeros written where the file system lacks that.
+    /// `pread` until the buffer is full or the file ends; gives the part read.
+    pub fn read_at<'b>(&self, offset: u64, buffer: &'b mut [u8]) -> &'b [u8] {
+        let mut filled = 0usize;
+        while let Some(rest) = buffer.get_mut(filled..).filter(|rest| !rest.is_empty()) {
+            let at = offset.saturating_add(filled as u64);
+            // SAFETY: the kernel writes within `rest`.
+            match unsafe { call!(libc::SYS_pread64, self.0, rest.as_mut_ptr(), rest.len(), at) } {
+                Ok(0) => break,
+                Ok(count) => filled = filled.saturating_add(count),
+                Err(Errno(libc::EINTR)) => {}
+                Err(_) => break,
+            }
+        }
+        buffer.get(..filled).unwrap_or(&[])
+    }
+
+    /// Backs a range with storage, so that touching it cannot fail: `fallocate`, or zeros written
+    /// where the file system lacks that.
     ///
     /// # Errors
     /// `ENOSPC`, `EFBIG` (a resource limit), and as `fallocate(2)`.
@@ -102,11 +120,7 @@ impl File {
     }
 
     fn stat(&self) -> Result<libc::stat, Errno> {
-        // SAFETY: all zeros is a valid stat.
-        let mut stat: libc::stat = unsafe { core::mem::zeroed() };
-        // SAFETY: the kernel writes a struct stat.
-        unsafe { call!(libc::SYS_fstat, self.0, &raw mut stat) }?;
-        Ok(stat)
+        stat(self.0)
     }
 
     /// Device and inode.
@@ -114,11 +128,29 @@ impl File {
     /// # Errors
     /// As `fstat(2)`.
     pub fn identity(&self) -> Result<FileIdentity, Errno> {
+        identity_of(self.0)
+    }
+
+    /// Whether it belongs to who made it if we did.
+    ///
+    /// # Errors
+    /// As `fstat(2)`.
+    pub fn is_own(&self) -> Result<bool, Errno> {
+        Ok(self.stat()?.st_uid == super::effective_user())
+    }
+
+    /// Whether nobody but root and this process's user can change it: its owner and mode say so. A
+    /// directory may also be one in which everybody has files of their own.
+    ///
+    /// # Errors
+    /// As `fstat(2)`.
+    pub fn is_trusted(&self) -> Result<bool, Errno> {
         let stat = self.stat()?;
-        Ok(FileIdentity {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-        })
+        let is_owner = stat.st_uid == 0 || stat.st_uid == super::effective_user();
+        let is_directory = stat.st_mode & libc::S_IFMT == libc::S_IFDIR;
+        let is_sticky = is_directory && stat.st_mode & libc::S_ISVTX != 0;
+        let is_written_by_others = stat.st_mode & (libc::S_IWGRP | libc::S_IWOTH) != 0;
+        Ok(is_owner && (is_sticky || !is_written_by_others))
     }
 
     /// Bytes.
@@ -137,22 +169,9 @@ pub fn is_path(path: *const u8) -> bool {
     !matches!(answer, Err(Errno(libc::EFAULT | libc::ENAMETOOLONG)))
 }
 
-/// Whether a descriptor is that of a regular file (all of `/proc` is).
-pub fn is_regular_file(fd: i32) -> bool {
-    let file = core::mem::ManuallyDrop::new(File(fd));
-    file.stat()
-        .is_ok_and(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG)
-}
-
-/// Whether a descriptor is one of `/dev/zero`, `/dev/random` and `/dev/urandom`.
-pub fn gives_bytes_out_of_nothing(fd: i32) -> bool {
-    const MEMORY_DEVICES: u32 = 1;
-    let file = core::mem::ManuallyDrop::new(File(fd));
-    file.stat().is_ok_and(|stat| {
-        let is_device = stat.st_mode & libc::S_IFMT == libc::S_IFCHR;
-        let numbers = (libc::major(stat.st_rdev), libc::minor(stat.st_rdev));
-        is_device && matches!(numbers, (MEMORY_DEVICES, 5 | 8 | 9))
-    })
+/// What a descriptor leads to; `None` if it is none.
+pub fn status(fd: i32) -> Option<libc::stat> {
+    core::mem::ManuallyDrop::new(File(fd)).stat().ok()
 }
 
 impl Drop for File {
@@ -162,7 +181,8 @@ impl Drop for File {
     }
 }
 
-/// Reads a small file whole (up to the buffer's size); empty if it cannot be read. `path` ends in a zero byte.
+/// Reads a small file whole (up to the buffer's size); empty if it cannot be read. `path` ends in a
+/// zero byte.
 pub fn read_file<'b>(path: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
     match File::open(path, libc::O_RDONLY, 0) {
         Ok(file) => file.read(buffer),
@@ -181,7 +201,8 @@ pub fn remove_file(path: &[u8]) -> Result<(), Errno> {
 
 /// Where a symbolic link points; empty if that cannot be read. `path` ends in a zero byte.
 pub fn read_link<'b>(path: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
-    // SAFETY: the path is a zero-terminated literal of the caller's; the kernel writes within the buffer.
+    // SAFETY: the path is a zero-terminated literal of the caller's; the kernel writes within the
+    // buffer.
     let length = unsafe {
         call!(
             libc::SYS_readlinkat,
@@ -198,6 +219,26 @@ pub fn read_link<'b>(path: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
 pub fn write_stderr(text: &[u8]) {
     // SAFETY: the kernel reads within `text`.
     let _ = unsafe { call!(libc::SYS_write, 2, text.as_ptr(), text.len()) };
+}
+
+/// Device and inode behind any descriptor.
+///
+/// # Errors
+/// As `fstat(2)`.
+pub fn identity_of(descriptor: i32) -> Result<FileIdentity, Errno> {
+    let stat = stat(descriptor)?;
+    Ok(FileIdentity {
+        device: stat.st_dev,
+        inode: stat.st_ino,
+    })
+}
+
+fn stat(descriptor: i32) -> Result<libc::stat, Errno> {
+    // SAFETY: all zeros is a valid stat.
+    let mut stat: libc::stat = unsafe { core::mem::zeroed() };
+    // SAFETY: the kernel writes a struct stat.
+    unsafe { call!(libc::SYS_fstat, descriptor, &raw mut stat) }?;
+    Ok(stat)
 }
 
 /// Whether a path names something that may be executed. It ends in a zero byte.

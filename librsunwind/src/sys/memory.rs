@@ -11,7 +11,18 @@ pub const PAGE: usize = 4096;
 /// # Errors
 /// `ENOMEM` (also when a limit on address space is reached).
 pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+    map_fresh(length, libc::MAP_PRIVATE | libc::MAP_NORESERVE)
+}
+
+/// Maps zeroed memory that fork children share.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn map_shared(length: usize) -> Result<*mut u8, Errno> {
+    map_fresh(length, libc::MAP_SHARED)
+}
+
+fn map_fresh(length: usize, flags: i32) -> Result<*mut u8, Errno> {
     // SAFETY: a new mapping, placed by the kernel.
     let address = unsafe {
         call!(
@@ -19,7 +30,7 @@ pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
             0,
             length,
             libc::PROT_READ | libc::PROT_WRITE,
-            flags,
+            flags | libc::MAP_ANONYMOUS,
             -1isize,
             0
         )
@@ -27,8 +38,8 @@ pub fn map_anonymous(length: usize) -> Result<*mut u8, Errno> {
     Ok(address as *mut u8)
 }
 
-/// Asks for pages of private memory now, so that the first writes to them do not wait for page faults. Kernels before 5.14 do not know
-/// this; then they do.
+/// Asks for pages of private memory now, so that the first writes to them do not wait for page
+/// faults. Kernels before 5.14 do not know this; then they do.
 pub fn populate(start: *mut u8, length: usize) {
     let misaligned = start.addr() % PAGE;
     let start = start.wrapping_byte_sub(misaligned);
@@ -37,7 +48,8 @@ pub fn populate(start: *mut u8, length: usize) {
     let _ = unsafe { call!(libc::SYS_madvise, start, length, libc::MADV_POPULATE_WRITE) };
 }
 
-/// Maps part of a file, shared. `near` is where it would like to be, to merge with a neighbour; 0 for anywhere.
+/// Maps part of a file, shared. `near` is where it would like to be, to merge with a neighbour; 0
+/// for anywhere.
 ///
 /// # Errors
 /// As `mmap(2)`.
@@ -66,6 +78,35 @@ pub fn map_file(
         )
     }?;
     Ok(address as *mut u8)
+}
+
+/// Copies what can be read of a range of this process, and cannot fault; gives how many bytes,
+/// `None` where the kernel does not do that.
+///
+/// # Signal safety
+/// One system call, `process_vm_readv`.
+///
+/// # Safety
+/// `to` has room for `length` bytes.
+pub unsafe fn copy_from_self(address: u64, to: *mut u8, length: usize) -> Option<usize> {
+    let (local, remote) = ([to as usize, length], [address as usize, length]);
+    // SAFETY: two vectors of one part each; the kernel writes to the caller's room alone.
+    let result = unsafe {
+        call!(
+            libc::SYS_process_vm_readv,
+            super::getpid(),
+            local.as_ptr(),
+            1,
+            remote.as_ptr(),
+            1,
+            0
+        )
+    };
+    match result {
+        Ok(copied) => Some(copied),
+        Err(Errno(libc::ENOSYS | libc::EPERM)) => None,
+        Err(_) => Some(0),
+    }
 }
 
 /// Takes a mapping away.

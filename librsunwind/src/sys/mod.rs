@@ -1,9 +1,12 @@
-//! System calls by number, so that nothing of the host's libc runs in the handler and errno stays untouched.
+//! System calls by number, so that nothing of the program's libc runs in the handler and errno
+//! stays untouched.
 //!
-//! Results are `Ok(value)` or `Err(Errno)`. Signal safety: every function here is a system call or two on the caller's memory.
+//! Results are `Ok(value)` or `Err(Errno)`. Signal safety: every function here is a system call or
+//! two on the caller's memory.
 //!
 //! # Safety
-//! Pointers handed to the kernel come from references or from addresses that the kernel itself gave.
+//! Pointers handed to the kernel come from references or from addresses that the kernel itself
+//! gave.
 #![allow(unsafe_code)]
 
 mod files;
@@ -17,6 +20,7 @@ pub use signals::*;
 pub use sockets::*;
 
 use crate::arch::syscall6;
+use crate::text::Text;
 
 /// An error number, as in `errno.h`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,10 +61,21 @@ pub fn getpid() -> u32 {
     unsafe { raw(libc::SYS_getpid, &[]) as u32 }
 }
 
+/// The real user.
+pub fn real_user() -> u32 {
+    // SAFETY: no memory involved.
+    unsafe { raw(libc::SYS_getuid, &[]) as u32 }
+}
+
+/// The effective user.
+pub fn effective_user() -> u32 {
+    // SAFETY: no memory involved.
+    unsafe { raw(libc::SYS_geteuid, &[]) as u32 }
+}
+
 /// Whether the process has root's rights, as far as its user id says.
 pub fn is_root() -> bool {
-    // SAFETY: no memory involved.
-    unsafe { raw(libc::SYS_geteuid, &[]) == 0 }
+    effective_user() == 0
 }
 
 /// The parent's process id.
@@ -76,14 +91,56 @@ pub fn process_exists(pid: u32) -> bool {
     answer != Err(Errno(libc::ESRCH))
 }
 
+/// Whether this process has that thread.
+pub fn thread_exists(tid: u32) -> bool {
+    // SAFETY: signal 0 only checks.
+    let answer = unsafe { call!(libc::SYS_tgkill, getpid(), tid, 0) };
+    answer != Err(Errno(libc::ESRCH))
+}
+
 /// CPU time of a thread of this process, ns.
 ///
 /// # Errors
 /// `EINVAL` if it has ended.
 pub fn thread_cpu_ns(tid: u32) -> Result<u64, Errno> {
-    // The kernel's encoding of "CPU clock of that thread": inverted id, per-thread bit, scheduler clock.
+    // The kernel's encoding of "CPU clock of that thread": inverted id, per-thread bit, scheduler
+    // clock.
     let clock = (!(tid as i32) << 3) | 6;
     clock_ns(clock)
+}
+
+/// CPU time of this process, of all its threads that there ever were, ns.
+pub fn process_cpu_ns() -> Option<u64> {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).ok()
+}
+
+/// What the kernel charged the children of this process that were waited for, and theirs, ns.
+pub fn children_cpu_ns() -> Option<u64> {
+    // Two times of two words each are what is of interest of the eighteen.
+    let mut usage = [0i64; 18];
+    let children = libc::RUSAGE_CHILDREN;
+    // SAFETY: the kernel writes a structure of 18 words.
+    unsafe { call!(libc::SYS_getrusage, children, usage.as_mut_ptr()) }.ok()?;
+    let [user_s, user_us, system_s, system_us, ..] = usage;
+    Some(times_ns([user_s, user_us], [system_s, system_us]))
+}
+
+/// User and system time, ns.
+#[must_use]
+pub fn charged_ns(usage: &libc::rusage) -> u64 {
+    let [user, system] = [usage.ru_utime, usage.ru_stime].map(|time| [time.tv_sec, time.tv_usec]);
+    times_ns(user, system)
+}
+
+/// The sum of two times in seconds and microseconds, as resource usage has them, in ns.
+pub fn times_ns(user: [i64; 2], system: [i64; 2]) -> u64 {
+    let [seconds, microseconds] = [0, 1].map(|index: usize| {
+        let part = |time: [i64; 2]| time.get(index).copied().unwrap_or(0) as u64;
+        part(user).saturating_add(part(system))
+    });
+    seconds
+        .saturating_mul(1_000_000_000)
+        .saturating_add(microseconds.saturating_mul(1000))
 }
 
 /// Any clock, ns.
@@ -113,6 +170,14 @@ pub fn thread_name() -> [u8; 16] {
     // SAFETY: the kernel writes at most 16 bytes.
     let _ = unsafe { call!(libc::SYS_prctl, libc::PR_GET_NAME, name.as_mut_ptr()) };
     name
+}
+
+/// The name of another thread of this process; empty where `/proc` is hidden.
+pub fn name_of_thread(tid: u32, buffer: &mut [u8; 16]) -> &[u8] {
+    let path = Text::<48>::new().then(b"/proc/self/task/");
+    let mut path = path.decimal(u64::from(tid)).then(b"/comm");
+    let name = read_file(path.path(), buffer);
+    name.strip_suffix(b"\n").unwrap_or(name)
 }
 
 /// A resource limit: soft value.
@@ -145,7 +210,7 @@ pub fn exit_process(status: i32) -> ! {
     }
 }
 
-/// `execve`, for a host whose own cannot be found; sets no errno.
+/// `execve`, for a program whose own cannot be found; sets no errno.
 ///
 /// # Safety
 /// As `execve(2)`.

@@ -1,4 +1,4 @@
-//! Signal actions and masks at the kernel's own level, below the host's wrappers.
+//! Signal actions and masks at the kernel's own level, below the program's wrappers.
 #![allow(unsafe_code)]
 
 use super::{Errno, call};
@@ -25,7 +25,8 @@ pub const fn bit(signal: i32) -> u64 {
     1u64.wrapping_shl((signal as u32).wrapping_sub(1))
 }
 
-/// Every signal but those that a fault raises: what is held back while the handler runs, and while a stack is shown to clients.
+/// Every signal but those that a fault raises: what is held back while the handler runs, and while
+/// a stack is shown to clients.
 pub const ALL_BUT_FAULTS: u64 = !(bit(libc::SIGSEGV)
     | bit(libc::SIGBUS)
     | bit(libc::SIGILL)
@@ -61,14 +62,72 @@ pub fn signal_mask(how: i32, set: u64) -> u64 {
     old
 }
 
+/// `sigaltstack`: sets the calling thread's alternate stack (if given) and gives the one before;
+/// size 0 is none.
+///
+/// # Errors
+/// `EPERM` on that stack, `ENOMEM` if it is too small.
+pub fn alternate_stack(new: Option<&libc::stack_t>) -> Result<libc::stack_t, Errno> {
+    let mut old = libc::stack_t {
+        ss_sp: core::ptr::null_mut(),
+        ss_flags: 0,
+        ss_size: 0,
+    };
+    let new = new.map_or(core::ptr::null(), core::ptr::from_ref);
+    // SAFETY: both point at structures of the kernel's layout, or null.
+    unsafe { call!(libc::SYS_sigaltstack, new, &raw mut old) }?;
+    Ok(old)
+}
+
 /// Sends a signal to a thread of this process.
 pub fn send_to_thread(tid: u32, signal: i32) {
     // SAFETY: no memory involved.
     let _ = unsafe { call!(libc::SYS_tgkill, super::getpid(), tid, signal) };
 }
 
-/// Raises a signal on the calling thread, with a code and a value of our own: never lost for want of memory, as long as the code is
-/// positive.
+/// Sends a signal to this process, to whichever thread takes it.
+pub fn send_to_process(signal: i32) {
+    // SAFETY: no memory involved.
+    let _ = unsafe { call!(libc::SYS_kill, super::getpid(), signal) };
+}
+
+/// Sends a signal that has come to this process once more, to whichever thread takes it; with the
+/// same `siginfo_t`, except that threads other than the first may not say that somebody else's
+/// `kill(2)` sent it.
+pub fn send_again(signal: i32, information: *const core::ffi::c_void) {
+    // SAFETY: the kernel reads a siginfo of 128 bytes, which the caller got from it.
+    let sent = unsafe {
+        call!(
+            libc::SYS_rt_sigqueueinfo,
+            super::getpid(),
+            signal,
+            information
+        )
+    };
+    if sent.is_err() {
+        send_to_process(signal);
+    }
+}
+
+/// Takes a blocked signal that is pending for the calling thread, if there is one: fills
+/// `information` as for a handler.
+pub fn take_pending(signal: i32, information: &mut [u64; 16]) -> bool {
+    let (set, at_once) = (bit(signal), [0u64; 2]);
+    // SAFETY: the kernel reads a mask and a time, and writes a siginfo of 128 bytes.
+    unsafe {
+        call!(
+            libc::SYS_rt_sigtimedwait,
+            &raw const set,
+            information.as_mut_ptr(),
+            at_once.as_ptr(),
+            8
+        )
+    }
+    .is_ok()
+}
+
+/// Raises a signal on the calling thread, with a code and a value of our own: never lost for want
+/// of memory, as long as the code is positive.
 ///
 /// # Errors
 /// As `rt_tgsigqueueinfo(2)`; a seccomp filter may refuse it.
@@ -96,14 +155,15 @@ pub fn raise_with(signal: i32, code: i32, value: u64) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Holds signals back from the calling thread while it lives. Where it is blocked already, it stays so.
+/// Holds signals back from the calling thread while it lives. Where it is blocked already, it stays
+/// so.
 #[derive(Debug)]
 pub struct HeldBack(u64);
 
 impl HeldBack {
-    /// One signal, from now on.
-    pub fn new(signal: i32) -> Self {
-        Self::these(bit(signal))
+    /// What triggers raise, from now on.
+    pub fn ours() -> Self {
+        Self::these(bit(libc::SIGPROF) | bit(libc::SIGURG))
     }
 
     /// All signals but faults, from now on.
@@ -121,5 +181,36 @@ impl Drop for HeldBack {
         if self.0 != 0 {
             signal_mask(libc::SIG_UNBLOCK, self.0);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use core::sync::atomic::{AtomicU32, Ordering::SeqCst};
+    use std::time::{Duration, Instant};
+
+    static SEEN: AtomicU32 = AtomicU32::new(0);
+
+    extern "C" fn seen(_: i32) {
+        SEEN.fetch_add(1, SeqCst);
+    }
+
+    #[test]
+    fn any_thread_sends_again_what_came_from_another_process() {
+        // SAFETY: the handler only counts.
+        unsafe { libc::signal(libc::SIGWINCH, seen as *const () as usize) };
+        let from_kill = [libc::SIGWINCH as u64, libc::SI_USER as u64];
+        let mut information = [0u64; 16];
+        information[..2].copy_from_slice(&from_kill);
+        let thread = std::thread::spawn(move || {
+            send_again(libc::SIGWINCH, information.as_ptr().cast());
+        });
+        thread.join().unwrap();
+        let limit = Instant::now() + Duration::from_secs(10);
+        while SEEN.load(SeqCst) == 0 && Instant::now() < limit {
+            std::thread::yield_now();
+        }
+        assert_eq!(SEEN.load(SeqCst), 1);
     }
 }

@@ -16,11 +16,58 @@ struct Rights {
     descriptors: [i32; MOST],
 }
 
-/// Sends a message with at most eight descriptors to the `SOCK_SEQPACKET` socket at `path` (without a zero byte), and closes the connection again. Does
-/// not wait.
+/// A time limit of a socket (`SO_RCVTIMEO`, `SO_SNDTIMEO`), ns; 0 if it has none, or is no socket.
+pub fn socket_time_ns(fd: i32, option: i32) -> u64 {
+    let mut time = [0u64; 2];
+    // SAFETY: the kernel writes a struct timeval at most.
+    if unsafe { socket_option(fd, option, time.as_mut_ptr().cast(), 16) }.is_err() {
+        return 0;
+    }
+    let [seconds, microseconds] = time;
+    let ns = seconds.saturating_mul(1_000_000_000);
+    ns.saturating_add(microseconds.saturating_mul(1000))
+}
+
+/// The error that a socket has for the next call on it, which it has no more; 0 if it has none.
+pub fn socket_error(fd: i32) -> i32 {
+    let mut error = 0i32;
+    // SAFETY: the kernel writes four bytes.
+    let _ = unsafe { socket_option(fd, libc::SO_ERROR, (&raw mut error).cast(), 4) };
+    error
+}
+
+/// Whether it is a socket of bytes without boundaries.
+pub fn is_stream(fd: i32) -> bool {
+    let mut kind = 0i32;
+    // SAFETY: the kernel writes four bytes.
+    let known = unsafe { socket_option(fd, libc::SO_TYPE, (&raw mut kind).cast(), 4) };
+    known.is_ok() && kind == libc::SOCK_STREAM
+}
+
+/// # Safety
+/// There is room for so many bytes.
+unsafe fn socket_option(fd: i32, option: i32, value: *mut u8, size: u32) -> Result<(), Errno> {
+    let mut size = size;
+    // SAFETY: the caller's promise.
+    unsafe {
+        call!(
+            libc::SYS_getsockopt,
+            fd,
+            libc::SOL_SOCKET,
+            option,
+            value,
+            &raw mut size
+        )
+    }
+    .map(drop)
+}
+
+/// Sends a message with at most eight descriptors to the `SOCK_SEQPACKET` socket at `path` (without
+/// a zero byte), and closes the connection again. Does not wait.
 ///
 /// # Errors
-/// `ENOENT` or `ECONNREFUSED` if nobody listens, `EAGAIN` if too many wait, `ENAMETOOLONG`, and as `socket(2)` and `sendmsg(2)`.
+/// `ENOENT` or `ECONNREFUSED` if nobody listens, `EAGAIN` if too many wait, `ENAMETOOLONG`, and as
+/// `socket(2)` and `sendmsg(2)`.
 pub fn send_descriptors(path: &[u8], message: &[u8], descriptors: &[i32]) -> Result<(), Errno> {
     let socket = connect(path)?;
     let bytes = descriptors.len().min(MOST).saturating_mul(4);
@@ -45,12 +92,14 @@ pub fn send_descriptors(path: &[u8], message: &[u8], descriptors: &[i32]) -> Res
     unsafe { call!(libc::SYS_sendmsg, socket.raw(), &raw const header, flags) }.map(drop)
 }
 
-/// Sends a message to the `SOCK_SEQPACKET` socket at `path` (without a zero byte), and waits for a descriptor in answer, and then for the end
-/// of the connection, each at most that long. Who answers ends the connection when it has closed the descriptor itself: it is then the
-/// caller's alone.
+/// Sends a message to the `SOCK_SEQPACKET` socket at `path` (without a zero byte), and waits for a
+/// descriptor in answer, and then for the end of the connection, each at most that long. Who
+/// answers ends the connection when it has closed the descriptor itself: it is then the caller's
+/// alone.
 ///
 /// # Errors
-/// As [`send_descriptors`]; `EAGAIN` if no answer or no end came in time, `ENODATA` if it has no descriptor, `EINTR`.
+/// As [`send_descriptors`]; `EAGAIN` if no answer or no end came in time, `ENODATA` if it has no
+/// descriptor, `EINTR`.
 pub fn ask_for_descriptor(path: &[u8], message: &[u8], patience_ms: u64) -> Result<File, Errno> {
     let socket = connect(path)?;
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;

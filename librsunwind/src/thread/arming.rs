@@ -1,79 +1,132 @@
-//! Arming a thread and disarming it: which trigger it gets, what the trigger must know of it, and what is recorded of that.
+//! Arming a thread and disarming it: which trigger it gets, what the trigger must know of it, and
+//! what is recorded of that.
+//!
+//! # Safety
+//! The trigger is replaced with the signal held back.
+#![allow(unsafe_code)]
 
-use super::{Arming, NAME_SIZE, ThreadState, registry};
+use super::registry;
+use super::state::ThreadState;
+use super::trigger_slot::Arming;
+use super::unsampled;
 use crate::config::{Config, Destination};
-use crate::cpu_meter::CpuMeter;
 use crate::process::PROCESS;
 use crate::segment::SEGMENT;
-use crate::sys::{self, HeldBack};
-use crate::trigger::perf::{self, Recipient};
-use crate::trigger::timer::CpuTimer;
-use crate::trigger::{self, Armed, SIGNAL};
+use crate::sys::{self, Errno, HeldBack};
+use crate::trigger::handover::Recipient;
+use crate::trigger::perf;
+use crate::trigger::{self, Armed, Outlook};
 use core::sync::atomic::Ordering::Relaxed;
 use engine::wire::offer::Offer;
+use engine::wire::sample::Trigger;
 
+/// CPU time after which a thread is worth a ring of ample size and its way to the collector, ns.
+const LASTING_NS: u64 = 2_000_000;
 /// So many threads of an ordinary user have rings of ample size.
 const FEW_THREADS: usize = 16;
 
 impl ThreadState {
-    /// Arms the thread for the first time and records that, or records why not. CPU time that it has used already is counted as unarmed.
-    pub fn arm(&mut self) {
-        self.arm_from(sys::thread_cpu_ns(self.tid.load(Relaxed)).unwrap_or(0));
+    /// Arms the thread for the first time. CPU time that it has used already is counted as unarmed.
+    /// What a thread gets that has just begun is cheap: [`ThreadState::settle`] does the rest.
+    pub fn arm(&self) {
+        let outlook = match PROCESS.is_main_thread() {
+            true => Outlook::Lasting, // its first call may be a long one
+            false => unsampled::outlook(),
+        };
+        self.arm_from(self.cpu_ns().unwrap_or(0), outlook);
     }
 
-    /// Arms the thread after a pause too short to count, or with a better trigger.
-    pub fn arm_again(&mut self) {
+    /// At a sample, in the handler: gives a thread the trigger that it is to have, once it has
+    /// lived long enough.
+    ///
+    /// # Signal safety
+    /// Raw system calls, once or twice in the life of a thread.
+    pub fn settle(&self) {
+        // SAFETY: the handler's signal is held back, and the reference goes at once.
+        let is_due = match unsafe { self.trigger.armed() } {
+            Armed::Late(_) => true,
+            Armed::Perf(event) if event.is_first() => self.account.used_ns() >= LASTING_NS,
+            _ => false,
+        };
+        if !is_due {
+            return;
+        }
+        let was_late = self.shared.is_late();
+        // First the old ring goes: what it still got has the smaller nonces.
         self.disarm();
-        self.arm_from(0);
-    }
-
-    /// Arms the thread with a CPU timer, whatever else is permitted, and records nothing yet.
-    pub fn arm_with_timer(&mut self) {
-        let tag = core::ptr::from_mut(self) as usize;
-        let _held = HeldBack::new(SIGNAL);
-        if let Ok(timer) = CpuTimer::start(PROCESS.period_ns(), tag) {
-            self.armed = Armed::Timer(timer);
+        let refused = self.arm_now(Outlook::Lasting);
+        if was_late || refused.0 != 0 {
+            self.set_arming(refused, 0);
+            self.record_name();
         }
     }
 
-    fn arm_from(&mut self, unarmed_cpu_ns: u64) {
-        let config = PROCESS.config();
-        let period_ns = PROCESS.period_ns();
-        let thread = self.to_arm(config);
+    /// Arms the thread after a pause too short to count, or with a better trigger.
+    pub fn arm_again(&self) {
+        self.disarm();
+        self.arm_from(0, Outlook::Lasting);
+    }
+
+    /// A thread that has just begun is recorded by its first sample, or at its end: unless the
+    /// collector has a ring of it, which would be an unknown thread's.
+    fn arm_from(&self, unarmed_cpu_ns: u64, outlook: Outlook) {
         // The handler must not meet a trigger that is half in place.
-        let _held = HeldBack::new(SIGNAL);
-        self.meter = CpuMeter::starting_at(self.cpu_ns().unwrap_or(0));
-        let refused = match trigger::arm(config, period_ns, &thread) {
+        let _held = HeldBack::ours();
+        let began_ns = self.cpu_ns().unwrap_or(0);
+        self.account.count_from(began_ns);
+        let refused = self.arm_now(outlook);
+        self.count_arming_since(began_ns);
+        let total = &self.account.totals.unarmed_cpu_ns;
+        total.fetch_add(unarmed_cpu_ns, Relaxed);
+        self.set_arming(refused, unarmed_cpu_ns);
+        if outlook == Outlook::Lasting || self.trigger.is_lent() {
+            self.record_name();
+        }
+    }
+
+    /// Arming, or what undoes it, took the CPU time since that of the thread's, ns.
+    pub fn count_arming_since(&self, began_ns: u64) {
+        let spent_ns = self.cpu_ns().unwrap_or(0).saturating_sub(began_ns);
+        self.account.totals.arming_ns.fetch_add(spent_ns, Relaxed);
+    }
+
+    fn set_arming(&self, refused: Errno, unarmed_cpu_ns: u64) {
+        self.trigger.set_arming(Arming {
+            period_ns: PROCESS.period_ns(),
+            refused,
+            unarmed_cpu_ns,
+        });
+        self.account.forget_name();
+    }
+
+    /// Gives the errno of a better trigger's refusal, 0 if there is none. With the signal held
+    /// back.
+    fn arm_now(&self, outlook: Outlook) -> Errno {
+        let config = PROCESS.config();
+        match trigger::arm(config, PROCESS.period_ns(), &self.to_arm(config, outlook)) {
             Ok((armed, refused)) => {
-                self.lent |= matches!(&armed, Armed::Perf(event) if event.is_lent());
-                self.armed = armed;
+                self.shared
+                    .armed(armed.kind(), matches!(armed, Armed::Late(_)));
+                // SAFETY: the signal is held back, and no reference to the trigger is kept.
+                unsafe { self.trigger.replace(armed) };
                 refused
             }
             Err(error) => {
+                self.shared.armed(Trigger::None, false);
                 if let Some(header) = SEGMENT.header() {
                     header.unarmed_threads.fetch_add(1, Relaxed);
                 }
                 error
             }
-        };
-        self.totals
-            .unarmed_cpu_ns
-            .fetch_add(unarmed_cpu_ns, Relaxed);
-        self.arming = Arming {
-            period_ns,
-            refused,
-            unarmed_cpu_ns,
-        };
-        self.name = [0; NAME_SIZE];
-        self.record_name();
+        }
     }
 
-    fn to_arm(&self, config: &Config) -> trigger::Thread {
+    pub(super) fn to_arm(&self, config: &Config, outlook: Outlook) -> trigger::Thread {
         let offer = Offer {
             pid: sys::getpid(),
-            tid: self.tid.load(Relaxed),
+            tid: self.tid(),
             process_key: PROCESS.key(),
-            thread_key: self.key.load(Relaxed),
+            thread_key: self.key(),
             ..Offer::default()
         };
         let recipient = match config.destination {
@@ -86,27 +139,46 @@ impl ThreadState {
         };
         trigger::Thread {
             tag: core::ptr::from_ref(self) as usize,
-            nonce: self.nonce,
+            signal: self.signal(),
+            nonce: self.trigger.nonce(),
             recipient,
+            outlook,
         }
     }
 
-    /// Stops the trigger. Where its events are lent to the collector, signals may come until that lets go of them; they are known as late.
-    pub fn disarm(&mut self) {
-        // The handler must not read a ring that is being unmapped.
-        let _held = HeldBack::new(SIGNAL);
+    /// Stops the trigger. Where its events are lent to the collector, signals may come until that
+    /// lets go of them; they are known as late.
+    pub fn disarm(&self) {
+        // The handler must not read a ring that is being unmapped, nor one of the program's write
+        // records among those of the ring.
+        let _held = HeldBack::all();
         self.drain_perf();
-        if let Armed::Perf(event) = &self.armed {
-            self.past_descriptors = event.descriptors();
+        // SAFETY: the signal is held back, and the reference is gone before the trigger is
+        // replaced.
+        unsafe {
+            if let Armed::Perf(event) = self.trigger.armed() {
+                self.trigger.remember(event.descriptors());
+            }
+            self.trigger.replace(Armed::None);
         }
-        self.armed = Armed::None;
     }
 
-    /// Disarms before an exec: nothing of ours may raise a signal any more, which would kill the next program.
-    pub fn disarm_for_good(&mut self) {
-        if self.lent {
+    /// Disarms before an exec: nothing of ours may raise a signal any more, which would kill the
+    /// next program.
+    pub fn disarm_for_good(&self) {
+        if self.trigger.is_lent() {
             perf::rest_all();
         }
         self.disarm();
+    }
+
+    /// Where its perf ring stands: what is sampled from now on is behind that. With the signal held
+    /// back.
+    pub fn cursor(&self) -> u64 {
+        // SAFETY: this is called so, and the reference goes at once.
+        match unsafe { self.trigger.armed() } {
+            Armed::Perf(event) => event.cursor(),
+            _ => self.trigger.nonce(),
+        }
     }
 }

@@ -1,176 +1,254 @@
-//! What a thread writes to its chunk of the segment: records, samples and what they lean on, its running totals.
+//! What a thread writes to its chunk of the segment: records, samples and what they lean on, its
+//! running totals.
 //!
 //! # Safety
-//! The chunk is the thread's own; slices of it and of the frame buffers live only within a call, with the signal held back or in the
-//! handler.
+//! The trigger and the frames of samples are used in the handler, or with the signal held back.
 #![allow(unsafe_code)]
 
-use super::ThreadState;
+use super::shared::Shared;
+use super::state::ThreadState;
+use super::unsampled;
+use crate::clock;
+use crate::process::PROCESS;
 use crate::segment::SEGMENT;
-use crate::sys::HeldBack;
+use crate::sys::{self, HeldBack};
+use crate::trigger::Armed;
 use crate::trigger::ring::Drained;
-use crate::trigger::{Armed, SIGNAL};
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::wire::codec::Encoder;
-use engine::wire::kernel::{self, KernelHead};
-use engine::wire::record::{self, RecordKind};
-use engine::wire::sample::{Frame, SampleHead};
+use engine::wire::event::{Event, EventKind};
+use engine::wire::kernel::KernelHead;
+use engine::wire::record::RecordKind;
+use engine::wire::sample::SampleHead;
+use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason};
 
 impl ThreadState {
-    /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is silent here: only samples are
-    /// counted, by their caller. No sample can come between: it would be written to the same place.
-    pub fn write(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
-        let _held = HeldBack::new(SIGNAL);
-        if self.chunk.is_some() && self.write_here(kind, &encode) {
-            return true;
-        }
-        self.next_chunk() && self.write_here(kind, &encode)
+    /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is
+    /// silent here: only samples are counted, by their caller. No sample can come between, nor a
+    /// handler of the program's that waits for a child: they would be written to the same place.
+    pub fn write(&self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) -> bool {
+        let _held = HeldBack::all();
+        self.in_a_chunk(|| self.output.write(&self.account, kind, &encode))
     }
 
-    /// Writes a sample of the first `count` frames of [`ThreadState::frame_buffer`], and counts it.
-    pub fn write_sample(&mut self, head: SampleHead, count: usize) {
-        let written = (self.chunk.is_some() && self.sample_here(&head, count))
-            || (self.next_chunk() && self.sample_here(&head, count));
-        let (samples, weight) = if written {
-            (&self.totals.samples, &self.totals.weight)
-        } else {
-            (&self.totals.lost_samples, &self.totals.lost_weight)
+    /// Writes an event of this process to the thread's chunk.
+    pub fn event(&self, kind: EventKind, value: u64, text: &[u8]) {
+        let event = Event {
+            kind,
+            time_ns: clock::monotonic_ns(),
+            value,
+            text,
         };
-        samples.fetch_add(1, Relaxed);
-        weight.fetch_add(head.weight, Relaxed);
-        if written {
-            self.before = Some((head, count));
-            self.frames.swap(0, 1);
-        } else if let (None, Some(header)) = (self.chunk, SEGMENT.header()) {
-            header.homeless_samples.fetch_add(1, Relaxed);
-            header.homeless_weight.fetch_add(head.weight, Relaxed);
+        self.write(RecordKind::Event, |out| event.encode(out));
+    }
+
+    /// Closes this thread's account, with its name; where it has no chunk in the one that is
+    /// nobody's.
+    ///
+    /// # Signal safety
+    /// Raw system calls.
+    pub fn close_account_here(&self, reason: ThreadEndReason) {
+        let Some(end) = end_of(&self.shared, reason) else {
+            return;
+        };
+        if self.shared.is_late() {
+            // Nobody knows where it was.
+            self.trigger.was_never_armed(end.cpu_ns);
+            let unarmed = &self.account.totals.unarmed_cpu_ns;
+            unarmed.store(end.cpu_ns, Relaxed);
+        }
+        if self.output.chunk().is_some() {
+            self.record_name();
+            self.write(RecordKind::ThreadEnd, |out| end.encode(out));
+            return;
+        }
+        let name = sys::thread_name();
+        unsampled::write(&ThreadAccount {
+            end,
+            thread: self.as_recorded(&name),
+            arming_ns: self.account.totals.arming_ns.load(Relaxed),
+        });
+    }
+
+    /// Writes another thread's final CPU time, and what else there is to say of it if it has not
+    /// said so itself.
+    pub fn close_account_of(&self, other: &Shared, reason: ThreadEndReason) {
+        let Some(end) = end_of(other, reason) else {
+            return;
+        };
+        if other.is_told() {
+            self.write(RecordKind::ThreadEnd, |out| end.encode(out));
+            return;
+        }
+        let mut name = [0; 16];
+        let name = sys::name_of_thread(end.tid, &mut name);
+        let account = ThreadAccount {
+            end,
+            thread: Thread {
+                time_ns: end.thread_key,
+                trigger: other.trigger(),
+                signal: self.signal() as u32,
+                period_ns: PROCESS.period_ns(),
+                refused: 0,
+                unarmed_cpu_ns: if other.is_late() { end.cpu_ns } else { 0 },
+                name,
+            },
+            arming_ns: 0,
+        };
+        self.write(RecordKind::ThreadAccount, |out| account.encode(out));
+    }
+
+    /// At its end, before its last sample: whether it was one of those for which arming is not
+    /// worth while.
+    pub fn count_end(&self, cpu_ns: u64) {
+        let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
+        unsampled::ended(self.has_no_samples() && own_ns < PROCESS.period_ns());
+    }
+
+    /// Records the thread's name with how it is sampled, if it is not the one recorded before:
+    /// programs name threads that run already.
+    ///
+    /// # Signal safety
+    /// Raw system calls.
+    pub fn record_name(&self) {
+        let name = sys::thread_name();
+        if !self.account.is_renamed(name) {
+            return;
+        }
+        let thread = self.as_recorded(&name);
+        if self.write(RecordKind::Thread, |out| thread.encode(out)) {
+            self.shared.tell();
         }
     }
 
-    fn sample_here(&mut self, head: &SampleHead, count: usize) -> bool {
-        let [new, old] = self.frames;
-        // SAFETY: both point at `room` frames of this state's mapping; `count` and the count before are at most `room`.
-        let frames = unsafe { core::slice::from_raw_parts(new, count.min(self.room)) };
-        let before = self.before;
-        self.write_here(RecordKind::Sample, &|out: &mut Encoder<'_>| {
-            // SAFETY: as above.
-            let previous = before
-                .as_ref()
-                .map(|(head, count)| (head, unsafe { core::slice::from_raw_parts(old, *count) }));
-            engine::wire::sample::encode(out, previous, head, frames);
-        })
+    fn as_recorded<'n>(&self, name: &'n [u8; 16]) -> Thread<'n> {
+        let arming = self.trigger.arming();
+        Thread {
+            time_ns: clock::monotonic_ns(),
+            trigger: self.shared.trigger(),
+            signal: self.signal() as u32,
+            period_ns: arming.period_ns,
+            refused: arming.refused.0 as u32,
+            unarmed_cpu_ns: arming.unarmed_cpu_ns,
+            name: name.split(|byte| *byte == 0).next().unwrap_or(&[]),
+        }
     }
 
-    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples, unless the collector does.
-    pub fn drain_perf(&mut self) -> Drained {
-        let mut armed = core::mem::take(&mut self.armed);
-        let drained = match &mut armed {
+    /// Writes a sample of the first `count` frames of its room, and counts it. For the handler, or
+    /// with the signal held back.
+    pub fn write_sample(&self, head: SampleHead, count: usize) {
+        let written = self.in_a_chunk(|| {
+            let count_before = self.output.frames_before();
+            // SAFETY: the walk that has filled the room is over.
+            let (frames, before) = unsafe { self.room.frames(count, count_before) };
+            self.output.sample(&self.account, &head, frames, before)
+        });
+        self.account.count_sample(head.weight, written);
+        if written {
+            self.room.swap();
+        } else if let (None, Some(header)) = (self.output.chunk(), SEGMENT.header()) {
+            header.chunkless_samples.fetch_add(1, Relaxed);
+            header.chunkless_weight.fetch_add(head.weight, Relaxed);
+        }
+    }
+
+    /// Takes everything out of the thread's perf ring and writes the kernel's half of the samples,
+    /// unless the collector does. For the handler, or with the signal held back.
+    pub fn drain_perf(&self) -> Drained {
+        // SAFETY: this is called so, and nothing below replaces the trigger.
+        let drained = match unsafe { self.trigger.armed() } {
             Armed::Perf(event) => {
                 event.drain(|head, frames| self.write_kernel_sample(head, frames))
             }
             _ => Drained::default(),
         };
-        self.armed = armed;
-        self.nonce = self.nonce.max(drained.cursor);
-        self.totals.lost_in_ring.fetch_add(drained.lost, Relaxed);
+        self.trigger.pass(drained.cursor);
+        let lost = &self.account.totals.lost_in_ring;
+        lost.fetch_add(drained.lost, Relaxed);
         drained
     }
 
-    fn write_kernel_sample(&mut self, head: &KernelHead, frames: &[u64]) {
-        let written = (self.chunk.is_some() && self.kernel_sample_here(head, frames))
-            || (self.next_chunk() && self.kernel_sample_here(head, frames));
-        if written && let Some(kept) = self.kernel_frames.get_mut(..frames.len()) {
-            kept.iter_mut()
-                .zip(frames)
-                .for_each(|(to, from)| *to = *from);
-            self.kernel_before = Some((*head, frames.len()));
-        }
+    pub(super) fn write_kernel_sample(&self, head: &KernelHead, frames: &[u64]) {
+        self.in_a_chunk(|| self.output.kernel_sample(&self.account, head, frames));
     }
 
-    fn kernel_sample_here(&mut self, head: &KernelHead, frames: &[u64]) -> bool {
-        let (before, kept) = (self.kernel_before, self.kernel_frames);
-        self.write_here(RecordKind::Kernel, &|out: &mut Encoder<'_>| {
-            let previous = before
-                .as_ref()
-                .map(|(head, count)| (head, kept.get(..*count).unwrap_or(&[])));
-            kernel::encode(out, previous, head, frames);
-        })
+    /// Writes to the thread's chunk, or if it does not fit to another one.
+    fn in_a_chunk(&self, write: impl Fn() -> bool) -> bool {
+        write() || (self.next_chunk() && write())
     }
 
-    /// Room for the frames of the next sample.
-    ///
-    /// # Safety
-    /// The slice must be gone before the next call of any method that touches frames.
-    pub unsafe fn frame_buffer(&mut self) -> &'static mut [Frame] {
-        let [new, _] = self.frames;
-        // SAFETY: `room` frames of this state's mapping.
-        unsafe { core::slice::from_raw_parts_mut(new, self.room) }
-    }
-
-    /// Room for a walk that is no sample.
-    ///
-    /// # Safety
-    /// As [`ThreadState::frame_buffer`].
-    pub unsafe fn spare_frames(&mut self) -> &'static mut [Frame] {
-        // SAFETY: `room` frames of this state's mapping, which nothing else uses.
-        unsafe { core::slice::from_raw_parts_mut(self.spare, self.room) }
-    }
-
-    fn write_here(&mut self, kind: RecordKind, encode: &impl Fn(&mut Encoder<'_>)) -> bool {
-        let Some(chunk) = self.chunk else {
-            return false;
-        };
-        // SAFETY: the chunk is this thread's, and this slice the only one.
-        let tail = unsafe { chunk.tail(self.committed) };
-        let Some(payload) = tail.get_mut(record::HEADER_SIZE..) else {
-            return false;
-        };
-        let mut out = Encoder::new(payload);
-        encode(&mut out);
-        let Some(length) = out
-            .finish()
-            .and_then(|length| record::seal(tail, kind, length))
-        else {
-            return false;
-        };
-        self.committed = self.committed.saturating_add(length);
+    fn next_chunk(&self) -> bool {
+        self.output.seal();
+        let chunk = SEGMENT.claim(self.tid(), self.key()).ok();
+        self.output.begin(chunk);
         self.publish_totals();
-        chunk.commit(self.committed);
-        true
+        chunk.is_some()
     }
 
-    fn next_chunk(&mut self) -> bool {
-        if let Some(full) = self.chunk.take() {
-            full.seal();
-        }
-        self.committed = 0;
-        self.before = None;
-        self.kernel_before = None;
-        self.chunk = SEGMENT
-            .claim(self.tid.load(Relaxed), self.key.load(Relaxed))
-            .ok();
-        self.publish_totals();
-        self.chunk.is_some()
+    /// Hands the thread's chunk over: nothing more will be written.
+    pub fn seal_chunk(&self) {
+        self.output.seal();
     }
 
     /// Adds to the time spent in the handler.
-    pub fn count_handler_time(&mut self, nanoseconds: u64) {
-        self.totals.handler_ns.fetch_add(nanoseconds, Relaxed);
+    pub fn count_handler_time(&self, nanoseconds: u64) {
+        let total = &self.account.totals.handler_ns;
+        total.fetch_add(nanoseconds, Relaxed);
         self.publish_totals();
     }
 
     fn publish_totals(&self) {
-        let Some(chunk) = self.chunk else { return };
-        let (from, to) = (&self.totals, &chunk.header().totals);
-        let copy = |from: &AtomicU64, to: &AtomicU64| to.store(from.load(Relaxed), Relaxed);
-        copy(&from.samples, &to.samples);
-        copy(&from.weight, &to.weight);
-        copy(&from.lost_samples, &to.lost_samples);
-        copy(&from.lost_weight, &to.lost_weight);
-        copy(&from.handler_ns, &to.handler_ns);
-        copy(&from.cpu_ns, &to.cpu_ns);
-        copy(&from.unarmed_cpu_ns, &to.unarmed_cpu_ns);
-        copy(&from.lost_in_ring, &to.lost_in_ring);
+        if let Some(chunk) = self.output.chunk() {
+            self.account.publish(&chunk.header().totals);
+        }
     }
+
+    /// Whether no sample was written yet.
+    pub fn has_no_samples(&self) -> bool {
+        self.account.totals.samples.load(Relaxed) == 0
+    }
+
+    /// Its CPU time, ns.
+    pub fn cpu_ns(&self) -> Option<u64> {
+        sys::thread_cpu_ns(self.tid()).ok()
+    }
+
+    /// Counts all CPU time of the thread, from its beginning, as not yet given. With the signal
+    /// held back.
+    pub fn weigh_from_birth(&self) {
+        self.account.count_from(0);
+    }
+
+    /// Weight of a sample now; `counted` where the thread's clock cannot be read. For the handler,
+    /// or with the signal held back.
+    ///
+    /// # Signal safety
+    /// One system call.
+    pub fn take_weight(&self, counted: u64) -> u64 {
+        let Some(cpu_ns) = self.cpu_ns() else {
+            return counted;
+        };
+        self.account.take(cpu_ns, PROCESS.period_ns())
+    }
+
+    /// Weight of a sample that its timer tells. For the handler.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    pub fn told_weight(&self, weight: u64) -> u64 {
+        self.account.give(weight);
+        weight
+    }
+}
+
+/// What the clock of a thread says at its end; `None` if it is gone.
+fn end_of(thread: &Shared, reason: ThreadEndReason) -> Option<ThreadEnd> {
+    let tid = thread.tid.load(Relaxed);
+    Some(ThreadEnd {
+        tid,
+        thread_key: thread.key.load(Relaxed),
+        cpu_ns: sys::thread_cpu_ns(tid).ok()?,
+        time_ns: clock::monotonic_ns(),
+        reason,
+    })
 }

@@ -1,35 +1,55 @@
-//! All threads that have a state: for those that start, the memory of those that ended; for the end of the process, whose accounts to
-//! close; for unloading a module, whose walks to wait for.
+//! All threads that have a state: for those that start, the memory of those that ended, and in a
+//! fork child that of the parent's; for the end of the process, whose accounts to close; for
+//! unloading a module, whose walks to wait for.
 //!
 //! # Safety
-//! Registered states are never unmapped, so a pointer found here is good; only their atomics are touched.
+//! Registered states are never unmapped, so a pointer found here is good; only their atomics are
+//! touched.
 #![allow(unsafe_code)]
 
-use super::ThreadState;
+use super::shared::Shared;
+use super::state::ThreadState;
 use crate::{clock, sys};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
-/// Threads that have a state, so that the end of the process can close their accounts. A thread that finds no slot is profiled all
-/// the same; its account then lacks the final CPU time.
+/// Threads that have a state, so that the end of the process can close their accounts. A thread
+/// that finds no slot is profiled all the same; its account then lacks the final CPU time.
 static REGISTRY: [AtomicPtr<ThreadState>; 16_384] =
     [const { AtomicPtr::new(ptr::null_mut()) }; 16_384];
 /// No slot at or beyond this has ever been used.
 static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
 
+/// Which state is looked at next, whether its thread has gone without a word.
+static NEXT: AtomicUsize = AtomicUsize::new(0);
+/// How many are, for each thread that finds no state left to it: a system call each.
+const LOOKS: usize = 4;
+/// So many states of the parent's threads a fork child keeps for its own: each costs a page fault
+/// or two at the fork.
+const INHERITED: usize = 16;
+
 /// A state that an ended thread left, if any.
 pub(super) fn reusable(room: usize) -> Option<*mut ThreadState> {
     registered().map(|slot| slot.load(Acquire)).find(|state| {
-        // SAFETY: registered states are never unmapped.
-        let state = unsafe { state.as_ref() };
-        state.is_some_and(|state| {
-            state.room == room
-                && state
-                    .claimed
-                    .compare_exchange(0, 1, AcqRel, Relaxed)
-                    .is_ok()
-        })
+        // SAFETY: it came from the registry.
+        let shared = unsafe { shared(*state) };
+        shared.is_some_and(|shared| shared.claim(room))
+    })
+}
+
+/// One of the next states in turn whose thread is gone and has not left it: it ended by a system
+/// call of its own. Whoever gets it has it.
+pub(super) fn abandoned() -> Option<*mut ThreadState> {
+    let count = REGISTRY_TOP.load(Acquire);
+    (0..LOOKS.min(count)).find_map(|_| {
+        let index = NEXT.fetch_add(1, Relaxed).checked_rem(count)?;
+        let state = REGISTRY.get(index)?.load(Acquire);
+        // SAFETY: it came from the registry.
+        let shared = unsafe { shared(state) }?;
+        let tid = shared.tid.load(Acquire);
+        let is_gone = tid != 0 && !sys::thread_exists(tid);
+        (is_gone && shared.tid.compare_exchange(tid, 0, AcqRel, Relaxed).is_ok()).then_some(state)
     })
 }
 
@@ -50,35 +70,60 @@ fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
     REGISTRY.iter().take(REGISTRY_TOP.load(Acquire))
 }
 
-/// Most threads that have had a state at the same time.
+/// Most threads that have had a state at the same time; in a fork child some of its parent's count.
 pub(super) fn threads() -> usize {
     REGISTRY_TOP.load(Relaxed)
 }
 
-/// In a fork child: none of the parent's threads is here.
-pub fn forget_all() {
-    for slot in registered() {
-        slot.store(ptr::null_mut(), Relaxed);
+/// In a fork child: none of the parent's threads is here. Memory of some is kept, first `own`, that
+/// of the thread that forked, and `renew` says whether it can be.
+pub(super) fn inherit(own: *mut ThreadState, renew: impl Fn(*mut ThreadState) -> bool) {
+    let mut kept = [ptr::null_mut(); INHERITED];
+    let mut count = 0usize;
+    let others = registered().map(|slot| slot.swap(ptr::null_mut(), Relaxed));
+    let others = others.filter(|state| !ptr::eq(*state, own));
+    for state in core::iter::once(own).chain(others) {
+        if let Some(place) = kept.get_mut(count)
+            && !state.is_null()
+            && renew(state)
+        {
+            *place = state;
+            count = count.wrapping_add(1);
+        }
     }
-    REGISTRY_TOP.store(0, Relaxed);
-}
-
-fn live_others(this: Option<&ThreadState>) -> impl Iterator<Item = &'static ThreadState> {
-    let own = this.map_or(ptr::null(), ptr::from_ref);
-    // SAFETY: registered states are never unmapped; only their atomics are read.
-    let states = registered().filter_map(|slot| unsafe { slot.load(Acquire).as_ref() });
-    states.filter(move |state| !ptr::eq(*state, own) && state.tid.load(Acquire) != 0)
-}
-
-/// Calls `visit` with (tid, key) of every other live thread that has a state.
-pub fn for_each_other(this: &ThreadState, mut visit: impl FnMut(u32, u64)) {
-    for other in live_others(Some(this)) {
-        visit(other.tid.load(Relaxed), other.key.load(Relaxed));
+    for (slot, state) in REGISTRY.iter().zip(kept) {
+        slot.store(state, Relaxed);
     }
+    REGISTRY_TOP.store(count, Relaxed);
 }
 
-/// Waits until no other thread is inside a walk that began before this call; gives up after about a tenth of a second.
+/// What other threads may see of a state.
+///
+/// # Safety
+/// The address is null, or came from the registry.
+unsafe fn shared(state: *const ThreadState) -> Option<&'static Shared> {
+    // SAFETY: registered states are never unmapped, and this part of them is all atomics.
+    (!state.is_null()).then(|| unsafe { &(*state).shared })
+}
+
+fn live_others(this: Option<&ThreadState>) -> impl Iterator<Item = &'static Shared> {
+    let own = this.map_or(ptr::null(), |this| ptr::from_ref(&this.shared));
+    // SAFETY: from the registry.
+    let states = registered().filter_map(|slot| unsafe { shared(slot.load(Acquire)) });
+    states.filter(move |state| !ptr::eq(*state, own) && state.is_live())
+}
+
+/// Calls `visit` with what is seen of every other live thread that has a state.
+pub fn for_each_other(this: Option<&ThreadState>, visit: impl FnMut(&Shared)) {
+    live_others(this).for_each(visit);
+}
+
+/// Waits until no other thread is inside a walk that began before this call; gives up after about a
+/// tenth of a second.
 pub fn wait_for_walks(this: Option<&ThreadState>) -> bool {
+    if threads() == REGISTRY.len() {
+        return false; // there may be threads that are in no slot
+    }
     let deadline = clock::monotonic_ns().saturating_add(100_000_000);
     for other in live_others(this) {
         let start = other.walking.load(Acquire);

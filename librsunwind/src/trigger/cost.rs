@@ -1,50 +1,52 @@
-//! What one event costs on this machine, so that a period is never so short that the program makes no progress.
+//! What one event costs on this machine, so that a period is never so short that the program makes
+//! no progress: as the settings say, or measured here ([`engine::affordable`]).
 //!
-//! Measured only where it can matter, at rates above 2 kHz: a few milliseconds at the start of the process.
+//! # Safety
+//! The memory that the trial works on is its own.
+#![allow(unsafe_code)]
 
-use super::perf::{PerfEvent, Source};
+use super::perf::PerfEvent;
+use super::thread::{Outlook, Thread};
+use crate::config::source::Source;
 use crate::config::{Config, TriggerChoice};
+use crate::signal;
 use crate::sys;
+use engine::affordable::{TRIAL_BYTES, TRIAL_PERIOD_NS, Trial};
 
-/// Periods from here on are affordable on any machine seen so far; the most expensive event was 47 µs, in a virtual machine.
-const UNQUESTIONED_NS: u64 = 500_000;
-/// The period is at least this many times the cost of an event.
-const FACTOR: u64 = 4;
-/// Bounds of the measurement, ns.
-const TRIAL_PERIOD_NS: u64 = 250_000;
-const TRIAL_NS: u64 = 1_500_000;
-
-/// The period to use for the one asked for. Our signal's action must be in force, the calling thread not armed.
-pub fn affordable_period_ns(config: &Config) -> u64 {
-    if config.period_ns >= UNQUESTIONED_NS || config.trigger == TriggerChoice::Timer {
-        return config.period_ns;
+/// Cost of an event with its signal, ns, as far as it matters at this rate. Our signal's action
+/// must be in force, the calling thread not armed.
+pub fn of_event(config: &Config) -> Option<u64> {
+    match config.trigger {
+        TriggerChoice::Timer => None,
+        _ => config.event_cost_ns.or_else(measure),
     }
-    let cost = config.event_cost_ns.or_else(measure).unwrap_or(0);
-    config.period_ns.max(cost.saturating_mul(FACTOR))
 }
 
-/// Cost of an event with its signal, ns; `None` where perf is refused.
+/// `None` where perf is refused.
 fn measure() -> Option<u64> {
-    let cpu_ns = || sys::thread_cpu_ns(sys::gettid()).unwrap_or(0);
-    let mut turns = 1_000u64;
-    let mut plain = spin(turns, cpu_ns);
-    while plain < TRIAL_NS && turns < 1 << 40 {
-        turns = turns.saturating_mul(if plain < TRIAL_NS / 4 { 4 } else { 2 });
-        plain = spin(turns, cpu_ns);
-    }
-    let plain = plain.min(spin(turns, cpu_ns));
-    let open = |kernel| PerfEvent::open(&[Source::cpu_time(TRIAL_PERIOD_NS, kernel)], 0, None);
-    let mut event = open(true).or_else(|_| open(false)).ok()?;
-    let disturbed = spin(turns, cpu_ns);
-    let samples = event.drain(|_, _| ()).samples;
-    disturbed.saturating_sub(plain).checked_div(samples)
+    let memory = sys::map_anonymous(TRIAL_BYTES).ok()?;
+    sys::populate(memory, TRIAL_BYTES);
+    // SAFETY: fresh memory of that size, which nothing else uses.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(memory, TRIAL_BYTES) };
+    let cost = disturb(&mut Trial::new(bytes, || {
+        sys::thread_cpu_ns(sys::gettid()).unwrap_or(0)
+    }));
+    // SAFETY: made above; the trial is over.
+    unsafe { sys::unmap(memory, TRIAL_BYTES) };
+    cost
 }
 
-fn spin(turns: u64, cpu_ns: impl Fn() -> u64) -> u64 {
-    let began = cpu_ns();
-    let mut value = turns;
-    for _ in 0..turns {
-        value = core::hint::black_box(value.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ value >> 31);
-    }
-    cpu_ns().saturating_sub(began)
+fn disturb(trial: &mut Trial<'_, impl Fn() -> u64>) -> Option<u64> {
+    let thread = Thread {
+        tag: 0,
+        signal: signal::current(),
+        nonce: 0,
+        recipient: None,
+        outlook: Outlook::Lasting,
+    };
+    let open = |kernel| PerfEvent::open(&[Source::cpu_time(TRIAL_PERIOD_NS, kernel)], &thread);
+    let event = open(true).or_else(|_| open(false)).ok()?;
+    let disturbed = trial.disturbed_ns();
+    let samples = event.drain(|_, _| ()).samples;
+    disturbed.checked_div(samples)
 }

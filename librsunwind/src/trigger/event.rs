@@ -1,5 +1,5 @@
-//! Opening a perf event on the calling thread, and telling it what to do. What is sampled is in [`super::perf`], what is asked of the kernel in
-//! [`engine::perf_event`].
+//! Opening a perf event on the calling thread, and telling it what to do. What is sampled is in
+//! [`super::perf`], what is asked of the kernel in [`engine::perf_event`].
 //!
 //! # Safety
 //! System calls on our own structures.
@@ -12,8 +12,8 @@ use engine::perf_event::{Attributes, OPEN_CLOEXEC, flag, request};
 /// The kernel has refused to defer call chains, which it does for good.
 static NEVER_DEFERS: AtomicBool = AtomicBool::new(false);
 
-/// Opens an event of a thread ([`Attributes::of_thread`]) on the calling thread, on any processor; where kernel mode is sampled with the
-/// kernel's cookies, if it has any.
+/// Opens an event of a thread ([`Attributes::of_thread`]) on the calling thread, on any processor;
+/// where kernel mode is sampled with the kernel's cookies, if it has any.
 ///
 /// # Signal safety
 /// System calls, and an atomic that remembers their outcome.
@@ -45,7 +45,8 @@ fn open_on_older_kernels(attributes: &Attributes) -> Result<File, Errno> {
 }
 
 fn attempt(attributes: &Attributes) -> Result<File, Errno> {
-    // SAFETY: the kernel reads the attributes; 0 is the calling thread, -1 any processor, -1 no group.
+    // SAFETY: the kernel reads the attributes; 0 is the calling thread, -1 any processor, -1 no
+    // group.
     let fd = unsafe {
         call!(
             libc::SYS_perf_event_open,
@@ -71,7 +72,8 @@ pub fn enable(event: &File) -> Result<(), Errno> {
 /// Lets an event write into the ring of another, which must be mapped; it must not be itself.
 ///
 /// # Errors
-/// `EINVAL` for events whose output cannot be shared (other clock, and before Linux 6.2 software with hardware events).
+/// `EINVAL` for events whose output cannot be shared (other clock, and before Linux 6.2 software
+/// with hardware events).
 pub fn write_into(event: &File, owner: &File) -> Result<(), Errno> {
     // SAFETY: no memory involved.
     unsafe {

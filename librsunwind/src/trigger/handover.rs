@@ -1,12 +1,23 @@
-//! Offering the thread's ring to the collector: the descriptors of its events are sent to the session's socket.
+//! Offering the thread's ring to the collector: the descriptors of its events are sent to the
+//! session's socket.
 //!
-//! Nothing is waited for: if the collector does not take the offer up, the thread goes on emptying the ring itself
-//! ([`engine::wire::ring`]).
+//! Nothing is waited for: if the collector does not take the offer up, the thread goes on emptying
+//! the ring itself ([`engine::wire::ring`]).
 
-use crate::config::PATH_SIZE;
 use crate::sys::{self, Errno, File};
-use crate::text::Text;
+use crate::text::{PATH_SIZE, Text};
 use engine::wire::offer::{MAX_EVENTS, Offer, SOCKET_FILE};
+
+/// The collector to which the ring is offered, and what to tell it of the thread.
+#[derive(Clone, Copy, Debug)]
+pub struct Recipient {
+    /// The session's directory.
+    pub directory: Text<PATH_SIZE>,
+    /// Whose ring it is; the ring's own facts are filled in.
+    pub offer: Offer,
+    /// Whether locked memory is to be spared: there are many threads, and a limit.
+    pub sparing: bool,
+}
 
 /// Sends the offer with the events given, of which the first is the one to map.
 ///

@@ -1,29 +1,32 @@
-//! What makes a thread unwind itself: a perf event of its own, or a CPU timer of its own. A closed set, so an enum.
+//! What makes a thread unwind itself: a perf event of its own, or a CPU timer of its own. A closed
+//! set, so an enum.
 //!
-//! Both raise [`SIGNAL`] on exactly their thread. How good a trigger is, is in [`Trigger`]'s order: perf with kernel mode, perf in user
-//! mode only, timer; a step down is recorded with its reason.
+//! Both raise the thread's signal ([`crate::signal`]) on exactly their thread. How good a trigger
+//! is, is in [`Trigger`]'s order: perf with kernel mode, perf in user mode only, timer; a step down
+//! is recorded with its reason.
 
-pub mod asked;
 pub mod cost;
 mod event;
-mod handover;
+mod event_request;
+pub mod handover;
 pub mod perf;
-mod petition;
 pub mod ring;
+mod thread;
 pub mod timer;
 
+use crate::config::source::Source;
 use crate::config::{Config, TriggerChoice};
+use crate::restart;
 use crate::sys::{self, Errno};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use engine::wire::offer::MAX_EVENTS;
 use engine::wire::sample::Trigger;
-use perf::{PerfEvent, Recipient, Source};
+use perf::PerfEvent;
+pub use thread::{Outlook, Thread};
 use timer::CpuTimer;
 
-/// The signal that asks a thread to unwind itself.
-pub const SIGNAL: i32 = libc::SIGPROF;
-
-/// An armed trigger. Dropping it disarms: no further signal of its is generated, though one may be pending.
+/// An armed trigger. Dropping it disarms: no further signal of its is generated, though one may be
+/// pending.
 #[derive(Debug, Default)]
 pub enum Armed {
     /// Not armed.
@@ -31,8 +34,12 @@ pub enum Armed {
     None,
     /// A perf event.
     Perf(PerfEvent),
-    /// A CPU timer.
-    Timer(CpuTimer),
+    /// A CPU timer; until its first signal in a fork child perhaps with an event beside it that
+    /// raises nothing ([`arm_fork_child`]).
+    Timer(CpuTimer, Option<PerfEvent>),
+    /// A CPU timer in the place of an event, until its first signal: of a thread that will hardly
+    /// live to see it.
+    Late(CpuTimer),
 }
 
 impl Armed {
@@ -42,33 +49,30 @@ impl Armed {
             Self::None => Trigger::None,
             Self::Perf(event) if event.samples_kernel() => Trigger::PerfKernel,
             Self::Perf(_) => Trigger::PerfUser,
-            Self::Timer(_) => Trigger::Timer,
+            Self::Timer(..) | Self::Late(_) => Trigger::Timer,
         }
     }
 }
 
-/// What the process has learnt about permissions: errno of the refusal of perf with and without kernel mode; 0 while not refused.
+/// What the process has learnt about permissions: errno of the refusal of perf with and without
+/// kernel mode; 0 while not refused.
 static KERNEL_REFUSED: AtomicI32 = AtomicI32::new(0);
 static PERF_REFUSED: AtomicI32 = AtomicI32::new(0);
 /// Likewise, of a collector with more rights.
-static PETITION_REFUSED: AtomicI32 = AtomicI32::new(0);
+static REQUEST_REFUSED: AtomicI32 = AtomicI32::new(0);
 
-/// What arming needs to know of the thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Thread {
-    /// Comes back in `si_value` of a timer's signals.
-    pub tag: usize,
-    /// Its last nonce.
-    pub nonce: u64,
-    /// The collector that may empty its ring.
-    pub recipient: Option<Recipient>,
-}
-
-/// Arms the calling thread with the best trigger permitted. Gives it with the errno of the next better one's refusal (0 if there is none).
+/// Arms the calling thread with the best trigger permitted. Gives it with the errno of the next
+/// better one's refusal (0 if there is none).
 ///
 /// # Errors
 /// The errno of the last attempt, if nothing is permitted.
 pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, Errno), Errno> {
+    if thread.outlook == Outlook::Brief
+        && may_be_late(config)
+        && let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal)
+    {
+        return Ok((Armed::Late(timer), Errno(0)));
+    }
     let open = |kernel| {
         let cpu_time = Source::cpu_time(period_ns, kernel);
         let mut sources = [cpu_time; MAX_EVENTS];
@@ -85,12 +89,15 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
             count = count.wrapping_add(1);
         }
         let sources = sources.get(..count).unwrap_or(&[]);
-        PerfEvent::open(sources, thread.nonce, thread.recipient)
+        PerfEvent::open(sources, thread)
     };
     let mut refused = Errno(0);
     if config.trigger.allows(Trigger::PerfKernel) {
-        let filtered = config.trigger == TriggerChoice::Auto && sys::seccomp_filtered();
+        let filtered = sys::seccomp_filtered();
         if filtered {
+            restart::keep_numbers();
+        }
+        if filtered && config.trigger == TriggerChoice::Auto {
             // A filter may answer perf_event_open by killing the process.
             refused = Errno(libc::EACCES);
         } else {
@@ -99,14 +106,18 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
                     Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
                     Err(error) => refused = error,
                 }
-                // Only the event on CPU time can be asked for: others are sampled as far as the program's own rights go.
+                // Only the event on CPU time can be asked for: others are sampled as far as the
+                // program's own rights go.
                 let alone = config.events.iter().all(Option::is_none);
                 if let (Some(recipient), libc::EACCES | libc::EPERM, true) =
                     (thread.recipient, refused.0, alone)
                 {
-                    let asked = || PerfEvent::ask(period_ns, thread.nonce, &recipient);
-                    if let Ok(event) = attempt(&PETITION_REFUSED, asked) {
-                        return Ok((Armed::Perf(event), Errno(0)));
+                    let asked = || PerfEvent::ask(period_ns, thread, &recipient);
+                    match attempt(&REQUEST_REFUSED, asked) {
+                        Ok(event) => return Ok((Armed::Perf(event), Errno(0))),
+                        // Then the permission is not what is missing.
+                        Err(Errno(libc::ETIMEDOUT)) => refused = Errno(libc::ETIMEDOUT),
+                        Err(_) => {}
                     }
                 }
             }
@@ -117,9 +128,42 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
         }
     }
     if config.trigger.allows(Trigger::Timer) {
-        return CpuTimer::start(period_ns, thread.tag).map(|timer| (Armed::Timer(timer), refused));
+        return CpuTimer::start(period_ns, thread.tag, thread.signal)
+            .map(|timer| (Armed::Timer(timer, None), refused));
     }
     Err(refused)
+}
+
+/// Whether an event may come later than the thread: nothing but CPU time is asked for, and there is
+/// a choice.
+fn may_be_late(config: &Config) -> bool {
+    let alone = config.events.iter().all(Option::is_none);
+    alone && config.trigger == TriggerChoice::Auto && PERF_REFUSED.load(Relaxed) == 0
+}
+
+/// Arms the only thread of a fork child until its first signal, as cheaply as it goes: with a
+/// timer, and where kernel mode may be sampled with an event that raises nothing. A child that
+/// execs unseen is not killed by that, and one that lives in a single system call has the kernel's
+/// half of its samples nevertheless. `early` is an event of that kind that it has already.
+///
+/// # Errors
+/// The timer's; without the event it goes on.
+pub fn arm_fork_child(
+    config: &Config,
+    period_ns: u64,
+    thread: &Thread,
+    early: Option<PerfEvent>,
+) -> Result<Armed, Errno> {
+    let timer = CpuTimer::start(period_ns, thread.tag, thread.signal)?;
+    let early = early.or_else(|| {
+        let wanted = config.kernel && config.trigger.allows(Trigger::PerfKernel);
+        let filtered = || config.trigger == TriggerChoice::Auto && sys::seccomp_filtered();
+        if !wanted || filtered() {
+            return None;
+        }
+        attempt(&KERNEL_REFUSED, || PerfEvent::open_early(period_ns, thread)).ok()
+    });
+    Ok(Armed::Timer(timer, early))
 }
 
 /// Tries, unless an earlier thread was refused for a reason that will not go away.
@@ -131,7 +175,7 @@ fn attempt<T>(memory: &AtomicI32, open: impl FnOnce() -> Result<T, Errno>) -> Re
     open().inspect_err(|error| {
         if matches!(
             error.0,
-            libc::EACCES | libc::EPERM | libc::ENOSYS | libc::EINVAL
+            libc::EACCES | libc::EPERM | libc::ENOSYS | libc::EINVAL | libc::ETIMEDOUT
         ) {
             memory.store(error.0, Relaxed);
         }

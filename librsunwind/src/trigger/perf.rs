@@ -1,127 +1,111 @@
-//! The perf events of a thread, which raise a signal on that thread at every sample: first the one on its own CPU clock.
+//! The perf events of a thread, which raise a signal on that thread at every sample: first the one
+//! on its own CPU clock.
 //!
-//! The position behind the newest record in their common ring is the nonce: it names the samples that this signal stands for. Only the
-//! mapping of the ring is kept, no descriptor shifts the host's numbers or is lost to closefrom: it keeps the first event alive. Where there
-//! is a collector it is sent the descriptors ([`super::handover`]): it can empty the ring, and keeps further events alive.
+//! The position behind the newest record in their common ring is the nonce: it names the samples
+//! that this signal stands for. Only the mapping of the ring is kept, no descriptor shifts the
+//! program's numbers or is lost to closefrom: it keeps the first event alive. Where there is a
+//! collector it is sent the descriptors ([`super::handover`]): it can empty the ring, and keeps
+//! further events alive.
 //!
-//! Events that the collector holds outlive this value, until it sees that they were let go of: before an exec they must be put to rest
-//! ([`rest_all`]), or a late signal of theirs kills the next program.
+//! Events that the collector holds outlive this value, until it sees that they were let go of:
+//! before an exec they must be put to rest ([`rest_all`]), or a late signal of theirs kills the
+//! next program.
 //!
-//! **To add an event**, put a [`Source`] into the list given to [`PerfEvent::open`], with a number of its own ([`Source::event`], which
-//! comes back in `KernelHead::event`). It writes into the first one's ring: same cursor, same nonce, no unwind of its own. Its samples of
-//! user mode are written as kernel samples without frames (CPU time's are only counted, since the user stack carries their weight).
-//! `raises_signal` says whether the thread is to unwind itself for it (never for events that happen while the thread goes to sleep).
-//! Further events need a collector: nothing else keeps them alive.
+//! **To add an event**, put a [`Source`] into the list given to [`PerfEvent::open`], with a number
+//! of its own ([`Source::event`], which comes back in `KernelHead::event`). It writes into the
+//! first one's ring: same cursor, same nonce, no unwind of its own. Its samples of user mode are
+//! written as kernel samples without frames (CPU time's are only counted, since the user stack
+//! carries their weight). `raises_signal` says whether the thread is to unwind itself for it (never
+//! for events that happen while the thread goes to sleep). Further events need a collector: nothing
+//! else keeps them alive.
 //!
 //! # Safety
 //! System calls on our own structures.
 #![allow(unsafe_code)]
 
-use super::SIGNAL;
 use super::event;
-use super::handover;
-use super::petition;
+use super::event_request;
+use super::handover::{self, Recipient};
 use super::ring::{Drained, Ring};
-use crate::config::PATH_SIZE;
+use super::thread::{Outlook, Thread};
+use crate::config::source::Source;
 use crate::sys::{self, Errno, File, call};
-use crate::text::Text;
-use engine::perf_event::{Attributes, kind, software};
+use engine::perf_event::Attributes;
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
 use engine::wire::ring::RingSample;
 
-/// Pages of ring data where kernel mode is sampled: some 200 samples with kernel stacks can wait while the thread is in one long
-/// system call, or the collector sleeps.
+/// Pages of ring data where kernel mode is sampled: some 200 samples with kernel stacks can wait
+/// while the thread is in one long system call, or the collector sleeps.
 const DATA_PAGES: usize = 16;
 const DATA_PAGES_SCARCE: usize = 1;
 /// With a collector there is room for this many nanoseconds of samples, and more for higher rates.
 const RESERVE_NS: u64 = 250_000_000;
 /// What a sample with a deep kernel stack takes, bytes.
 const AMPLE_SAMPLE: u64 = 512;
-const MOST_PAGES: usize = 256;
+/// The collector comes sooner to rings that fill fast; each page costs a program that begins most
+/// of a microsecond.
+const MOST_PAGES: usize = 128;
+/// In its first moments, which many a thread does not outlive, its ring has room for so many
+/// nanoseconds of samples.
+const FIRST_NS: u64 = 64_000_000;
+const MOST_FIRST_PAGES: usize = 16;
+/// Until the first signal of a fork child: the event costs every fork some thirty microseconds, up
+/// to 16 pages a few more, and beyond that each page one.
+const EARLY_PAGES: usize = 16;
+/// The same where locked memory is limited.
+const EARLY_PAGES_SCARCE: usize = 4;
 /// Events beside CPU time may come tens of thousands of times a second.
 const EVENT_PAGES: usize = 128;
-
-/// What to sample.
-#[derive(Clone, Copy, Debug)]
-pub struct Source {
-    /// Our number of it: [`CPU_EVENT`], or one that its clients know.
-    pub event: u32,
-    /// `perf_event_attr.type`.
-    pub kind: u32,
-    /// `perf_event_attr.config`.
-    pub config: u64,
-    /// A sample is taken every so many of its own units.
-    pub period: u64,
-    /// The period is a rate instead, Hz, which the kernel keeps by varying the period.
-    pub is_rate: bool,
-    /// Whether kernel mode counts, and kernel stacks are taken.
-    pub kernel: bool,
-    /// Whether a sample makes the thread unwind itself.
-    pub raises_signal: bool,
-}
-
-impl Source {
-    /// The thread's CPU time.
-    pub fn cpu_time(period_ns: u64, kernel: bool) -> Self {
-        Self {
-            event: CPU_EVENT,
-            kind: kind::SOFTWARE,
-            config: software::TASK_CLOCK,
-            period: period_ns,
-            is_rate: false,
-            kernel,
-            raises_signal: true,
-        }
-    }
-}
-
-/// The collector to which the ring is offered, and what to tell it of the thread.
-#[derive(Clone, Copy, Debug)]
-pub struct Recipient {
-    /// The session's directory.
-    pub directory: Text<PATH_SIZE>,
-    /// Whose ring it is; the ring's own facts are filled in.
-    pub offer: Offer,
-    /// Whether locked memory is to be spared: there are many threads, and a limit.
-    pub sparing: bool,
-}
 
 /// Armed perf events of this thread, with their ring.
 #[derive(Debug)]
 pub struct PerfEvent {
     ring: Ring,
     events: [EventId; MAX_EVENTS],
-    /// The descriptors' numbers while they were open: what `si_fd` of their signals says; -1 in unused slots.
+    /// The descriptors' numbers while they were open: what `si_fd` of their signals says; -1 in
+    /// unused slots.
     descriptors: [i32; MAX_EVENTS],
     kernel: bool,
+    /// What they raise.
+    signal: i32,
     /// The nonce with which the ring begins.
     base: u64,
     /// The collector may hold the events and take records out.
     lent: bool,
+    /// The ring is for the first moments.
+    is_first: bool,
 }
 
 impl PerfEvent {
-    /// Opens and enables events on the calling thread; the first is the one whose ring is used, the others are left out where they are
-    /// refused. `base` is the thread's last nonce.
+    /// Opens and enables events on the calling thread; the first is the one whose ring is used, the
+    /// others are left out where they are refused. A thread that has just begun gets a small ring,
+    /// which nobody else empties: most of what arming costs is the ring and its way to the
+    /// collector.
     ///
     /// # Errors
-    /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM` (also when locked memory is used up), ….
-    pub fn open(
-        sources: &[Source],
-        base: u64,
-        recipient: Option<Recipient>,
-    ) -> Result<Self, Errno> {
+    /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM` (also when locked
+    /// memory is used up), ….
+    pub fn open(sources: &[Source], thread: &Thread) -> Result<Self, Errno> {
+        let recipient = thread.recipient;
         let (first, others) = sources.split_first().ok_or(Errno(libc::EINVAL))?;
         let mut files = [const { None }; MAX_EVENTS];
         let file = open_source(first)?;
         let sparing = recipient.is_none_or(|recipient| recipient.sparing);
-        let mut pages = wanted_pages(first, sparing);
+        let is_new = thread.outlook != Outlook::Lasting;
+        let is_first = is_new && others.is_empty() && first.kernel;
+        let mut pages = match is_first {
+            true => first_pages(first.period),
+            false => wanted_pages(first, sparing),
+        };
         if !others.is_empty() && !sparing {
             pages = pages.max(EVENT_PAGES);
         }
-        let mut made = Self::around(&file, first, base, pages)?;
-        if let Some(recipient) = recipient.filter(|_| first.kernel || !others.is_empty()) {
+        let mut made = Self::around(&file, first, thread, pages)?;
+        made.is_first = is_first;
+        if let Some(recipient) =
+            recipient.filter(|_| !is_first && (first.kernel || !others.is_empty()))
+        {
             let mut slots = files.iter_mut();
             for source in others {
                 let joined = made.join(slots.len(), source, &file);
@@ -137,27 +121,49 @@ impl PerfEvent {
         Ok(made)
     }
 
-    /// Has a collector with more rights open the event on the thread's CPU time with kernel mode, and enables it.
+    /// Opens the event on the thread's CPU time with kernel mode, running, so that it raises no
+    /// signal: its small ring is looked at once.
+    ///
+    /// # Errors
+    /// As [`PerfEvent::open`].
+    pub fn open_early(period_ns: u64, thread: &Thread) -> Result<Self, Errno> {
+        let source = Source {
+            raises_signal: false,
+            ..Source::cpu_time(period_ns, true)
+        };
+        let every = Attributes::of_thread(source.kind, source.config, source.period, true);
+        let file = event::open(&every.running())?;
+        let pages = match sys::is_root() {
+            true => EARLY_PAGES,
+            false => EARLY_PAGES_SCARCE,
+        };
+        Self::around(&file, &source, thread, pages)
+    }
+
+    /// Has a collector with more rights open the event on the thread's CPU time with kernel mode,
+    /// and enables it.
     ///
     /// # Errors
     /// `EACCES` if there is none, and as [`PerfEvent::open`].
-    pub fn ask(period_ns: u64, base: u64, recipient: &Recipient) -> Result<Self, Errno> {
+    pub fn ask(period_ns: u64, thread: &Thread, recipient: &Recipient) -> Result<Self, Errno> {
         let source = Source::cpu_time(period_ns, true);
-        let file = petition::ask(period_ns, recipient)?;
-        let made = Self::around(&file, &source, base, wanted_pages(&source, true))?;
+        let file = event_request::ask(period_ns, recipient)?;
+        let made = Self::around(&file, &source, thread, wanted_pages(&source, true))?;
         event::enable(&file)?;
         Ok(made)
     }
 
     /// Maps the ring of an event that is open.
-    fn around(file: &File, source: &Source, base: u64, pages: usize) -> Result<Self, Errno> {
+    fn around(file: &File, source: &Source, thread: &Thread, pages: usize) -> Result<Self, Errno> {
         let mut made = Self {
             ring: map_largest(file, pages)?,
             events: [EventId::default(); MAX_EVENTS],
             descriptors: [-1; MAX_EVENTS],
             kernel: source.kernel,
-            base,
+            base: thread.nonce,
+            signal: thread.signal,
             lent: false,
+            is_first: false,
         };
         made.remember(0, source, file)?;
         Ok(made)
@@ -186,7 +192,7 @@ impl PerfEvent {
 
     fn remember(&mut self, index: usize, source: &Source, file: &File) -> Result<(), Errno> {
         if source.raises_signal {
-            deliver_to(file, sys::gettid())?;
+            deliver_to(file, sys::gettid(), self.signal)?;
         }
         let id = event::id(file)?;
         let (event, descriptor) = (self.events.get_mut(index), self.descriptors.get_mut(index));
@@ -220,6 +226,19 @@ impl PerfEvent {
         self.lent
     }
 
+    /// Whether its ring is for the first moments of its thread.
+    pub fn is_first(&self) -> bool {
+        self.is_first
+    }
+
+    /// Whether the kernel may have found no room for a sample since the last [`PerfEvent::drain`].
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn is_full(&self) -> bool {
+        self.ring.is_full()
+    }
+
     /// The nonce that a sample taken now would be named by.
     ///
     /// # Signal safety
@@ -228,14 +247,17 @@ impl PerfEvent {
         self.ring.cursor().wrapping_add(self.base)
     }
 
-    /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel mode, and all samples of other events
-    /// than CPU time; of CPU time in user mode those that no user stack was taken for at once. Where the collector does that, it only looks for the cursor.
+    /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel
+    /// mode, and all samples of other events than CPU time; of CPU time in user mode those that no
+    /// user stack was taken for at once. Where the collector does that, it only looks for the
+    /// cursor.
     ///
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
-    pub fn drain(&mut self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
+    pub fn drain(&self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
         let (base, events, kernel) = (self.base, &self.events, self.kernel);
-        // The newest sample of user mode is the one whose stack is about to be taken; those before it were held back.
+        // The newest sample of user mode is the one whose stack is about to be taken; those before
+        // it were held back.
         let mut before: Option<KernelHead> = None;
         let mut drained = self.ring.look(self.lent, |sample: &RingSample, frames| {
             if let (true, Some(head)) = (kernel, before.take()) {
@@ -254,8 +276,9 @@ impl PerfEvent {
     }
 }
 
-/// Puts to rest all events that the calling thread has opened, which may be held by the collector: no more signals come of them. The
-/// kernel knows no finer way without a descriptor, so events of the program's own rest, too.
+/// Puts to rest all events that the calling thread has opened, which may be held by the collector:
+/// no more signals come of them. The kernel knows no finer way without a descriptor, so events of
+/// the program's own rest, too.
 ///
 /// # Signal safety
 /// One system call.
@@ -282,6 +305,11 @@ fn wanted_pages(source: &Source, sparing: bool) -> usize {
     }
 }
 
+/// A power of two.
+fn first_pages(period_ns: u64) -> usize {
+    pages_of(FIRST_NS, period_ns).clamp(1, MOST_FIRST_PAGES)
+}
+
 /// As many pages as are wanted, or fewer where memory is scarce.
 fn map_largest(file: &File, mut pages: usize) -> Result<Ring, Errno> {
     loop {
@@ -295,19 +323,23 @@ fn map_largest(file: &File, mut pages: usize) -> Result<Ring, Errno> {
 
 /// A power of two.
 fn pages_for(period_ns: u64) -> usize {
-    let samples = RESERVE_NS.checked_div(period_ns).unwrap_or(0);
-    let pages = samples.saturating_mul(AMPLE_SAMPLE) / sys::PAGE as u64;
-    let pages = usize::try_from(pages).unwrap_or(MOST_PAGES);
-    pages.clamp(DATA_PAGES, MOST_PAGES).next_power_of_two()
+    pages_of(RESERVE_NS, period_ns).clamp(DATA_PAGES, MOST_PAGES)
 }
 
-fn deliver_to(file: &File, tid: u32) -> Result<(), Errno> {
+fn pages_of(reserve_ns: u64, period_ns: u64) -> usize {
+    let samples = reserve_ns.checked_div(period_ns).unwrap_or(0);
+    let pages = samples.saturating_mul(AMPLE_SAMPLE) / sys::PAGE as u64;
+    let pages = usize::try_from(pages).unwrap_or(MOST_PAGES);
+    pages.clamp(1, MOST_PAGES).next_power_of_two()
+}
+
+fn deliver_to(file: &File, tid: u32, signal: i32) -> Result<(), Errno> {
     const F_SETSIG: usize = 10;
     const F_SETOWN_EX: usize = 15;
     let owner = [0u32 /* F_OWNER_TID */, tid];
     // SAFETY: the kernel reads two words.
     unsafe {
-        call!(libc::SYS_fcntl, file.raw(), F_SETSIG, SIGNAL)?;
+        call!(libc::SYS_fcntl, file.raw(), F_SETSIG, signal)?;
         call!(libc::SYS_fcntl, file.raw(), F_SETOWN_EX, owner.as_ptr())?;
         call!(
             libc::SYS_fcntl,
@@ -322,6 +354,8 @@ fn deliver_to(file: &File, tid: u32) -> Result<(), Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::Text;
+    use engine::perf_event::{kind, software};
 
     #[test]
     fn events_share_a_ring_and_a_cursor() {
@@ -351,8 +385,14 @@ mod tests {
             period: 1,
             ..quiet
         };
-        let mut event =
-            PerfEvent::open(&[quiet, faults], 1000, Some(recipient)).expect("allowed to anyone");
+        let thread = Thread {
+            tag: 0,
+            signal: libc::SIGPROF,
+            nonce: 1000,
+            recipient: Some(recipient),
+            outlook: Outlook::Unknown,
+        };
+        let event = PerfEvent::open(&[quiet, faults], &thread).expect("allowed to anyone");
         assert!(event.is_lent());
         let pages = sys::map_anonymous(8 * sys::PAGE).expect("memory");
         for page in 0..8 {
@@ -398,6 +438,7 @@ mod tests {
     fn rings_grow_with_the_rate_within_bounds() {
         assert_eq!(pages_for(1_000_000_000), 16);
         assert_eq!(pages_for(1_000_000), 32);
-        assert_eq!(pages_for(1), 256);
+        assert_eq!(pages_for(1), 128);
+        assert_eq!((first_pages(1_000_000), first_pages(1_000)), (8, 16));
     }
 }

@@ -1,11 +1,14 @@
-//! A mapped perf ring: what the kernel has written into it, taken out here unless the collector does that ([`engine::wire::ring`]).
+//! A mapped perf ring: what the kernel has written into it, taken out here unless the collector
+//! does that ([`engine::wire::ring`]).
 //!
 //! # Safety
-//! The ring is shared with the kernel and perhaps with the collector: positions are read and written with the orderings that
-//! `perf_event_open(2)` asks for, and records are read within the ring's size whatever they say.
+//! The ring is shared with the kernel and perhaps with the collector: positions are read and
+//! written with the orderings that `perf_event_open(2)` asks for, and records are read within the
+//! ring's size whatever they say.
 #![allow(unsafe_code)]
 
 use crate::sys::{self, Errno, File, PAGE};
+use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
@@ -18,7 +21,8 @@ use engine::wire::ring::{
 pub struct Ring {
     page: *mut u8,
     data_size: usize,
-    seen: u64,
+    /// Up to where its thread has seen it.
+    seen: Cell<u64>,
 }
 
 /// What the ring held since the last look.
@@ -28,9 +32,11 @@ pub struct Drained {
     pub cursor: u64,
     /// Samples found; where the collector takes them out, 1 if there are new ones.
     pub samples: u64,
-    /// Samples that the kernel could not write, because the ring was full; known only to who takes records out.
+    /// Samples that the kernel could not write, because the ring was full; known only to who takes
+    /// records out.
     pub lost: u64,
-    /// It is full, and has been since the last look: there are new samples, but they were not written.
+    /// It is full, and has been since the last look: there are new samples, but they were not
+    /// written.
     pub stands_still: bool,
 }
 
@@ -38,7 +44,8 @@ impl Ring {
     /// Maps the ring of an event, with room for `pages` pages of data.
     ///
     /// # Errors
-    /// `ENOMEM` when locked memory is used up: mmap says `EPERM` then, which elsewhere is a refusal for good.
+    /// `ENOMEM` when locked memory is used up: mmap says `EPERM` then, which elsewhere is a refusal
+    /// for good.
     pub fn map(event: &File, pages: usize) -> Result<Self, Errno> {
         let data_size = pages.saturating_mul(PAGE);
         let page = sys::map_file(event, 0, PAGE.saturating_add(data_size), true, 0);
@@ -48,7 +55,7 @@ impl Ring {
                 _ => error,
             })?,
             data_size,
-            seen: 0,
+            seen: Cell::new(0),
         })
     }
 
@@ -65,18 +72,31 @@ impl Ring {
         self.shared_word(HEAD_OFFSET).load(Ordering::Acquire)
     }
 
+    /// Whether the kernel may find no room for a sample.
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn is_full(&self) -> bool {
+        self.is_full_at(self.cursor())
+    }
+
+    fn is_full_at(&self, head: u64) -> bool {
+        let tail = self.shared_word(TAIL_OFFSET).load(Ordering::Relaxed);
+        (self.data_size as u64).saturating_sub(head.wrapping_sub(tail)) < LONGEST_SAMPLE
+    }
+
     /// Says in the ring that the collector may claim it.
     pub fn lend(&self) {
         self.shared_word(OWNER_OFFSET)
             .store(THREAD, Ordering::Release);
     }
 
-    /// Takes everything out and shows each sample with its kernel stack, unless that is the collector's business; `shared` says that it
-    /// may be.
+    /// Takes everything out and shows each sample with its kernel stack, unless that is the
+    /// collector's business; `shared` says that it may be.
     ///
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
-    pub fn look(&mut self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
+    pub fn look(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
         if !shared {
             return self.drain(visit);
         }
@@ -94,14 +114,14 @@ impl Ring {
         drained
     }
 
-    fn drain(&mut self, mut visit: impl FnMut(&RingSample, &[u64])) -> Drained {
+    fn drain(&self, mut visit: impl FnMut(&RingSample, &[u64])) -> Drained {
         let head = self.cursor();
         let mut drained = Drained {
             cursor: head,
             ..Drained::default()
         };
         let mut frames = [0u64; MAX_DEPTH];
-        let mut at = self.seen;
+        let mut at = self.seen.get();
         while at < head {
             let Some((record, next)) = read(|at| self.word(at), at, head, &mut frames) else {
                 break; // not a record: the ring is not what we think it is
@@ -122,35 +142,35 @@ impl Ring {
     }
 
     /// The cursor alone: the collector takes records out.
-    fn peek(&mut self) -> Drained {
+    fn peek(&self) -> Drained {
         let head = self.cursor();
-        let tail = self.shared_word(TAIL_OFFSET).load(Ordering::Relaxed);
-        let moved = head != self.seen;
-        let room = (self.data_size as u64).saturating_sub(head.wrapping_sub(tail));
+        let moved = head != self.seen.get();
         self.serve(head);
         Drained {
             cursor: head,
             samples: u64::from(moved),
             lost: 0,
-            stands_still: !moved && room < LONGEST_SAMPLE,
+            stands_still: !moved && self.is_full_at(head),
         }
     }
 
     /// Notes up to where there are user stacks: the samples found are about to get theirs.
-    fn serve(&mut self, head: u64) {
-        self.seen = head;
+    fn serve(&self, head: u64) {
+        self.seen.set(head);
         self.shared_word(SERVED_OFFSET)
             .store(head, Ordering::Relaxed);
     }
 
     fn shared_word(&self, offset: usize) -> &AtomicU64 {
-        // SAFETY: within the mapped control page, aligned; see `engine::wire::ring` for what is there.
+        // SAFETY: within the mapped control page, aligned; see `engine::wire::ring` for what is
+        // there.
         unsafe { &*self.page.add(offset).cast::<AtomicU64>() }
     }
 
     fn word(&self, position: u64) -> u64 {
         let offset = (position as usize) & self.data_size.wrapping_sub(1) & !7;
-        // SAFETY: the data follows the control page and its size is a power of two; records are 8-byte aligned.
+        // SAFETY: the data follows the control page and its size is a power of two; records are
+        // 8-byte aligned.
         unsafe {
             self.page
                 .add(PAGE)

@@ -1,11 +1,11 @@
-//! A POSIX timer on the thread's own CPU clock: needs no permission, is bound to the kernel's tick, and says by its overrun count how
-//! many periods each signal stands for. It is not inherited by fork and does not survive exec.
+//! A POSIX timer on the thread's own CPU clock: needs no permission, is bound to the kernel's tick,
+//! and says by its overrun count how many periods each signal stands for. It is not inherited by
+//! fork and does not survive exec.
 //!
 //! # Safety
 //! System calls on our own structures.
 #![allow(unsafe_code)]
 
-use super::SIGNAL;
 use crate::sys::{self, Errno, call};
 
 /// An armed timer of this thread.
@@ -31,10 +31,10 @@ impl CpuTimer {
     ///
     /// # Errors
     /// As `timer_create(2)`; `EAGAIN` when the limit on pending signals is reached.
-    pub fn start(period_ns: u64, tag: usize) -> Result<Self, Errno> {
+    pub fn start(period_ns: u64, tag: usize, signal: i32) -> Result<Self, Errno> {
         let event = SignalEvent {
             value: tag,
-            signal: SIGNAL,
+            signal,
             notify: SIGEV_THREAD_ID,
             tid: sys::gettid() as i32,
             padding: [0; 11],

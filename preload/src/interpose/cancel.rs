@@ -6,7 +6,7 @@ use super::handlers;
 use core::ffi::{c_int, c_ulong};
 use rsunwind::process::PROCESS;
 
-mod host {
+mod real {
     use super::{c_int, c_ulong};
     crate::next! {
         fn pthread_cancel(thread: c_ulong) -> c_int = libc::ENOSYS;
@@ -17,7 +17,7 @@ mod host {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_cancel(thread: c_ulong) -> c_int {
     // SAFETY: the caller's argument.
-    let result = unsafe { host::pthread_cancel(thread) };
+    let result = unsafe { real::pthread_cancel(thread) };
     if PROCESS.is_active() {
         handlers::adopt_cancellation();
     }

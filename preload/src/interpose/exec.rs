@@ -1,21 +1,24 @@
-//! Programs started by this one. An armed perf event would kill the next program with our signal, so the calling thread is disarmed just
-//! before, and armed again if exec fails; `posix_spawn` and vfork children have no events of their own and only get the environment.
+//! Programs started by this one. An armed perf event would kill the next program with our signal,
+//! so the calling thread is disarmed just before, and armed again if exec fails; `posix_spawn` and
+//! vfork children have no events of their own and only get the environment.
 
 use crate::environment::{Environment, environ, variable};
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
+use rsunwind::life::process;
 use rsunwind::process::PROCESS;
-use rsunwind::sys;
+use rsunwind::signal;
+use rsunwind::sys::{self, KernelAction};
 use rsunwind::text::copy;
 use rsunwind::thread::ThreadState;
-use rsunwind::trigger::SIGNAL;
 use rsunwind::wire::event::EventKind;
 use rsunwind::wire::thread::ThreadEndReason;
+use rsunwind::{program_signal, shim};
 
 type Path = *const c_char;
 type Strings = *const *const c_char;
 
-mod host {
+mod real {
     use super::{Path, Strings, c_int, c_void};
     crate::next! {
         fn execve(path: Path, arguments: Strings, environment: Strings) -> c_int = super::without_host(path, arguments, environment);
@@ -27,13 +30,14 @@ mod host {
     }
 }
 
-/// `execve` by the kernel, where the host's cannot be found.
+/// `execve` by the kernel, where the program's cannot be found.
 fn without_host(path: Path, arguments: Strings, environment: Strings) -> c_int {
     // SAFETY: the arguments of `execve(2)`, from our caller.
     unsafe { sys::execve(path.cast(), arguments.cast(), environment.cast()) }
 }
 
-/// Puts the calling thread to rest, if it is one of ours, runs `exec`, and undoes it all if that comes back.
+/// Puts the calling thread to rest, if it is one of ours, runs `exec`, and undoes it all if that
+/// comes back.
 fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     if !PROCESS.is_active() {
         return exec();
@@ -42,21 +46,39 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
     let Some(this) = ThreadState::current() else {
         return exec();
     };
-    PROCESS.event(this, EventKind::Exec, 0, path.to_bytes());
-    PROCESS.end(ThreadEndReason::Exec);
+    this.event(EventKind::Exec, 0, path.to_bytes());
+    process::end(ThreadEndReason::Exec);
     this.disarm_for_good();
-    let blocked = this.believes_blocked;
+    let blocked = this.belief.is_blocked();
     if blocked {
-        sys::signal_mask(libc::SIG_BLOCK, sys::bit(SIGNAL));
+        sys::signal_mask(libc::SIG_BLOCK, sys::bit(this.signal()));
     }
+    let ignored = signal::BY_INDEX.map(ignore_for_real);
     let result = exec();
+    for signal in ignored.into_iter().flatten() {
+        let _ = shim::install(signal);
+    }
     if blocked {
-        sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+        sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
     }
     let errno = rsunwind::errno::get() as u64;
-    PROCESS.event(this, EventKind::ExecFailed, errno, path.to_bytes());
+    this.event(EventKind::ExecFailed, errno, path.to_bytes());
     this.arm_again();
     result
+}
+
+/// What the program ignores the next one ignores, too: of our signals the kernel does not know
+/// that. Gives the signal if it had to be told.
+fn ignore_for_real(signal: c_int) -> Option<c_int> {
+    let is_ignored = program_signal::action(signal).handler == libc::SIG_IGN;
+    (signal::is_taken(signal) && is_ignored).then(|| {
+        let ignored = KernelAction {
+            handler: libc::SIG_IGN,
+            ..KernelAction::default()
+        };
+        let _ = sys::signal_action(signal, Some(&ignored));
+        signal
+    })
 }
 
 /// # Safety
@@ -64,7 +86,7 @@ fn around(path: &CStr, exec: impl FnOnce() -> c_int) -> c_int {
 pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c_int {
     if !sys::is_path(path.cast()) {
         // SAFETY: the caller's arguments, of which the kernel says what is wrong.
-        return unsafe { host::execve(path, arguments, environment) };
+        return unsafe { real::execve(path, arguments, environment) };
     }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(path) };
@@ -72,7 +94,7 @@ pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c
     let environment = unsafe { Environment::for_program(environment, Some(name)) };
     // SAFETY: the caller's arguments, with our environment.
     around(name, || unsafe {
-        host::execve(path, arguments, environment.strings())
+        real::execve(path, arguments, environment.strings())
     })
 }
 
@@ -81,7 +103,7 @@ pub unsafe fn by_path(path: Path, arguments: Strings, environment: Strings) -> c
 unsafe fn exec_searched(file: Path, arguments: Strings, environment: Strings) -> c_int {
     if !sys::is_path(file.cast()) {
         // SAFETY: as above.
-        return unsafe { host::execvpe(file, arguments, environment) };
+        return unsafe { real::execvpe(file, arguments, environment) };
     }
     // SAFETY: a C string.
     let name = unsafe { CStr::from_ptr(file) };
@@ -90,7 +112,7 @@ unsafe fn exec_searched(file: Path, arguments: Strings, environment: Strings) ->
     let environment = unsafe { Environment::for_program(environment, search(name, &mut buffer)) };
     // SAFETY: the caller's arguments, with our environment.
     around(name, || unsafe {
-        host::execvpe(file, arguments, environment.strings())
+        real::execvpe(file, arguments, environment.strings())
     })
 }
 
@@ -151,7 +173,7 @@ unsafe extern "C" fn fexecve(fd: c_int, arguments: Strings, environment: Strings
     let environment = unsafe { Environment::for_program(environment, None) };
     // SAFETY: the caller's arguments, with our environment.
     around(c"(file descriptor)", || unsafe {
-        host::fexecve(fd, arguments, environment.strings())
+        real::fexecve(fd, arguments, environment.strings())
     })
 }
 
@@ -179,7 +201,7 @@ pub unsafe fn by_place(
 ) -> c_int {
     if !sys::is_path(path.cast()) {
         // SAFETY: as above.
-        return unsafe { host::execveat(fd, path, arguments, environment, flags) };
+        return unsafe { real::execveat(fd, path, arguments, environment, flags) };
     }
     // SAFETY: the caller's arguments.
     let (name, environment) = unsafe {
@@ -190,7 +212,7 @@ pub unsafe fn by_place(
     };
     // SAFETY: the caller's arguments, with our environment.
     around(name, || unsafe {
-        host::execveat(fd, path, arguments, environment.strings(), flags)
+        real::execveat(fd, path, arguments, environment.strings(), flags)
     })
 }
 
@@ -207,13 +229,13 @@ unsafe extern "C" fn posix_spawn(
     if !sys::is_path(path.cast()) {
         // SAFETY: the caller's arguments, of which the kernel says what is wrong.
         return unsafe {
-            host::posix_spawn(pid, path, actions, attributes, arguments, environment)
+            real::posix_spawn(pid, path, actions, attributes, arguments, environment)
         };
     }
     // SAFETY: the caller's arguments, with our environment.
     unsafe {
         let environment = Environment::for_program(environment, Some(CStr::from_ptr(path)));
-        host::posix_spawn(
+        real::posix_spawn(
             pid,
             path,
             actions,
@@ -237,7 +259,7 @@ unsafe extern "C" fn posix_spawnp(
     if !sys::is_path(file.cast()) {
         // SAFETY: as above.
         return unsafe {
-            host::posix_spawnp(pid, file, actions, attributes, arguments, environment)
+            real::posix_spawnp(pid, file, actions, attributes, arguments, environment)
         };
     }
     let mut buffer = [0u8; 1024];
@@ -245,7 +267,7 @@ unsafe extern "C" fn posix_spawnp(
     unsafe {
         let environment =
             Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer));
-        host::posix_spawnp(
+        real::posix_spawnp(
             pid,
             file,
             actions,
@@ -280,7 +302,8 @@ impl Listed {
     unsafe fn next(&mut self) -> usize {
         let index = self.index;
         self.index += 1;
-        // SAFETY: the caller's promise; the shim saved five registers, and the rest lies on the stack in order.
+        // SAFETY: the caller's promise; the shim saved five registers, and the rest lies on the
+        // stack in order.
         unsafe {
             match index.checked_sub(Self::IN_REGISTERS) {
                 None => *self.registers.add(index),
@@ -290,7 +313,8 @@ impl Listed {
     }
 }
 
-/// The variadic functions arrive here from their shims: `registers` holds the arguments after the first, `stack` those that follow.
+/// The variadic functions arrive here from their shims: `registers` holds the arguments after the
+/// first, `stack` those that follow.
 ///
 /// # Safety
 /// Only from the shims.
@@ -349,7 +373,8 @@ unsafe extern "C" fn exec_list(
     }
 }
 
-/// A variadic function cannot be written in Rust: the shim lays its register arguments out in memory and passes on where the others lie.
+/// A variadic function cannot be written in Rust: the shim lays its register arguments out in
+/// memory and passes on where the others lie.
 macro_rules! variadic {
     ($($(#[$doc:meta])* $name:ident: $kind:expr;)*) => {
         $(

@@ -1,10 +1,11 @@
 //! Ways out of a process that run no destructors.
 
+use super::strict;
 use core::ffi::c_int;
-use rsunwind::process::PROCESS;
+use rsunwind::life::process;
 use rsunwind::wire::thread::ThreadEndReason;
 
-mod host {
+mod real {
     use super::c_int;
     crate::next! {
         fn _exit(status: c_int) -> () = leave(status);
@@ -17,14 +18,22 @@ mod host {
     }
 }
 
+/// Closes the process's accounts, where a filter that it has put on does not see to it that this is
+/// its end in another way.
+pub fn end() {
+    if !strict::is_put_on() {
+        process::end(ThreadEndReason::ProcessExit);
+    }
+}
+
 macro_rules! exits {
     ($($name:ident)*) => {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(status: c_int) -> ! {
-                PROCESS.end(ThreadEndReason::ProcessExit);
+                end();
                 // SAFETY: the caller's argument.
-                unsafe { host::$name(status) };
+                unsafe { real::$name(status) };
                 rsunwind::sys::exit_process(status)
             }
         )*

@@ -1,9 +1,10 @@
-//! Children of fork. libc runs atfork handlers for forks of its own too (`daemon`, `forkpty`); `_Fork` runs none, so it is wrapped.
+//! Children of fork. libc runs atfork handlers for forks of its own too (`daemon`, `forkpty`);
+//! `_Fork` runs none, so it is wrapped.
 
-use rsunwind::process::PROCESS;
+use rsunwind::life::process;
 use rsunwind::weak_address;
 
-mod host {
+mod real {
     crate::next! {
         fn _Fork() -> i32 = -1;
     }
@@ -13,10 +14,11 @@ type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const u8) -> i32;
 
 unsafe extern "C" fn in_child() {
-    PROCESS.after_fork_in_child();
+    process::after_fork_in_child();
 }
 
-/// Registers the handler: glibc's `__register_atfork`, musl's `pthread_atfork` (which ignores the fourth argument).
+/// Registers the handler: glibc's `__register_atfork`, musl's `pthread_atfork` (which ignores the
+/// fourth argument).
 pub fn register() {
     let glibc = weak_address!("__register_atfork");
     let register = if glibc != 0 {
@@ -25,7 +27,8 @@ pub fn register() {
         weak_address!("pthread_atfork")
     };
     if register != 0 {
-        // SAFETY: the host's function; null as the object means that the handlers are never taken back.
+        // SAFETY: the program's function; null as the object means that the handlers are never
+        // taken back.
         unsafe {
             core::mem::transmute::<usize, Register>(register)(
                 None,
@@ -41,9 +44,9 @@ pub fn register() {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> i32 {
     // SAFETY: no arguments.
-    let pid = unsafe { host::_Fork() };
+    let pid = unsafe { real::_Fork() };
     if pid == 0 {
-        PROCESS.after_fork_in_child();
+        process::after_fork_in_child();
     }
     pid
 }

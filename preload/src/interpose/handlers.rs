@@ -1,16 +1,20 @@
-//! The program's handlers of other signals. Each is entered through a stub of its own, which lets our signal in first: a call that holds it
-//! back would otherwise hold it back in the handler too, with all that is called, started and replaced from there. The kernel is given the
-//! stub, so that an action stays one thing; the stub's place says which handler it stands for.
+//! The program's handlers of other signals. Each is entered through a stub of its own, which sees
+//! to it that the signal ends the call that it came in, whatever our handler has just made of it
+//! ([`rsunwind::restart`]). The kernel is given the stub, so that an action stays one thing; the
+//! stub's place says which handler it stands for.
 //!
-//! A stub leaves nothing on the stack: the handler sees what the kernel gave it, and may leave as it likes. When it returns, the kernel
-//! restores the mask that the call had. On an alternate stack ([`on_alternate_stack`]) our signal is let in only where it fits.
+//! A stub leaves nothing on the stack: the handler sees what the kernel gave it, where it would
+//! have without us ([`rsunwind::thread::handler_stack`]), and may leave as it likes. On an
+//! alternate stack of the program's ([`on_alternate_stack`]) our signal is let in only where it
+//! fits.
 //!
 //! Not here: how actions are set and read back ([`super::signals`]).
 
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
-use rsunwind::thread::ThreadState;
-use rsunwind::trigger::SIGNAL;
+use rsunwind::arch::signal_frame::{self, Pushed};
+use rsunwind::signal;
+use rsunwind::thread::{ThreadState, handler_stack};
 use rsunwind::{arch, sys, weak_address};
 
 /// Handlers that have a stub; others are set as they are.
@@ -24,13 +28,12 @@ static HANDLERS: [AtomicUsize; STUBS] = [const { AtomicUsize::new(0) }; STUBS];
 /// The first of the signals that libc keeps for itself, and the last one.
 const OF_LIBC: core::ops::RangeInclusive<c_int> = 32..=33;
 
-/// The frame of a signal, at most, as far as it is known, bytes.
-static SIGNAL_FRAME: AtomicUsize = AtomicUsize::new(4096);
-/// What our handler's entry needs beside that, before it goes over to a stack of its own.
+/// What our handler's entry needs beside the kernel's frame, before it goes over to a stack of its
+/// own.
 const ENTRY: usize = 512;
 
 /// Whether an action calls a function.
-const fn is_function(handler: usize) -> bool {
+pub const fn is_function(handler: usize) -> bool {
     !matches!(handler, libc::SIG_DFL | libc::SIG_IGN) && handler != usize::MAX
 }
 
@@ -72,34 +75,32 @@ pub fn shown(handler: usize) -> usize {
 
 /// Takes over the handlers that were set before us, by constructors of libraries.
 pub fn adopt() {
-    const AT_MINSIGSTKSZ: u64 = 51;
-    let getauxval = weak_address!("getauxval");
-    if getauxval != 0 {
-        // SAFETY: the host's function.
-        let size = unsafe {
-            core::mem::transmute::<usize, extern "C" fn(u64) -> u64>(getauxval)(AT_MINSIGSTKSZ)
-        };
-        if size != 0 {
-            SIGNAL_FRAME.store(size as usize, Relaxed);
-        }
-    }
-    for signal in (1..=64).filter(|signal| *signal != SIGNAL && !OF_LIBC.contains(signal)) {
+    for signal in (1..=64).filter(|signal| !signal::is_taken(*signal) && !OF_LIBC.contains(signal))
+    {
         adopt_one(signal);
     }
 }
 
-/// libc's handler by which threads are cancelled, which is there from the first time on: it does not return, and what the thread does then is
-/// to be sampled.
+/// libc's handler by which threads are cancelled, which is there from the first time on: it does
+/// not return, and what the thread does then is to be sampled.
 pub fn adopt_cancellation() {
-    adopt_one(*OF_LIBC.start());
+    adopt_one(match weak_address!("gnu_get_libc_version") {
+        0 => *OF_LIBC.end(), // musl's
+        _ => *OF_LIBC.start(),
+    });
 }
 
 fn adopt_one(signal: c_int) {
     if let Ok(action) = sys::signal_action(signal, None) {
+        note_flags(signal, action.flags);
+        if is_function(action.handler) && is_like_go(action.flags, action.mask) {
+            handler_stack::leave_visible();
+        }
+        super::signals::note_mask(signal, action.mask);
         let handler = hide(action.handler);
         if handler != action.handler {
             let mask = match on_alternate_stack(signal, action.flags) {
-                true => action.mask | sys::bit(SIGNAL),
+                true => action.mask | sys::bit(signal::current()),
                 false => action.mask,
             };
             let action = sys::KernelAction {
@@ -115,8 +116,8 @@ fn adopt_one(signal: c_int) {
 /// Signals whose handlers may run on an alternate stack.
 static ALTERNATE: AtomicU64 = AtomicU64::new(0);
 
-/// Whether a signal's handler may run on an alternate stack, which may be too small for another frame: our signal is in the mask of such
-/// actions, and its stub looks. Notes it.
+/// Whether a signal's handler may run on an alternate stack, which may be too small for another
+/// frame: our signal is in the mask of such actions, and its stub looks. Notes it.
 pub fn on_alternate_stack(signal: c_int, flags: u64) -> bool {
     let is = flags & libc::SA_ONSTACK as u64 != 0;
     if is && (1..=64).contains(&signal) {
@@ -124,6 +125,37 @@ pub fn on_alternate_stack(signal: c_int, flags: u64) -> bool {
         ALTERNATE.fetch_or(sys::bit(signal), Relaxed);
     }
     is
+}
+
+/// Whether an action is like those of Go's, which sets alternate stacks by system calls of its own,
+/// and finds out what the kernel has. A program of another kind that sets the same has its handlers
+/// where no stack is set on ours, of 80 KB.
+pub fn is_like_go(flags: u64, mask: u64) -> bool {
+    const FLAGS: u64 = (libc::SA_ONSTACK | libc::SA_SIGINFO | libc::SA_RESTART) as u64;
+    // The kernel takes these out of all masks, and libc those.
+    let never = sys::bit(libc::SIGKILL) | sys::bit(libc::SIGSTOP);
+    let of_libc = OF_LIBC.fold(0, |mask, signal| mask | sys::bit(signal));
+    flags & FLAGS == FLAGS && mask | never | of_libc == !0
+}
+
+/// Signals whose actions say `SA_RESTART`.
+static RESTARTING: AtomicU64 = AtomicU64::new(0);
+
+/// Notes what a signal's action says, which has been set.
+pub fn note_flags(signal: c_int, flags: u64) {
+    let bit = sys::bit(signal);
+    match flags & libc::SA_RESTART as u64 {
+        _ if !(1..=64).contains(&signal) => 0,
+        0 => RESTARTING.fetch_and(!bit, Relaxed),
+        _ => RESTARTING.fetch_or(bit, Relaxed),
+    };
+}
+
+/// The same where libc has set it.
+pub fn learn_flags(signal: c_int) {
+    if let Ok(action) = sys::signal_action(signal, None) {
+        note_flags(signal, action.flags);
+    }
 }
 
 /// For the kernel to call, as handlers: the place of the stub is what its common part is told.
@@ -145,10 +177,12 @@ unsafe extern "C" fn stubs(signal: c_int, info: *mut c_void, context: *mut c_voi
         ".cfi_adjust_cfa_offset 8",
         "push rdx", // 16-byte aligned again: the kernel enters with rsp = 8 modulo 16
         ".cfi_adjust_cfa_offset 8",
+        "mov rcx, rsp",
         "xchg rdi, rax",
         "mov rsi, rdx",
         "mov edx, eax",
         "call {prepare}",
+        "mov rsp, rdx",
         "pop rdx",
         ".cfi_adjust_cfa_offset -8",
         "pop rsi",
@@ -166,30 +200,52 @@ unsafe extern "C" fn stubs(signal: c_int, info: *mut c_void, context: *mut c_voi
     )
 }
 
-extern "C" fn prepare(stub: usize, context: *const c_void, signal: c_int) -> usize {
-    if let Some(this) = ThreadState::current_unchecked() {
-        this.handled = this.handled.wrapping_add(1);
+/// How the program's handler is entered.
+#[repr(C)]
+struct Way {
+    handler: usize,
+    /// Where its arguments are on the stack that it is to run on.
+    sp: usize,
+}
+
+extern "C" fn prepare(stub: usize, context: *mut c_void, signal: c_int, pushed: usize) -> Way {
+    let this = ThreadState::current_unchecked();
+    let stack = this.map(|this| &this.handler_stack);
+    // SAFETY: (all) the kernel gives a ucontext to all handlers. An action that wants no alternate
+    // stack has none.
+    let sp = unsafe { handler_stack::off_it(stack, pushed, context, signal, true) };
+    // SAFETY: there are the handler's arguments.
+    let context = unsafe { (*(sp as *const Pushed)).context };
+    if let Some(this) = this {
+        let restarts = || RESTARTING.load(Relaxed) & sys::bit(signal) != 0;
+        // SAFETY: as above.
+        let by_call = unsafe { this.calls.before_theirs(context, restarts) };
         let by_mask = ALTERNATE.load(Relaxed) & sys::bit(signal) != 0;
-        // SAFETY: the kernel gives a ucontext to all handlers.
-        if (this.shielded != 0 || by_mask) && unsafe { may_be_let_in(this, context) } {
-            sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+        // SAFETY: as above.
+        if (by_mask || by_call) && unsafe { may_be_let_in(this.signal(), context) } {
+            sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
         }
     }
-    behind(stub).unwrap_or(0)
+    Way {
+        handler: behind(stub).unwrap_or(0),
+        sp,
+    }
 }
 
 /// # Safety
 /// The context is the kernel's.
-unsafe fn may_be_let_in(this: &ThreadState, context: *const c_void) -> bool {
+unsafe fn may_be_let_in(ours: c_int, context: *const c_void) -> bool {
     /// `uc_stack` in the kernel's `struct ucontext`: the lowest address, flags, size.
     const STACK: usize = 16;
     const SIZE: usize = 32;
     // SAFETY: the caller's promise.
     let word = |offset: usize| unsafe { context.byte_add(offset).cast::<usize>().read() };
     // What is blocked without our doing (in the program's own handler for our signal) stays so.
-    let was_blocked = word(arch::CONTEXT_MASK) as u64 & sys::bit(SIGNAL) != 0;
+    let was_blocked = word(arch::CONTEXT_MASK) as u64 & sys::bit(ours) != 0;
     let room = (arch::stack_pointer() as usize).wrapping_sub(word(STACK));
     let is_alternate = room < word(SIZE);
-    let fits = room > SIGNAL_FRAME.load(Relaxed).wrapping_add(ENTRY);
-    (this.shielded != 0 || !was_blocked) && (fits || !is_alternate)
+    // SAFETY: the caller's promise.
+    let frame = unsafe { signal_frame::size(context) };
+    let fits = room > frame.wrapping_add(ENTRY);
+    !was_blocked && (fits || !is_alternate)
 }

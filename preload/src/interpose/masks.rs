@@ -1,29 +1,28 @@
-//! Signal masks: our signal is never blocked for real, and programs read back the mask that they set.
+//! Signal masks: our signal is never blocked for real, and programs read back the mask that they
+//! set.
 
-use super::frame::call;
-use super::shield::Shield;
+use super::calls;
 use super::signals::{mask_set, mask_word};
-use core::ffi::{c_int, c_void};
+use super::strict;
+use crate::next::Next;
+use crate::stand_in;
+use crate::stand_in::Arguments;
+use core::ffi::{c_int, c_long};
 use core::ptr;
+use rsunwind::life::{follow, leave};
 use rsunwind::process::PROCESS;
+use rsunwind::signal;
+use rsunwind::sys;
 use rsunwind::thread::ThreadState;
-use rsunwind::trigger::SIGNAL;
-use rsunwind::{arch, sys};
 
 type Set = *const libc::sigset_t;
 
-mod host {
-    use super::{Set, c_int, c_void};
+mod real {
+    use super::{Set, c_int};
     crate::next! {
         fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = libc::ENOSYS;
         fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int = -1;
-        fn ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set) -> c_int = -1;
-        fn __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, set: Set, size: usize) -> c_int = -1;
-        fn pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, set: Set) -> c_int = -1;
-        fn epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, set: Set) -> c_int = -1;
-        fn epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, set: Set) -> c_int = -1;
         fn sigpending(set: *mut libc::sigset_t) -> c_int = -1;
-        fn signalfd(fd: c_int, set: Set, flags: c_int) -> c_int = -1;
         fn sigblock(mask: c_int) -> c_int = 0;
         fn sigsetmask(mask: c_int) -> c_int = 0;
         fn sighold(signal: c_int) -> c_int = -1;
@@ -31,121 +30,163 @@ mod host {
     }
 }
 
-/// Records what the program believes of our signal after it changed its mask so; gives what it believed before. A signal that the
-/// program was owed while it believed it blocked is sent now.
+/// Records what the program believes of our signal after it changed its mask so; gives what it
+/// believed before. A signal that the program was owed while it believed it blocked comes now.
 pub fn believe(how: c_int, mask: u64) -> bool {
     let Some(this) = ThreadState::current() else {
         return false;
     };
-    let (before, named) = (this.believes_blocked, mask & sys::bit(SIGNAL) != 0);
-    this.believes_blocked = match how {
+    let (before, named) = (
+        this.belief.is_blocked(),
+        mask & sys::bit(this.signal()) != 0,
+    );
+    this.belief.set_blocked(match how {
         libc::SIG_BLOCK => before || named,
         libc::SIG_UNBLOCK => before && !named,
         _ => named,
-    };
-    if this.owed && !this.believes_blocked {
-        this.owed = false;
-        sys::send_to_thread(sys::gettid(), SIGNAL);
+    });
+    if !this.belief.is_blocked() && this.belief.is_owed() {
+        call_handler(this);
     }
     before
 }
 
-/// A set to pass on instead of the one that the program gave.
-pub enum Passed {
-    AsGiven(Set),
-    /// With ours in it, or without.
-    Changed(libc::sigset_t, bool),
+/// Has our handler see to what the program is owed, or has raised: before the next instruction, if
+/// our signal is not blocked. Where a sample's signal is pending this one is dropped, and that one
+/// does.
+fn call_handler(this: &ThreadState) {
+    let is_called =
+        strict::may_call() && sys::raise_with(this.signal(), signal::REQUESTED, 0).is_ok();
+    if !is_called && (this.belief.take_owed() | this.belief.take_raised()) {
+        sys::send_to_thread(sys::gettid(), this.signal());
+    }
 }
 
-impl Passed {
-    /// A set of signals to wait for: never ours, which would be taken from the handler.
-    ///
-    /// # Safety
-    /// `set` is null or a set.
-    unsafe fn to_wait_for(set: Set) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::with(set, false) }
+/// `raise(3)` of our signal: the kernel would drop it where a sample's is pending.
+extern "C" fn raise_own(_: c_int) -> c_int {
+    if let Some(this) = ThreadState::current_unchecked() {
+        this.belief.raise();
+        call_handler(this);
     }
+    0
+}
 
-    /// A mask to wait under: ours is held back for the wait on threads whose samples would end it, and let through on others. A program that
-    /// handles the signal itself decides itself.
-    ///
-    /// # Safety
-    /// `set` is null or a set.
-    pub unsafe fn to_wait_under(set: Set, wanted: bool) -> Self {
-        // SAFETY: the caller's promise.
-        unsafe { Self::with(set, wanted && Shield::is_needed()) }
-    }
-
-    unsafe fn with(set: Set, ours: bool) -> Self {
-        // SAFETY: the caller's promise.
-        match unsafe { set.as_ref() }.map(mask_word) {
-            Some(mask) if PROCESS.is_active() => {
-                let bit = sys::bit(SIGNAL);
-                let mask = if ours { mask | bit } else { mask & !bit };
-                Self::Changed(mask_set(mask), ours)
-            }
-            _ => Self::AsGiven(set),
+stand_in! {
+    fn raise = |a| {
+        let signal = a.first as c_int;
+        if signal::is_taken(signal)
+            && PROCESS.is_active()
+            && strict::may_call()
+            && ThreadState::current().is_some_and(|this| this.signal() == signal)
+        {
+            return raise_own as *const () as usize;
         }
-    }
+    };
+}
 
-    /// Whether our signal is held back by it.
-    pub fn holds(&self) -> bool {
-        matches!(self, Self::Changed(_, true))
+/// Blocks or unblocks one of the signals that our handler stands for; gives whether the program had
+/// it blocked.
+pub fn hold(how: c_int, signal: c_int) -> bool {
+    let mask = sys::bit(signal);
+    match ThreadState::current().map(follows) {
+        Some(ours) if ours == signal => believe(how, mask),
+        _ => sys::signal_mask(how, mask) & mask != 0,
     }
+}
 
-    /// The set.
-    pub fn get(&self) -> Set {
-        match self {
-            Self::AsGiven(set) => *set,
-            Self::Changed(set, _) => set,
+/// The signal that the calling thread is armed with, after it has followed its process.
+fn follows(this: &ThreadState) -> c_int {
+    follow::follow(this);
+    this.signal()
+}
+
+/// A mask for a call to wait under, or signals for it to wait for: the program's, without ours,
+/// which would be held back by the one and taken from the handler by the other. It lies where it
+/// outlives the wrapper.
+///
+/// # Safety
+/// Null, or a set of signals.
+pub unsafe fn without_ours(set: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    let Some(mask) = unsafe { (set as Set).as_ref() }.map(mask_word) else {
+        return set;
+    };
+    match ThreadState::current_unchecked() {
+        Some(this) if mask & sys::bit(this.signal()) != 0 => {
+            this.calls.mask(mask & !sys::bit(this.signal()))
         }
+        _ => set,
     }
 }
 
 /// # Safety
-/// As the host's function.
+/// As the program's function.
 unsafe fn change(
     function: unsafe extern "C" fn(c_int, Set, *mut libc::sigset_t) -> c_int,
     how: c_int,
     set: Set,
     old: *mut libc::sigset_t,
 ) -> c_int {
+    // SAFETY: null or the caller's set.
+    let named = unsafe { set.as_ref() }.map_or(0, mask_word) & signal::BOTH != 0;
+    let is_plain = |this: &ThreadState| {
+        let is_ours = this.signal() == signal::current();
+        is_ours && !named && !this.belief.is_blocked() && !this.belief.is_owed()
+    };
+    // Most masks have nothing to do with ours: they are set as they are, without a look at which
+    // thread and process this is.
+    let is_plain = ThreadState::current_unchecked().is_none_or(is_plain);
     // A thread that is not ours to sample keeps its mask to itself.
-    let (true, Some(this)) = (PROCESS.is_active(), ThreadState::current()) else {
+    let here = (!is_plain && PROCESS.is_active()).then(ThreadState::current);
+    let Some(this) = here.flatten() else {
         // SAFETY: the caller's arguments.
         return unsafe { function(how, set, old) };
     };
-    let shielded = this.shielded != 0;
+    let bit = sys::bit(follows(this));
     // SAFETY: null or the caller's set.
     let mask = unsafe { set.as_ref() }.map(mask_word);
-    let copy = mask_set(mask.unwrap_or(0) & !sys::bit(SIGNAL));
+    let copy = mask_set(match how {
+        libc::SIG_BLOCK => mask.unwrap_or(0) & !bit,
+        _ => mask.unwrap_or(0),
+    });
     let pointer = if mask.is_some() {
         &raw const copy
     } else {
         ptr::null()
     };
-    // SAFETY: the caller's arguments, or our copy.
-    let result = unsafe { function(how, pointer, old) };
+    let mut really = mask_set(0);
+    // SAFETY: the caller's arguments, or our copies.
+    let result = unsafe { function(how, pointer, &raw mut really) };
     if result != 0 {
         return result;
     }
-    let before = match mask {
-        Some(mask) => believe(how, mask),
-        None => this.believes_blocked,
-    };
-    // What is really blocked is so in the program's own handler for the signal, or it is our doing.
+    let really = mask_word(&really);
+    let before = settle(this, how, mask, mask_word(&copy), really);
     // SAFETY: null or the caller's set.
     if let Some(old) = unsafe { old.as_mut() } {
-        let bit = sys::bit(SIGNAL);
-        let hidden = if shielded { bit } else { 0 };
-        *old = mask_set(mask_word(old) & !hidden | if before { bit } else { 0 });
+        *old = mask_set(really | if before { bit } else { 0 });
     }
     result
 }
 
-/// `rt_sigprocmask(2)`, which `ask` does. The kernel looks at the addresses first: there are programs that find out by it whether one can be
-/// read.
+/// After the mask was set, which was this really: our signal is not blocked, the program believes
+/// it is. What was really blocked is so by the kernel's doing, in the program's own handler for the
+/// signal: there the program sets it really, since what it believes would outlive the handler,
+/// whose end restores the mask. Gives what it believed before.
+fn settle(this: &ThreadState, how: c_int, mask: Option<u64>, passed_on: u64, really: u64) -> bool {
+    let bit = sys::bit(this.signal());
+    let Some(mask) = mask.filter(|_| really & bit == 0) else {
+        return this.belief.is_blocked();
+    };
+    let before = believe(how, mask);
+    if how != libc::SIG_UNBLOCK && passed_on & bit != 0 {
+        sys::signal_mask(libc::SIG_UNBLOCK, bit);
+    }
+    before
+}
+
+/// `rt_sigprocmask(2)`, which `ask` does. The kernel looks at the addresses first: there are
+/// programs that find out by it whether one can be read.
 ///
 /// # Safety
 /// As the system call.
@@ -164,32 +205,22 @@ pub unsafe fn by_number(
     let Some(this) = this else {
         return ask(how, set, old);
     };
-    let (bit, shielded) = (sys::bit(SIGNAL), this.shielded != 0);
+    let bit = sys::bit(follows(this));
     let mut really = 0;
     let result = ask(how, set, &raw mut really);
     if result != 0 {
         return result;
     }
-    let before = match set.is_null() {
-        true => this.believes_blocked,
-        false => {
-            // SAFETY: the kernel has just read it.
-            let mask = unsafe { set.read_unaligned() };
-            let before = believe(how, mask);
-            if how != libc::SIG_UNBLOCK && mask & bit != 0 && really & bit == 0 {
-                sys::signal_mask(libc::SIG_UNBLOCK, bit);
-            }
-            before
-        }
-    };
+    // SAFETY: the kernel has just read it.
+    let mask = (!set.is_null()).then(|| unsafe { set.read_unaligned() });
+    let before = settle(this, how, mask, mask.unwrap_or(0), really);
     if !old.is_null() {
         let result = ask(libc::SIG_BLOCK, ptr::null(), old);
         if result != 0 {
             return result;
         }
-        let hidden = if shielded { bit } else { 0 };
         // SAFETY: the kernel has just written it.
-        unsafe { old.write_unaligned(really & !hidden | if before { bit } else { 0 }) };
+        unsafe { old.write_unaligned(really | if before { bit } else { 0 }) };
     }
     0
 }
@@ -198,98 +229,126 @@ pub unsafe fn by_number(
 #[unsafe(no_mangle)]
 unsafe extern "C" fn pthread_sigmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { change(host::pthread_sigmask, how, set, old) }
+    unsafe { change(real::pthread_sigmask, how, set, old) }
 }
 
 /// `sigprocmask(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { change(host::sigprocmask, how, set, old) }
+    unsafe { change(real::sigprocmask, how, set, old) }
 }
 
-macro_rules! with_set {
-    ($($name:ident($($before:ident: $before_type:ty,)* [$set:ident] $(, $after:ident: $after_type:ty)*);)*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($before: $before_type,)* $set: Set $(, $after: $after_type)*) -> c_int {
-                // SAFETY: the caller's arguments.
-                unsafe {
-                    let passed = Passed::to_wait_under($set, true);
-                    let sp = arch::stack_pointer();
-                    let _shield = match passed {
-                        Passed::Changed(_, held) => Shield::mark_if(held, sp),
-                        // Without a mask of its own the call waits under the thread's.
-                        Passed::AsGiven(_) => Shield::raise_if(true, &host::next::$name, sp),
-                    };
-                    call!(host::$name($($before,)* passed.get() $(, $after)*))
-                }
-            }
-        )*
+/// Notes a call that waits under a mask of its own, and gives the mask.
+///
+/// # Safety
+/// Null, or a set of signals.
+unsafe fn waits_under(number: c_long, a: &Arguments, set: u64) -> u64 {
+    if let Some(calls) = calls::interruptible() {
+        calls::note_some(calls, number, a);
+    }
+    // SAFETY: the caller's promise.
+    unsafe { without_ours(set) }
+}
+
+// SAFETY: (of all) the caller's set.
+stand_in! {
+    fn ppoll = |a| { a.fourth = unsafe { waits_under(libc::SYS_ppoll, a, a.fourth) }; };
+    fn __ppoll_chk = |a| { a.fourth = unsafe { waits_under(libc::SYS_ppoll, a, a.fourth) }; };
+    fn pselect = |a| { a.sixth = unsafe { waits_under(libc::SYS_pselect6, a, a.sixth) }; };
+    fn sigsuspend = |a| { a.first = unsafe { waits_under(libc::SYS_rt_sigsuspend, a, a.first) }; };
+    fn epoll_pwait = |a| {
+        a.fifth = unsafe { without_ours(a.fifth) };
+        calls::note_timed(libc::SYS_epoll_pwait, a, a.fourth);
+    };
+    fn epoll_pwait2 = |a| {
+        a.fifth = unsafe { without_ours(a.fifth) };
+        calls::note_pointed(libc::SYS_epoll_pwait2, a, a.fourth);
+    };
+    // It waits for nothing yet.
+    fn signalfd = |a| {
+        unsafe { leave_to_file(a.second as *const u64) };
+        a.second = unsafe { without_ours(a.second) };
     };
 }
 
-with_set! {
-    ppoll(fds: *mut c_void, count: usize, timeout: *const c_void, [set]);
-    __ppoll_chk(fds: *mut c_void, count: usize, timeout: *const c_void, [set], size: usize);
-    pselect(count: c_int, read: *mut c_void, write: *mut c_void, except: *mut c_void, timeout: *const c_void, [set]);
-    epoll_pwait(fd: c_int, events: *mut c_void, count: c_int, timeout: c_int, [set]);
-    epoll_pwait2(fd: c_int, events: *mut c_void, count: c_int, timeout: *const c_void, [set]);
+/// A set of signals that the program is about to read from a file: what is read so is blocked for
+/// real, and no sample may be raised by it.
+///
+/// # Safety
+/// `set` is null or a set of the kernel's, which is the beginning of libc's.
+pub unsafe fn leave_to_file(set: *const u64) {
+    // SAFETY: the caller's promise.
+    let mask = unsafe { set.as_ref() }.copied().unwrap_or(0);
+    if let (true, Some(this)) = (PROCESS.is_active(), ThreadState::current())
+        && mask & sys::bit(follows(this)) != 0
+    {
+        leave::leave_to_program(this.signal(), this);
+    }
 }
 
-/// `signalfd(2)`. It waits for nothing yet.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn signalfd(fd: c_int, set: Set, flags: c_int) -> c_int {
-    // SAFETY: the caller's arguments.
-    unsafe { host::signalfd(fd, Passed::to_wait_for(set).get(), flags) }
+static SIGSUSPEND: Next = Next::new(c"sigsuspend");
+
+/// `sigpause(3)` as a call of `sigsuspend` with that mask: where to go; `None` on a thread that is
+/// not ours to sample.
+fn suspends(a: &mut Arguments, mask: u64) -> Option<usize> {
+    let this = ThreadState::current_unchecked()?;
+    calls::note_if_needed(libc::SYS_rt_sigsuspend, a);
+    a.first = this.calls.mask(mask & !sys::bit(this.signal()));
+    SIGSUSPEND.address()
 }
 
-/// `sigpause(3)` of BSD, which takes a mask.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sigpause(mask: c_int) -> c_int {
-    // SAFETY: our set.
-    unsafe { super::waits::sigsuspend(&mask_set(u64::from(mask.cast_unsigned()))) }
-}
-
-/// `sigpause(3)` of X/Open, which takes a signal out of the mask.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __xpg_sigpause(signal: c_int) -> c_int {
+/// The mask without a signal, as X/Open's function takes it; `None` where it is no signal's number,
+/// which the program's function says.
+fn mask_without(signal: c_int) -> Option<u64> {
     let mut mask = mask_set(0);
-    // SAFETY: our set; a number that is no signal's takes nothing out of it, which the host's function says.
-    unsafe {
-        if pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask) != 0
-            || !(1..=64).contains(&signal)
-        {
-            rsunwind::errno::set(libc::EINVAL);
-            return -1;
-        }
-        super::waits::sigsuspend(&mask_set(mask_word(&mask) & !sys::bit(signal)))
-    }
+    let is_signal = (1..=64).contains(&signal);
+    // SAFETY: our set.
+    let asked = unsafe { pthread_sigmask(libc::SIG_BLOCK, ptr::null(), &mut mask) };
+    (is_signal && asked == 0).then(|| mask_word(&mask) & !sys::bit(signal))
 }
 
-/// Either, as old programs were compiled.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn __sigpause(mask_or_signal: c_int, is_signal: c_int) -> c_int {
-    // SAFETY: as above.
-    unsafe {
-        match is_signal {
-            0 => sigpause(mask_or_signal),
-            _ => __xpg_sigpause(mask_or_signal),
+stand_in! {
+    fn sigpause = |a| {
+        if let Some(there) = suspends(a, u64::from(a.first as u32)) {
+            return there;
         }
-    }
+    };
+    fn __xpg_sigpause = |a| {
+        if let Some(there) = mask_without(a.first as c_int).and_then(|mask| suspends(a, mask)) {
+            return there;
+        }
+    };
+    // Either, as old programs were compiled.
+    fn __sigpause = |a| {
+        let mask = match a.second as c_int {
+            0 => Some(u64::from(a.first as u32)),
+            _ => mask_without(a.first as c_int),
+        };
+        if let Some(there) = mask.and_then(|mask| suspends(a, mask)) {
+            return there;
+        }
+    };
 }
 
 /// `sigpending(2)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigpending(set: *mut libc::sigset_t) -> c_int {
     // SAFETY: the caller's argument.
-    let result = unsafe { host::sigpending(set) };
+    let result = unsafe { real::sigpending(set) };
     // SAFETY: null or the caller's set.
     if let (0, Some(this), Some(set)) = (result, ThreadState::current(), unsafe { set.as_mut() })
         && PROCESS.is_active()
     {
-        let bit = sys::bit(SIGNAL);
-        *set = mask_set(mask_word(set) & !bit | if this.owed { bit } else { 0 });
+        let bit = sys::bit(follows(this));
+        *set = mask_set(
+            mask_word(set) & !bit
+                | if this.belief.is_owed() || this.belief.is_raised() {
+                    bit
+                } else {
+                    0
+                },
+        );
     }
     result
 }
@@ -298,14 +357,14 @@ unsafe extern "C" fn sigpending(set: *mut libc::sigset_t) -> c_int {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigblock(mask: c_int) -> c_int {
     // SAFETY: no pointers.
-    unsafe { old_style(host::sigblock, libc::SIG_BLOCK, mask) }
+    unsafe { old_style(real::sigblock, libc::SIG_BLOCK, mask) }
 }
 
 /// `sigsetmask(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigsetmask(mask: c_int) -> c_int {
     // SAFETY: no pointers.
-    unsafe { old_style(host::sigsetmask, libc::SIG_SETMASK, mask) }
+    unsafe { old_style(real::sigsetmask, libc::SIG_SETMASK, mask) }
 }
 
 unsafe fn old_style(
@@ -313,11 +372,11 @@ unsafe fn old_style(
     how: c_int,
     mask: c_int,
 ) -> c_int {
-    let ours = sys::bit(SIGNAL) as c_int;
-    if !PROCESS.is_active() {
+    let (true, Some(this)) = (PROCESS.is_active(), ThreadState::current()) else {
         // SAFETY: the caller's argument.
         return unsafe { function(mask) };
-    }
+    };
+    let ours = sys::bit(follows(this)) as c_int;
     // SAFETY: a plain mask.
     let old = unsafe { function(mask & !ours) };
     if believe(how, mask as u32 as u64) {
@@ -330,21 +389,21 @@ unsafe fn old_style(
 /// `sighold(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sighold(signal: c_int) -> c_int {
-    if signal == SIGNAL && PROCESS.is_active() {
-        believe(libc::SIG_BLOCK, sys::bit(SIGNAL));
+    if signal::is_taken(signal) && PROCESS.is_active() {
+        hold(libc::SIG_BLOCK, signal);
         return 0;
     }
     // SAFETY: the caller's argument.
-    unsafe { host::sighold(signal) }
+    unsafe { real::sighold(signal) }
 }
 
 /// `sigrelse(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigrelse(signal: c_int) -> c_int {
-    if signal == SIGNAL && PROCESS.is_active() {
-        believe(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    if signal::is_taken(signal) && PROCESS.is_active() {
+        hold(libc::SIG_UNBLOCK, signal);
         return 0;
     }
     // SAFETY: the caller's argument.
-    unsafe { host::sigrelse(signal) }
+    unsafe { real::sigrelse(signal) }
 }

@@ -1,16 +1,20 @@
-//! The program's own use of our signal: its action is remembered and honoured, and ours stays installed. Other signals' `sa_mask` is kept
-//! free of ours, their handlers are entered through [`super::handlers`], and both read back as they were set.
+//! The program's own use of our signal: its action is remembered and honoured, and ours stays
+//! installed. Other signals' `sa_mask` is kept free of ours, their handlers are entered through
+//! [`super::handlers`], and both read back as they were set.
 
 use super::handlers;
 use core::ffi::c_int;
 use core::ptr;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use rsunwind::handler;
+use rsunwind::config::SignalChoice;
+use rsunwind::life::leave;
 use rsunwind::process::PROCESS;
+use rsunwind::signal;
 use rsunwind::sys::{self, KernelAction};
-use rsunwind::trigger::SIGNAL;
+use rsunwind::thread::{ThreadState, handler_stack};
+use rsunwind::{program_signal, shim};
 
-mod host {
+mod real {
     use super::c_int;
     crate::next! {
         fn sigaction(signal: c_int, new: *const libc::sigaction, old: *mut libc::sigaction) -> c_int = super::fail(libc::ENOSYS);
@@ -30,8 +34,8 @@ extern "C" fn fail(errno: i32) -> c_int {
     -1
 }
 
-/// Signals whose `sa_mask` the program set to include ours.
-static MASKED: AtomicU64 = AtomicU64::new(0);
+/// Signals whose `sa_mask` the program set to include ours, by [`signal::index`].
+static MASKED: [AtomicU64; signal::COUNT] = [const { AtomicU64::new(0) }; signal::COUNT];
 
 /// The first word of libc's `sigset_t` is the kernel's mask.
 pub fn mask_word(set: &libc::sigset_t) -> u64 {
@@ -58,7 +62,7 @@ unsafe extern "C" fn sigaction(
 ) -> c_int {
     if !PROCESS.is_active() {
         // SAFETY: the caller's arguments.
-        let result = unsafe { host::sigaction(signal, new, old) };
+        let result = unsafe { real::sigaction(signal, new, old) };
         // SAFETY: null or the caller's structure.
         if let (0, Some(old)) = (result, unsafe { old.as_mut() }) {
             show(signal, old);
@@ -67,8 +71,13 @@ unsafe extern "C" fn sigaction(
     }
     // SAFETY: null or the caller's structures.
     let (new, old) = unsafe { (new.as_ref(), old.as_mut()) };
-    if signal == SIGNAL {
-        own_signal(new, old)
+    if let Some(new) = new
+        && handlers::is_like_go(new.sa_flags as u32 as u64, mask_word(&new.sa_mask))
+    {
+        handler_stack::leave_visible();
+    }
+    if signal::is_taken(signal) {
+        own_signal(signal, new, old)
     } else {
         other_signal(signal, new, old)
     }
@@ -88,36 +97,42 @@ unsafe extern "C" fn __sigaction(
 /// `siginterrupt(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int {
-    if signal != SIGNAL || !PROCESS.is_active() {
+    if !signal::is_taken(signal) || !PROCESS.is_active() {
         // SAFETY: the caller's arguments.
-        return unsafe { host::siginterrupt(signal, interrupts) };
+        let result = unsafe { real::siginterrupt(signal, interrupts) };
+        handlers::learn_flags(signal);
+        return result;
     }
-    let mut action = handler::program_action();
+    let mut action = program_signal::action(signal);
     let restart = libc::SA_RESTART as u64;
     action.flags = match interrupts {
         0 => action.flags | restart,
         _ => action.flags & !restart,
     };
-    handler::set_program_action(action);
+    program_signal::set_action(signal, action);
     0
 }
 
-extern "C" fn own_signal(
+fn own_signal(
+    signal: c_int,
     new: Option<&libc::sigaction>,
     old: Option<&mut libc::sigaction>,
 ) -> c_int {
     let before = match new {
-        Some(new) => handler::set_program_action(KernelAction {
-            handler: new.sa_sigaction,
-            flags: new.sa_flags as u32 as u64,
-            restorer: 0,
-            mask: mask_word(&new.sa_mask),
-        }),
-        None => handler::program_action(),
+        Some(new) => set_own(
+            signal,
+            KernelAction {
+                handler: new.sa_sigaction,
+                flags: new.sa_flags as u32 as u64,
+                restorer: 0,
+                mask: mask_word(&new.sa_mask),
+            },
+        ),
+        None => program_signal::action(signal),
     };
     if let Some(old) = old {
         *old = libc::sigaction {
-            sa_sigaction: before.handler,
+            sa_sigaction: handlers::shown(before.handler),
             sa_mask: mask_set(before.mask),
             sa_flags: before.flags as c_int,
             sa_restorer: None,
@@ -131,7 +146,7 @@ fn other_signal(
     new: Option<&libc::sigaction>,
     mut old: Option<&mut libc::sigaction>,
 ) -> c_int {
-    let ours = sys::bit(SIGNAL);
+    let ours = sys::bit(signal::current());
     let copy = new.map(|new| libc::sigaction {
         sa_sigaction: handlers::hide(new.sa_sigaction),
         sa_mask: match handlers::on_alternate_stack(signal, new.sa_flags as u32 as u64) {
@@ -143,30 +158,39 @@ fn other_signal(
     let new_pointer = copy.as_ref().map_or(ptr::null(), ptr::from_ref);
     let old_pointer = old.as_deref_mut().map_or(ptr::null_mut(), ptr::from_mut);
     // SAFETY: the caller's structures, or our copy.
-    let result = unsafe { host::sigaction(signal, new_pointer, old_pointer) };
+    let result = unsafe { real::sigaction(signal, new_pointer, old_pointer) };
     if result != 0 || !(1..=64).contains(&signal) {
         return result;
     }
     if let Some(old) = old {
         show(signal, old);
     }
-    let this = sys::bit(signal);
-    match new {
-        Some(new) if mask_word(&new.sa_mask) & ours != 0 => MASKED.fetch_or(this, Relaxed),
-        Some(_) => MASKED.fetch_and(!this, Relaxed),
-        None => 0,
-    };
+    if let Some(new) = new {
+        handlers::note_flags(signal, new.sa_flags as u32 as u64);
+        note_mask(signal, mask_word(&new.sa_mask));
+    }
     result
+}
+
+/// Notes what the program wants blocked while a signal's handler runs.
+pub fn note_mask(signal: c_int, mask: u64) {
+    for (masked, ours) in MASKED.iter().zip(signal::BY_INDEX) {
+        match mask & sys::bit(ours) {
+            0 => masked.fetch_and(!sys::bit(signal), Relaxed),
+            _ => masked.fetch_or(sys::bit(signal), Relaxed),
+        };
+    }
 }
 
 /// Makes what the kernel says of a signal's action what the program set.
 fn show(signal: c_int, action: &mut libc::sigaction) {
     action.sa_sigaction = handlers::shown(action.sa_sigaction);
-    let ours = sys::bit(SIGNAL);
-    action.sa_mask = match MASKED.load(Relaxed) & sys::bit(signal) {
-        0 => without(&action.sa_mask, ours),
-        _ => mask_set_with(&action.sa_mask, ours),
-    };
+    for (masked, ours) in MASKED.iter().zip(signal::BY_INDEX) {
+        action.sa_mask = match masked.load(Relaxed) & sys::bit(signal) {
+            0 => without(&action.sa_mask, sys::bit(ours)),
+            _ => mask_set_with(&action.sa_mask, sys::bit(ours)),
+        };
+    }
 }
 
 fn without(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
@@ -191,15 +215,32 @@ fn mask_set_with(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
     copy
 }
 
+/// Sets the program's action for our signal; gives the one before. By a handler it takes the signal
+/// for itself.
+fn set_own(signal: c_int, action: KernelAction) -> KernelAction {
+    let before = program_signal::set_action(signal, action);
+    // Go waits for each SIGURG that it sends to a thread: one that is lost behind a sample of ours
+    // would stop it for good.
+    let is_leaving = PROCESS.config().signal == SignalChoice::Auto
+        || signal == libc::SIGURG && handlers::is_like_go(action.flags, action.mask);
+    if handlers::is_function(action.handler)
+        && is_leaving
+        && let Some(this) = ThreadState::current()
+    {
+        leave::leave_to_program(signal, this);
+    }
+    before
+}
+
 /// Sets the program's handler for our signal as the `signal` family does; gives the one before.
-fn simple(handler: usize, flags: c_int) -> usize {
+fn simple(signal: c_int, handler: usize, flags: c_int) -> usize {
     let action = KernelAction {
         handler,
         flags: flags as u64,
         restorer: 0,
         mask: 0,
     };
-    handler::set_program_action(action).handler
+    handlers::shown(set_own(signal, action).handler)
 }
 
 macro_rules! signal_family {
@@ -207,11 +248,11 @@ macro_rules! signal_family {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name(signal: c_int, handler: usize) -> usize {
-                if signal == SIGNAL && PROCESS.is_active() {
-                    return simple(handler, $flags);
+                if signal::is_taken(signal) && PROCESS.is_active() {
+                    return simple(signal, handler, $flags);
                 }
-                // SAFETY: the host's function.
-                unsafe { through_entry(host::$name, signal, handler) }
+                // SAFETY: the program's function.
+                unsafe { through_entry(real::$name, signal, handler) }
             }
         )*
     };
@@ -231,7 +272,9 @@ unsafe fn through_entry(
         false => handler,
     };
     // SAFETY: the caller's promise.
-    handlers::shown(unsafe { function(signal, handler) })
+    let before = unsafe { function(signal, handler) };
+    handlers::learn_flags(signal);
+    handlers::shown(before)
 }
 
 signal_family! {
@@ -247,27 +290,25 @@ signal_family! {
 unsafe extern "C" fn sigset(signal: c_int, disposition: usize) -> usize {
     const SIG_HOLD: usize = 2;
     let hold = disposition == SIG_HOLD;
-    if signal != SIGNAL || !PROCESS.is_active() {
-        // SAFETY: the host's function; holding sets no handler.
+    if !signal::is_taken(signal) || !PROCESS.is_active() {
+        // SAFETY: the program's function; holding sets no handler.
         return unsafe {
             match hold {
-                true => handlers::shown(host::sigset(signal, disposition)),
-                false => through_entry(host::sigset, signal, disposition),
+                true => handlers::shown(real::sigset(signal, disposition)),
+                false => through_entry(real::sigset, signal, disposition),
             }
         };
     }
-    let before = super::masks::believe(
-        if hold {
-            libc::SIG_BLOCK
-        } else {
-            libc::SIG_UNBLOCK
-        },
-        sys::bit(SIGNAL),
-    );
-    let handler = if hold {
-        handler::program_action().handler
+    let how = if hold {
+        libc::SIG_BLOCK
     } else {
-        simple(disposition, 0)
+        libc::SIG_UNBLOCK
+    };
+    let before = super::masks::hold(how, signal);
+    let handler = if hold {
+        handlers::shown(program_signal::action(signal).handler)
+    } else {
+        simple(signal, disposition, 0)
     };
     if before { SIG_HOLD } else { handler }
 }
@@ -275,12 +316,12 @@ unsafe extern "C" fn sigset(signal: c_int, disposition: usize) -> usize {
 /// `sigignore(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn sigignore(signal: c_int) -> c_int {
-    if signal == SIGNAL && PROCESS.is_active() {
-        simple(libc::SIG_IGN, 0);
+    if signal::is_taken(signal) && PROCESS.is_active() {
+        simple(signal, libc::SIG_IGN, 0);
         return 0;
     }
     // SAFETY: the caller's argument.
-    unsafe { host::sigignore(signal) }
+    unsafe { real::sigignore(signal) }
 }
 
 mod host_profile {
@@ -294,7 +335,8 @@ mod host_profile {
     }
 }
 
-/// gprof's functions set their handler from within libc: it is remembered as the program's, and ours put back.
+/// gprof's functions set their handler from within libc: it is remembered as the program's, and
+/// ours put back.
 macro_rules! gprof {
     ($($name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*) => {
         $(
@@ -302,8 +344,8 @@ macro_rules! gprof {
             unsafe extern "C" fn $name($($argument: $type),*) -> $result {
                 // SAFETY: the caller's arguments.
                 let result = unsafe { host_profile::$name($($argument),*) };
-                if PROCESS.is_active() {
-                    let _ = handler::install();
+                if PROCESS.is_active() && signal::is_taken(libc::SIGPROF) {
+                    let _ = shim::install(libc::SIGPROF);
                 }
                 result
             }

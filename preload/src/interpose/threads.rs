@@ -1,15 +1,15 @@
 //! New threads: armed before their function runs, with our signal unblocked.
 
 use core::ffi::{c_int, c_void};
+use rsunwind::life::{follow, process, thread_end};
 use rsunwind::process::PROCESS;
 use rsunwind::sys;
-use rsunwind::thread::{Start, ThreadState, end};
-use rsunwind::trigger::SIGNAL;
+use rsunwind::thread::{Start, ThreadState};
 
 type PosixFunction = extern "C" fn(*mut c_void) -> *mut c_void;
 type C11Function = extern "C" fn(*mut c_void) -> c_int;
 
-mod host {
+mod real {
     use super::{c_int, c_void};
     crate::next! {
         fn pthread_create(thread: *mut c_void, attributes: *const c_void, function: usize, argument: *mut c_void) -> c_int = libc::EAGAIN;
@@ -28,7 +28,7 @@ unsafe extern "C" fn pthread_create(
     let (function, argument, state) =
         prepared(function, argument, posix_trampoline as *const () as usize);
     // SAFETY: the caller's arguments, or ours of the same types.
-    let result = unsafe { host::pthread_create(thread, attributes, function, argument) };
+    let result = unsafe { real::pthread_create(thread, attributes, function, argument) };
     give_back_unless(result == 0, state);
     result
 }
@@ -43,12 +43,13 @@ unsafe extern "C" fn thrd_create(
     let (function, argument, state) =
         prepared(function, argument, c11_trampoline as *const () as usize);
     // SAFETY: as above.
-    let result = unsafe { host::thrd_create(thread, function, argument) };
+    let result = unsafe { real::thrd_create(thread, function, argument) };
     give_back_unless(result == 0, state);
     result
 }
 
-/// What to start instead: the trampoline with a fresh state, or the function itself where there can be none.
+/// What to start instead: the trampoline with a fresh state, or the function itself where there can
+/// be none.
 fn prepared(
     function: usize,
     argument: *mut c_void,
@@ -57,15 +58,24 @@ fn prepared(
     if !PROCESS.is_active() {
         return (function, argument, None);
     }
-    PROCESS.expect_thread();
+    process::expect_thread();
     let Ok(state) = ThreadState::allocate(PROCESS.config().max_depth) else {
         return (function, argument, None);
     };
-    let believes_blocked = ThreadState::current().is_some_and(|this| this.believes_blocked);
+    let inherited = ThreadState::current().map(|this| {
+        follow::follow(this);
+        (this.signal(), this.belief.is_blocked())
+    });
     // SAFETY: fresh, and not yet any thread's.
     unsafe {
-        (*state).start = Start { function, argument };
-        (*state).believes_blocked = believes_blocked;
+        let this = &*state;
+        this.birth.start.set(Start { function, argument });
+        // What it believes is of that signal, wherever the process goes over to before the thread
+        // runs.
+        if let Some((signal, blocked)) = inherited {
+            this.belief.set_signal(signal);
+            this.belief.set_blocked(blocked);
+        }
     }
     (trampoline, state.cast(), Some(state))
 }
@@ -94,10 +104,13 @@ extern "C" fn c11_trampoline(state: *mut c_void) -> c_int {
 fn begin(state: *mut c_void) -> Start {
     // SAFETY: from `prepared`, and this thread's from now on.
     let this = unsafe { ThreadState::adopt(state.cast()) };
-    end::expect();
-    let before = sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(SIGNAL));
+    this.handler_stack.lend_anew();
+    thread_end::expect();
+    let before = sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
     // Really blocked only where a thread attribute says so.
-    this.believes_blocked |= before & sys::bit(SIGNAL) != 0;
+    if before & sys::bit(this.signal()) != 0 {
+        this.belief.set_blocked(true);
+    }
     this.arm();
-    this.start
+    this.birth.start.get()
 }

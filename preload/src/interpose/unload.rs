@@ -4,7 +4,7 @@ use core::ffi::{c_int, c_void};
 use rsunwind::process::PROCESS;
 use rsunwind::{clients, modules};
 
-mod host {
+mod real {
     use super::{c_int, c_void};
     crate::next! {
         fn dlclose(handle: *mut c_void) -> c_int = -1;
@@ -16,14 +16,15 @@ mod host {
 unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
     if !PROCESS.is_active() && !clients::is_prepared() {
         // SAFETY: the caller's argument.
-        return unsafe { host::dlclose(handle) };
+        return unsafe { real::dlclose(handle) };
     }
     if !modules::begin_unloading(handle) {
-        // A handler did not finish in time (a stopped thread): the library stays, which harms nobody.
+        // A handler did not finish in time (a stopped thread): the library stays, which harms
+        // nobody.
         return 0;
     }
     // SAFETY: the caller's argument.
-    let result = unsafe { host::dlclose(handle) };
+    let result = unsafe { real::dlclose(handle) };
     modules::end_unloading();
     result
 }

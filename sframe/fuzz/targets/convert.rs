@@ -1,4 +1,5 @@
-//! Any bytes as `.eh_frame`: nothing panics, and the rows made of it, if the encoder takes them, are given back.
+//! Any bytes as `.eh_frame`: nothing panics, and the rows made of it, if the encoder takes them,
+//! are given back.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;

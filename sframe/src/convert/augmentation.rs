@@ -1,15 +1,18 @@
-//! The augmentation `B` of aarch64, which says that return addresses are signed with key B and which gimli does not
-//! know: this module takes it out of a copy of `.eh_frame`, and remembers where it was.
+//! The augmentation `B` of aarch64, which says that return addresses are signed with key B and
+//! which gimli does not know: this module takes it out of a copy of `.eh_frame`, and remembers
+//! where it was.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::{Abi, ByteOrder};
 
-/// A copy of `.eh_frame` in which, on aarch64, every `B` is an `S`, a letter as short that gimli knows.
+/// A copy of `.eh_frame` in which, on aarch64, every `B` is an `S`, a letter as short that gimli
+/// knows.
 pub(super) struct Augmentations {
     pub(super) bytes: Vec<u8>,
-    /// The common information entries that had a `B`, by their offset in bytes; and whether they had an `S` too.
+    /// The common information entries that had a `B`, by their offset in bytes; and whether they
+    /// had an `S` too.
     key_b: BTreeMap<usize, bool>,
 }
 
@@ -40,8 +43,8 @@ impl Augmentations {
         self.key_b.get(&cie) == Some(&false)
     }
 
-    /// Looks at the entry at `offset`, and returns where the next begins. Entries with a 64-bit length, which nothing
-    /// writes on aarch64, end it.
+    /// Looks at the entry at `offset`, and returns where the next begins. Entries with a 64-bit
+    /// length, which nothing writes on aarch64, end it.
     fn entry(&mut self, offset: usize, order: ByteOrder) -> Option<usize> {
         let entry = self.bytes.get_mut(offset..)?;
         let (len, rest) = entry.split_first_chunk_mut::<4>()?;

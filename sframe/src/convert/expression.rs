@@ -22,8 +22,8 @@ pub(super) struct Sum {
     pub(super) deref: bool,
 }
 
-/// The CFA in a procedure linkage table of amd64: rsp plus `offset`, and 8 more from the instruction at `push_at` in
-/// each entry.
+/// The CFA in a procedure linkage table of amd64: rsp plus `offset`, and 8 more from the
+/// instruction at `push_at` in each entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Plt {
     pub(super) offset: i32,
@@ -41,8 +41,9 @@ const KNOWN: [DwOp; 7] = [
     DW_OP_bregx,
 ];
 
-/// The operations, if all of them are ones that [`sum`] or [`plt`] may know. Of others not even the operands are read:
-/// gimli computes with some of them, and in a build with overflow checks would panic.
+/// The operations, if all of them are ones that [`sum`] or [`plt`] may know. Of others not even the
+/// operands are read: gimli computes with some of them, and in a build with overflow checks would
+/// panic.
 fn operations<'a>(
     expression: Expression<Reader<'a>>,
     encoding: Encoding,

@@ -1,5 +1,6 @@
 //! [`EhFrame`]: rows from `.eh_frame`, for programs whose producer wrote no `.sframe`. Feature `convert`; interprets the
-//! programs of `.eh_frame` with gimli. A function's rules are `rules.rs`, expressions in them `expression.rs`.
+//! programs of `.eh_frame` with gimli. A function's rules are `rules.rs`, expressions in them
+//! `expression.rs`.
 
 mod augmentation;
 mod expression;
@@ -46,8 +47,8 @@ pub struct Converted {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Conversion {
-    /// The functions, in the order of the section. One that ends in a repeated block, as a procedure linkage table does,
-    /// is two.
+    /// The functions, in the order of the section. One that ends in a repeated block, as a
+    /// procedure linkage table does, is two.
     pub functions: Vec<Converted>,
     /// Entries that cannot be read, so that not even their function is known.
     pub malformed: Vec<MalformedEntry>,
@@ -145,7 +146,8 @@ impl<'a> Walk<'a> {
                 Ok(Some(CieOrFde::Fde(partial))) => partial,
                 Err(error) => {
                     conversion.malformed.push(MalformedEntry::new(error));
-                    // Where an entry ends is not known unless it can be read, except that gimli goes on by itself.
+                    // Where an entry ends is not known unless it can be read, except that gimli
+                    // goes on by itself.
                     continue;
                 }
             };

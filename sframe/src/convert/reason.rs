@@ -2,15 +2,15 @@
 
 use core::fmt;
 
-/// Why a function cannot be converted. `at` is the offset, in bytes from the start of the function, of the first
-/// instruction concerned.
+/// Why a function cannot be converted. `at` is the offset, in bytes from the start of the function,
+/// of the first instruction concerned.
 ///
 /// What rows can say and a version of the format cannot is [`EncodeError`](crate::EncodeError).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// The CFA is computed by an expression other than a register plus an offset and the word there, or its offset
-    /// does not fit in 32 bits.
+    /// The CFA is computed by an expression other than a register plus an offset and the word
+    /// there, or its offset does not fit in 32 bits.
     Cfa {
         /// Where.
         at: u32,

@@ -118,8 +118,9 @@ impl<'a> Rules<'a, '_> {
         }
     }
 
-    /// The caller's stack pointer has no rule in SFrame: it follows from the CFA. Signal trampolines state it, with the
-    /// CFA's own expression. On s390x functions save it, which does not change it.
+    /// The caller's stack pointer has no rule in SFrame: it follows from the CFA. Signal
+    /// trampolines state it, with the CFA's own expression. On s390x functions save it, which does
+    /// not change it.
     fn is_stack_pointer_the_cfa(&self, rule: Option<RegisterRule<usize>>, cfa: Cfa) -> bool {
         let same = |sum: Option<Sum>, deref: bool| {
             sum.is_some_and(|sum| {

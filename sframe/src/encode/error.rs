@@ -4,7 +4,8 @@ use core::fmt;
 
 use crate::Address;
 
-/// Why a function or a section cannot be written. `start` of a row is its offset in bytes from the start of the function.
+/// Why a function or a section cannot be written. `start` of a row is its offset in bytes from the
+/// start of the function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EncodeError {

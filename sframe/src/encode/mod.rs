@@ -28,8 +28,8 @@ pub struct FunctionRows {
     pub signal_frame: bool,
     /// aarch64: the key that signs the return addresses. Decides, whatever the rows say.
     pub pac_key: PacKey,
-    /// Each row with the offset in bytes at which it begins, ascending. None at all, in version 3, says that the
-    /// function has no caller.
+    /// Each row with the offset in bytes at which it begins, ascending. None at all, in version 3,
+    /// says that the function has no caller.
     pub rows: Vec<(u32, Row)>,
 }
 
@@ -122,7 +122,8 @@ impl Encoder {
         })
     }
 
-    /// Leaves the functions in the order in which they were given, and does not claim more (specification 2.1.3).
+    /// Leaves the functions in the order in which they were given, and does not claim more
+    /// (specification 2.1.3).
     #[must_use]
     pub fn unsorted(mut self) -> Self {
         self.sorted = false;
@@ -137,8 +138,8 @@ impl Encoder {
         self
     }
 
-    /// Lets functions with the same rows have them once. That makes the section much smaller; it is nothing a reader by
-    /// the specification would notice, but no other producer does it.
+    /// Lets functions with the same rows have them once. That makes the section much smaller; it is
+    /// nothing a reader by the specification would notice, but no other producer does it.
     #[must_use]
     pub fn sharing_rows(mut self) -> Self {
         self.shared = Some(BTreeMap::new());

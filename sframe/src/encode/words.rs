@@ -1,5 +1,5 @@
-//! From rules to data words: the inverse of `recovery.rs` (specification 3), and the rows and attribute around them
-//! (2.3.2, 2.4).
+//! From rules to data words: the inverse of `recovery.rs` (specification 3), and the rows and
+//! attribute around them (2.3.2, 2.4).
 
 use alloc::vec::Vec;
 
@@ -48,7 +48,8 @@ impl Conventions {
         self.abi.fixed_return_address_offset()
     }
 
-    /// Encodes the rows: all in the DEFAULT way if that can express them, else, in version 3, all in the FLEX way.
+    /// Encodes the rows: all in the DEFAULT way if that can express them, else, in version 3, all
+    /// in the FLEX way.
     pub(super) fn encode(self, function: &FunctionRows) -> Result<Block, EncodeError> {
         check_order(&function.rows)?;
         if self.version == Version::V2 && function.signal_frame {
@@ -105,8 +106,8 @@ impl Conventions {
         function.rows.iter().map(words).collect()
     }
 
-    /// 3.1. A missing return address is written as 0 on s390x if a frame pointer follows; elsewhere readers do not
-    /// expect that.
+    /// 3.1. A missing return address is written as 0 on s390x if a frame pointer follows; elsewhere
+    /// readers do not expect that.
     fn default_words(self, row: &Row) -> Result<Vec<Word>, Inexpressible> {
         let Cfa {
             base: Base::StackPointer | Base::FramePointer,

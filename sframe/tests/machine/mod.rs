@@ -1,5 +1,6 @@
-//! A machine whose registers and memory hold values made from their numbers and addresses, to compute what a rule comes
-//! to. Two rules that agree on two such machines are the same rule, whatever they look like.
+//! A machine whose registers and memory hold values made from their numbers and addresses, to
+//! compute what a rule comes to. Two rules that agree on two such machines are the same rule,
+//! whatever they look like.
 
 use sframe::{Abi, Address, Base, Register, Row, Rule};
 

@@ -23,7 +23,8 @@ pub struct Oracle {
 impl Oracle {
     pub fn new(bytes: &[u8], address: u64, abi: Abi) -> Self {
         let mut bytes = bytes.to_vec();
-        // gimli does not know the augmentation that names the key of return addresses, which changes none of the rules.
+        // gimli does not know the augmentation that names the key of return addresses, which
+        // changes none of the rules.
         while let Some(at) = bytes.windows(4).position(|window| window == b"zRB\0") {
             bytes[at + 2] = b'S';
         }

@@ -1,5 +1,6 @@
-// What compilers make every day: a leaf, a frame with a frame pointer and alloca, recursion, a deep frame, shrink-wrapped
-// saves, a tail call, and calls through the procedure linkage table. Linked as a shared library without the C library.
+// What compilers make every day: a leaf, a frame with a frame pointer and alloca, recursion, a deep
+// frame, shrink-wrapped saves, a tail call, and calls through the procedure linkage table. Linked
+// as a shared library without the C library.
 void *outside(void *, int);
 int elsewhere(int);
 
@@ -28,7 +29,8 @@ __attribute__((noinline)) int many(int a, int b, int c, int d, int e, int f, int
 
 __attribute__((noinline)) int tail(int x) { return grows(x + 1); }
 
-// Realigned on the stack: the CFA goes through a register that is neither the stack nor the frame pointer.
+// Realigned on the stack: the CFA goes through a register that is neither the stack nor the frame
+// pointer.
 __attribute__((noinline)) int aligned(int n) {
   _Alignas(64) char block[128];
   char *p = __builtin_alloca(n);

@@ -1,14 +1,17 @@
-//! `deferred_chains PERF_DATA RECORDING PROGRAM`: compares the stacks that a program took of itself with those that the kernel found of it by
-//! frame pointers, in a `perf record` of the same time (`--call-graph fp,defer -k mono`). `tests/kernel/run` runs it inside that kernel.
+//! `deferred_chains PERF_DATA RECORDING PROGRAM`: compares the stacks that a program took of itself
+//! with those that the kernel found of it by frame pointers, in a `perf record` of the same time
+//! (`--call-graph fp,defer -k mono`). `tests/kernel/run` runs it inside that kernel.
 //!
-//! A kernel sample is compared with the chain of its cookie, a sample of user mode with the chain that the kernel took on the way back from
-//! the interrupt: the thread's newest before our handler ran. The exit status is 0 if enough were compared, 99.9 % are equal but for
-//! what frame pointers cannot know, which is told from the instruction at the leaf and from where the chain begins, and 95 % without
-//! any such allowance.
+//! A kernel sample is compared with the chain of its cookie, a sample of user mode with the chain
+//! that the kernel took on the way back from the interrupt: the thread's newest before our handler
+//! ran. The exit status is 0 if enough were compared, 99.9 % are equal but for what frame pointers
+//! cannot know, which is told from the instruction at the leaf and from where the chain begins, and
+//! 95 % without any such allowance.
 //!
 //! With `--forge` every cookie is another entry's, and every time 5 ms earlier: then it must fail.
 
-use collector::recording::{self, KernelHalf, Module, RawFrame, RawSample, Recording};
+use collector::correlate;
+use collector::recording::{KernelHalf, Module, RawFrame, RawSample, Recording};
 use engine::address::{CodeAddress, RuntimeAddress};
 use object::{Object, ObjectSegment};
 use std::collections::{BTreeMap, HashMap, HashSet};
@@ -19,7 +22,8 @@ use std::process::ExitCode;
 /// The least that is compared, of each kind.
 const ENOUGH: u64 = 200;
 
-/// Where a stack differs, the kernel's chains of its thread are shown that were taken so near in time, ns.
+/// Where a stack differs, the kernel's chains of its thread are shown that were taken so near in
+/// time, ns.
 const SHOWN_NS: u64 = 5_000_000;
 
 /// What the kernel found.
@@ -33,14 +37,17 @@ struct Chains {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Verdict {
     Equal,
-    /// The chain lacks the leaf's caller, because the leaf had not set up its frame yet, or had taken it down.
+    /// The chain lacks the leaf's caller, because the leaf had not set up its frame yet, or had
+    /// taken it down.
     WithoutCaller,
-    /// The kernel was asked while it delivered our signal: the chain begins in our handler, and the callers are the same.
+    /// The kernel was asked while it delivered our signal: the chain begins in our handler, and the
+    /// callers are the same.
     AtHandler,
     Different,
     /// There is no chain.
     Missing,
-    /// The sample hit our handler: there is a chain of that, and the stack was taken behind it, without asking the kernel again.
+    /// The sample hit our handler: there is a chain of that, and the stack was taken behind it,
+    /// without asking the kernel again.
     InHandler,
 }
 
@@ -90,7 +97,7 @@ fn compare(
 ) -> Result<bool, Box<dyn Error>> {
     let compared = Compared {
         chains: Chains::read(&fs::read(perf_data)?)?,
-        recording: recording::read(&[recording])?,
+        recording: correlate::read(&[recording])?,
         image: fs::read(program)?,
         program,
     };
@@ -217,7 +224,8 @@ impl Compared<'_> {
         })
     }
 
-    /// Whether a chain does not begin in the program, which calls nothing: it is of our handler, and what that calls.
+    /// Whether a chain does not begin in the program, which calls nothing: it is of our handler,
+    /// and what that calls.
     fn is_elsewhere(&self, chain: &[u64]) -> bool {
         let own = |module: &&Module| module.path == self.program;
         chain.first().is_some_and(|leaf| {
@@ -246,12 +254,14 @@ fn address(frame: CodeAddress) -> u64 {
     }
 }
 
-/// Bits of `sample_type` with a word each at the end of every record, in their order there: TID, TIME, ID, STREAM_ID, CPU, IDENTIFIER.
+/// Bits of `sample_type` with a word each at the end of every record, in their order there: TID,
+/// TIME, ID, STREAM_ID, CPU, IDENTIFIER.
 const TAIL: [u64; 6] = [1 << 1, 1 << 2, 1 << 6, 1 << 9, 1 << 7, 1 << 16];
 const DEFERRED: u32 = 22;
 
 impl Chains {
-    /// Reads the deferred chains of a file, and nothing else of it. (`collector`'s own reader is what is being checked elsewhere.)
+    /// Reads the deferred chains of a file, and nothing else of it. (`collector`'s own reader is
+    /// what is being checked elsewhere.)
     fn read(file: &[u8]) -> Result<Self, Box<dyn Error>> {
         let long = |at: usize| {
             let bytes = file.get(at..at + 8).ok_or("the file ends early")?;

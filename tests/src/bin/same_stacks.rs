@@ -1,6 +1,7 @@
-//! `same_stacks OURS THEIRS FUNCTION...`: compares two texts of the form that `perf script` prints, sample by sample: of each its time, and which
-//! of the functions named are in its stack, from the leaf. `tests/kernel/run` runs it inside another kernel. The exit status is 0 if
-//! they are equal, and have many different stacks.
+//! `same_stacks OURS THEIRS FUNCTION...`: compares two texts of the form that `perf script` prints,
+//! sample by sample: of each its time, and which of the functions named are in its stack, from the
+//! leaf. `tests/kernel/run` runs it inside another kernel. The exit status is 0 if they are equal,
+//! and have many different stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::ExitCode;

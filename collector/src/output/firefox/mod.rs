@@ -1,8 +1,9 @@
 //! The format of the Firefox Profiler (profiler.firefox.com): processed JSON, compressed with gzip.
 //!
-//! fxprof-processed-profile makes the profile: processes, threads, samples with CPU time, stacks. It has no place for inlined functions,
-//! files and lines of its own, so each frame goes in as a label that is its number, and `tables` then puts the functions, frames, symbols
-//! and libraries in the place of the labels.
+//! fxprof-processed-profile makes the profile: processes, threads, samples with CPU time, stacks.
+//! It has no place for inlined functions, files and lines of its own, so each frame goes in as a
+//! label that is its number, and `tables` then puts the functions, frames, symbols and libraries in
+//! the place of the labels.
 
 mod tables;
 
@@ -42,7 +43,8 @@ impl Format for Firefox {
     }
 }
 
-/// Weights of time off the CPU and of wall-clock time are microseconds: there is no room for nanoseconds.
+/// Weights of time off the CPU and of wall-clock time are microseconds: there is no room for
+/// nanoseconds.
 const NS_PER_WEIGHT: u64 = 1000;
 
 /// The label that stands for a frame.
@@ -88,7 +90,7 @@ impl<'a> Maker<'a> {
         out.set_os_name(&kernel.map_or("Linux".to_owned(), |kernel| format!("Linux {kernel}")));
         Self {
             profile,
-            categories: Categories::new(&mut out),
+            categories: Categories::new(profile, &mut out),
             out,
             start_ns: profile.start_ns(),
             processes: HashMap::new(),
@@ -209,11 +211,26 @@ struct Categories {
     anonymous: fx::CategoryHandle,
     kernel: fx::CategoryHandle,
     missing: fx::CategoryHandle,
+    /// By language.
+    languages: Vec<fx::CategoryHandle>,
 }
 
+/// Colours that no other kind of code has.
+const OF_LANGUAGES: [fx::CategoryColor; 4] = [
+    fx::CategoryColor::Yellow,
+    fx::CategoryColor::Magenta,
+    fx::CategoryColor::LightBlue,
+    fx::CategoryColor::LightGreen,
+];
+
 impl Categories {
-    fn new(out: &mut fx::Profile) -> Self {
+    fn new(profile: &Profile, out: &mut fx::Profile) -> Self {
+        let names = profile.recording.languages.iter();
+        let languages = names.zip(OF_LANGUAGES.into_iter().cycle());
         Self {
+            languages: languages
+                .map(|(name, colour)| out.add_category(name, colour))
+                .collect(),
             program: out.add_category("Program", fx::CategoryColor::Blue),
             library: out.add_category("Library", fx::CategoryColor::Green),
             anonymous: out.add_category("JIT or unknown code", fx::CategoryColor::Purple),
@@ -227,6 +244,7 @@ impl Categories {
         match (function.mode, function.image) {
             (Mode::Note, _) => self.missing,
             (Mode::Kernel, _) => self.kernel,
+            (Mode::Language(id), _) => self.languages[id.index()],
             (Mode::User, None) => self.anonymous,
             (Mode::User, Some(image)) => {
                 let path = &profile.symbols.images[image.index()].path;

@@ -1,6 +1,7 @@
 //! Puts functions, frames, symbols, resources and libraries into a profile whose frames are labels.
 //!
-//! Tables are by column, as that format's own documentation and types (`src/types/profile.ts` of firefox-devtools/profiler) have them.
+//! Tables are by column, as that format's own documentation and types (`src/types/profile.ts` of
+//! firefox-devtools/profiler) have them.
 
 use super::frame_of;
 use crate::profile::{Frame, Function, FunctionId, Profile, SourceFrameId};
@@ -36,7 +37,8 @@ fn library(image: &Image) -> Value {
     })
 }
 
-/// The first 16 bytes of a build-id, as Breakpad makes a debug id of them: its first three fields are of the file's byte order.
+/// The first 16 bytes of a build-id, as Breakpad makes a debug id of them: its first three fields
+/// are of the file's byte order.
 fn guid(build_id: &[u8], little_endian: bool) -> [u8; 16] {
     let mut guid = [0; 16];
     for (to, from) in guid.iter_mut().zip(build_id) {

@@ -1,7 +1,9 @@
-//! The format of pprof: a protocol buffer, compressed with gzip. `go tool pprof`, Pyroscope, Grafana and speedscope read it.
+//! The format of pprof: a protocol buffer, compressed with gzip. `go tool pprof`, Pyroscope,
+//! Grafana and speedscope read it.
 //!
-//! Fields and their numbers are those of `profile.proto` of github.com/google/pprof. Addresses are those of the first process that had the
-//! binary mapped, so that pprof can find the binary's code; names are complete, nothing needs to be looked up again.
+//! Fields and their numbers are those of `profile.proto` of github.com/google/pprof. Addresses are
+//! those of the first process that had the binary mapped, so that pprof can find the binary's code;
+//! names are complete, nothing needs to be looked up again.
 
 mod proto;
 
@@ -141,7 +143,8 @@ impl<'a> Builder<'a> {
 
     fn samples(&mut self) {
         let mut merged: HashMap<_, usize> = HashMap::new();
-        for sample in self.profile.all_samples() {
+        let remainders = &self.profile.remainders;
+        for sample in self.profile.all_samples().chain(remainders) {
             let values = self.values(sample);
             if let Some(index) = merged.get(&(sample.thread, sample.stack)) {
                 let there: &mut proto::Sample = &mut self.out.sample[*index];

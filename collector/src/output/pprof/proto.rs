@@ -1,5 +1,6 @@
-//! `perftools.profiles.Profile` and what it is made of: the messages of `profile.proto` (github.com/google/pprof), with the fields that are
-//! written. Texts are indices into the table of strings.
+//! `perftools.profiles.Profile` and what it is made of: the messages of `profile.proto`
+//! (github.com/google/pprof), with the fields that are written. Texts are indices into the table of
+//! strings.
 //!
 //! Not here: what is put into them ([`super`]).
 

@@ -1,5 +1,6 @@
-//! `-e`: events that are sampled beside CPU time. Their names are found here, and each is tried before the program starts; the targets are
-//! told types and numbers only, in the setting `events` (`librsunwind`'s `trigger::asked`).
+//! `-e`: events that are sampled beside CPU time. Their names are found here, and each is tried
+//! before the program starts; the programs are told types and numbers only, in the setting `events`
+//! (`librsunwind`'s `config::asked`).
 //!
 //! `task-clock` and `cpu-clock` are CPU time itself, which is always sampled: they add nothing.
 
@@ -27,7 +28,8 @@ pub struct Event {
 }
 
 impl Event {
-    /// Every how many units of its own a sample is taken, or how often a second, and which of the two.
+    /// Every how many units of its own a sample is taken, or how often a second, and which of the
+    /// two.
     #[must_use]
     pub fn period_or_rate(&self, hertz: u64) -> (u64, bool) {
         match self.period {
@@ -87,7 +89,7 @@ pub fn try_off_cpu() -> Result<(), Error> {
     probe::probe(&event, 1).map_err(Error::Event)
 }
 
-/// The setting that tells targets of them, with its comma; empty for none.
+/// The setting that tells programs of them, with its comma; empty for none.
 #[must_use]
 pub fn setting(events: &[Event], hertz: u64) -> String {
     if events.is_empty() {

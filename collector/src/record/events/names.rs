@@ -1,7 +1,8 @@
-//! Names of events, as perf has them: `cycles`, `page-faults`, `LLC-load-misses`, `r1a8`, `syscalls:sys_enter_read`, with `:u` for user
-//! mode only and `/period=N/` for a sample every N.
+//! Names of events, as perf has them: `cycles`, `page-faults`, `LLC-load-misses`, `r1a8`,
+//! `syscalls:sys_enter_read`, with `:u` for user mode only and `/period=N/` for a sample every N.
 
 use super::Event;
+use crate::visible::Shown;
 use engine::perf_event::kind::{CACHE, HARDWARE, RAW, SOFTWARE, TRACEPOINT};
 use std::fs;
 use std::path::Path;
@@ -13,7 +14,8 @@ pub struct Named {
     pub kind: u32,
     /// `perf_event_attr.config`.
     pub config: u64,
-    /// Whether a thread can unwind itself when it happens. Not for what happens while it goes to sleep: the signal would wake it.
+    /// Whether a thread can unwind itself when it happens. Not for what happens while it goes to
+    /// sleep: the signal would wake it.
     pub signals: bool,
     /// Each is worth a sample, unless a period is given.
     pub each: bool,
@@ -210,19 +212,19 @@ fn tracepoint(system: &str, event: &str) -> Result<Named, String> {
         Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             return Err(format!(
                 "{}: permission denied: run as root, or let root remount tracefs with mode=755",
-                events.display()
+                events.shown()
             ));
         }
         Err(_) if directory.is_dir() => {
             return Err(format!(
                 "there is no such tracepoint: ls {} shows those of {system}",
-                directory.display()
+                directory.shown()
             ));
         }
         Err(_) => {
             return Err(format!(
                 "there are no tracepoints of {system}: ls {} shows what there is; probes of functions are made by perf probe",
-                events.display()
+                events.shown()
             ));
         }
     };

@@ -1,4 +1,5 @@
-//! Tries an event on the calling thread, so that what cannot be sampled is said before the program starts.
+//! Tries an event on the calling thread, so that what cannot be sampled is said before the program
+//! starts.
 
 use super::Event;
 use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
@@ -15,7 +16,8 @@ pub fn probe(event: &Event, hertz: u64) -> Result<(), String> {
         Ok(()) => return Ok(()),
         Err(errno) => errno,
     };
-    // Without the kernel it may be allowed, and still happen: targets step down by themselves, and say so.
+    // Without the kernel it may be allowed, and still happen: programs step down by themselves, and
+    // say so.
     if !event.user_only
         && matches!(refused, Errno::EACCES | Errno::EPERM)
         && event.named.kind != kind::TRACEPOINT

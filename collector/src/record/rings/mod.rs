@@ -1,4 +1,5 @@
-//! The perf rings of all threads: offered by them, emptied here a few times a second, written into the recording.
+//! The perf rings of all threads: offered by them, emptied here a few times a second, written into
+//! the recording.
 //!
 //! ```text
 //! thread ─ offer ─► socket ─► offers ─► ring (mapped) ─► stream ─► writer
@@ -6,21 +7,24 @@
 //! kernel ─ records ───────────────────────┘        the thread's handler only looks at the cursor
 //! ```
 //!
-//! Not here: who takes records out when there is no collector, or not yet ([`engine::wire::ring`] has the agreement).
+//! Not here: who takes records out when there is no collector, or not yet ([`engine::wire::ring`]
+//! has the agreement).
 
+mod lent_ring;
 mod offers;
-mod ring;
 mod stream;
 
+use super::owners::Owners;
 use super::writer::Writer;
-use crate::fallback::Onlooker;
+use crate::remote::RemoteUnwinder;
 use engine::wire::offer::MAX_EVENTS;
+use lent_ring::Ring;
 use nix::unistd::geteuid;
-use offers::Offers;
-use ring::Ring;
+use offers::{Offered, Offers};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::thread;
 use std::time::{Duration, Instant};
 use stream::Stream;
 
@@ -33,6 +37,8 @@ const BUSY: f64 = 0.1;
 
 /// How long threads are looked at from outside, all in all.
 const LOOKING: Duration = Duration::from_millis(500);
+/// How long the next sample of those that work in the kernel is waited for.
+const STAYING: Duration = Duration::from_millis(200);
 
 /// All rings of a session.
 #[derive(Debug)]
@@ -42,13 +48,14 @@ pub struct Rings {
     /// Chunks written.
     written: u64,
     busy: bool,
-    onlooker: Onlooker,
+    remote: RemoteUnwinder,
     /// Samples of each event that found a ring full, where it is known.
     lost: [u64; MAX_EVENTS],
 }
 
 impl Rings {
-    /// Listens for offers in a session's directory. Where that cannot be, threads empty their rings themselves.
+    /// Listens for offers in a session's directory. Where that cannot be, threads empty their rings
+    /// themselves.
     #[must_use]
     pub fn listen(session: &Path) -> Self {
         // As for the rest of the session: programs that give up root's rights go on.
@@ -58,7 +65,7 @@ impl Rings {
             streams: Vec::new(),
             written: 0,
             busy: false,
-            onlooker: Onlooker::default(),
+            remote: RemoteUnwinder::default(),
             lost: [0; MAX_EVENTS],
         }
     }
@@ -69,19 +76,23 @@ impl Rings {
         self.busy
     }
 
-    /// Samples of an event beside CPU time that found a ring full, of threads that nothing more comes from.
+    /// Samples of an event beside CPU time that found a ring full, of threads that nothing more
+    /// comes from.
     #[must_use]
     pub fn lost_of(&self, event: u32) -> u64 {
         self.lost.get(event as usize).copied().unwrap_or(0)
     }
 
-    /// One look around: takes up offers, empties all rings, lets go of those that nothing will come from.
-    ///
-    /// # Errors
-    /// As write.
-    pub fn look(&mut self, writer: &mut Writer) -> io::Result<()> {
-        let offered = self.offers.as_mut().map(Offers::taken);
-        for (offer, mut events) in offered.into_iter().flatten() {
+    /// Takes up what was offered, and notes by whom; reasons not to go to `refused`.
+    pub fn take_up(&mut self, owners: &mut Owners, refused: &mut Vec<String>) {
+        let offered = self.offers.as_mut().map(|offers| offers.taken(refused));
+        for offered in offered.into_iter().flatten() {
+            let Offered {
+                offer,
+                mut events,
+                user,
+            } = offered;
+            owners.heard(offer.pid, offer.process_key, user);
             let size = usize::try_from(offer.data_size).unwrap_or(0);
             if self.streams.len() < MOST
                 && let Some(first) = events.first()
@@ -94,6 +105,13 @@ impl Rings {
                 self.streams.push(Stream::new(offer, ring, events));
             }
         }
+    }
+
+    /// One look around: empties all rings, lets go of those that nothing will come from.
+    ///
+    /// # Errors
+    /// As write.
+    pub fn look(&mut self, writer: &mut Writer) -> io::Result<()> {
         self.busy = false;
         let mut done = Vec::new();
         for (index, stream) in self.streams.iter_mut().enumerate() {
@@ -106,7 +124,7 @@ impl Rings {
                 stream.write(&mut self.written, writer)?;
             }
             if closed {
-                stream.write_seen(&mut self.written, &self.onlooker, writer)?;
+                stream.write_seen(&mut self.written, &self.remote, writer)?;
                 done.push(index);
             }
         }
@@ -116,13 +134,32 @@ impl Rings {
         Ok(())
     }
 
-    /// Recording ends: looks at threads that are in the kernel, where they may stay for long, from outside.
+    /// Recording ends: looks at threads that are in the kernel, where they may stay for long, from
+    /// outside.
     pub fn look_from_outside(&mut self) {
         let began = Instant::now();
-        for stream in &mut self.streams {
+        self.streams.iter_mut().for_each(|stream| {
             stream.take(false);
-            if !stream.is_closed() && began.elapsed() < LOOKING {
-                stream.look_from_outside(&mut self.onlooker);
+        });
+        // First those that were sampled where they are.
+        for in_kernel in [true, false] {
+            for stream in &mut self.streams {
+                let is_next = stream.is_in_kernel() == in_kernel && !stream.is_closed();
+                if is_next && began.elapsed() < LOOKING {
+                    stream.look_from_outside(&mut self.remote);
+                }
+            }
+        }
+        // Who works in its call has stayed there if the next sample says so; if not, it is looked
+        // at in the next call.
+        let looked = Instant::now();
+        while looked.elapsed() < STAYING && self.streams.iter().any(Stream::is_in_doubt) {
+            thread::sleep(Duration::from_millis(1));
+            for stream in &mut self.streams {
+                stream.take(false);
+                if stream.is_elsewhere() {
+                    stream.look_from_outside(&mut self.remote);
+                }
             }
         }
     }
@@ -159,7 +196,7 @@ impl Rings {
                 stream.take(true);
                 stream.settle(&mut self.lost);
                 stream.write(&mut self.written, writer)?;
-                stream.write_seen(&mut self.written, &self.onlooker, writer)?;
+                stream.write_seen(&mut self.written, &self.remote, writer)?;
                 self.streams.swap_remove(index);
             } else {
                 index += 1;

@@ -1,14 +1,20 @@
-//! The socket on which threads offer their perf rings: who connects is heard out, for a moment, and nobody is answered.
+//! The socket on which threads offer their perf rings: who connects is heard out, for a moment, and
+//! nobody is answered.
 //!
-//! A message and its descriptors come from a profiled process and may be anything; what does not check is dropped.
+//! A message and its descriptors come from a profiled process and may be anything; what does not
+//! check is dropped. Whose ring it is says the message, and who has sent it the kernel: nobody
+//! offers one in the name of another process.
 
-use super::super::door::{Door, owned};
+use super::super::listener::{Listener, owned};
+use crate::processes;
 use engine::wire::offer::{MAX_EVENTS, Offer, SIZE, SOCKET_FILE};
 use nix::errno::Errno;
-use nix::sys::socket::{ControlMessageOwned, MsgFlags, recvmsg};
+use nix::sys::socket::sockopt::PeerCredentials;
+use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recvmsg};
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
 /// Most connections looked at in one look around.
 const MOST_AT_ONCE: usize = 4096;
@@ -20,7 +26,8 @@ const PATIENCE: u8 = 8;
 /// The socket.
 #[derive(Debug)]
 pub struct Offers {
-    door: Door,
+    listener: Listener,
+    session: PathBuf,
     /// Connections without a message yet, and how many more looks they are given.
     pending: Vec<(OwnedFd, u8)>,
 }
@@ -29,35 +36,89 @@ impl Offers {
     /// Listens in a session's directory.
     ///
     /// # Errors
-    /// As [`Door::open`].
+    /// As [`Listener::open`].
     pub fn listen(session: &Path, mode: u32) -> io::Result<Self> {
         Ok(Self {
-            door: Door::open(&session.join(SOCKET_FILE), mode)?,
+            listener: Listener::open(&session.join(SOCKET_FILE), mode)?,
+            session: session.to_owned(),
             pending: Vec::new(),
         })
     }
 
-    /// What was offered since the last look.
-    pub fn taken(&mut self) -> Vec<(Offer, Vec<OwnedFd>)> {
+    /// What was offered since the last look; reasons not to take an offer go to `refused`.
+    pub fn taken(&mut self, refused: &mut Vec<String>) -> Vec<Offered> {
         let mut offers = Vec::new();
         let mut waiting = std::mem::take(&mut self.pending);
         for _ in 0..MOST_AT_ONCE {
-            let Some(connection) = self.door.next() else {
+            let Some(connection) = self.listener.next() else {
                 break;
             };
             waiting.push((connection, PATIENCE));
         }
         for (connection, patience) in waiting {
             match receive(connection.as_raw_fd()) {
-                Ok(offer) => offers.extend(offer),
-                Err(Errno::EAGAIN) if patience > 0 && self.pending.len() < MOST_PENDING => {
+                Ok(None) => {}
+                Ok(Some((offer, events))) => match sender(&connection, &offer, &self.session) {
+                    Ok(user) => offers.push(Offered {
+                        offer,
+                        events,
+                        user,
+                    }),
+                    Err(why) => refused.push(why),
+                },
+                Err(Errno::EAGAIN) if patience > 0 => {
                     self.pending.push((connection, patience - 1));
                 }
                 Err(_) => {}
             }
         }
+        // Of too many the oldest have had their time.
+        let over = self.pending.len().saturating_sub(MOST_PENDING);
+        self.pending.drain(..over);
         offers
     }
+}
+
+/// A ring that was offered by the process that it names.
+#[derive(Debug)]
+pub struct Offered {
+    /// Whose it is.
+    pub offer: Offer,
+    /// Its events.
+    pub events: Vec<OwnedFd>,
+    /// The user that the process was when it connected.
+    pub user: u32,
+}
+
+/// The user of who has connected, if that is the process whose ring is offered.
+fn sender(connection: &OwnedFd, offer: &Offer, session: &Path) -> Result<u32, String> {
+    let peer = getsockopt(connection, PeerCredentials)
+        .map_err(|errno| format!("a ring is not taken, its sender is not known: {errno}"))?;
+    let user = peer.uid();
+    match is_from(&peer, offer) || owns_segment(user, offer, session) {
+        true => Ok(user),
+        false => Err(format!(
+            "a ring is not taken: process {} of user {user} offered it in the name of process {}",
+            peer.pid(),
+            offer.pid
+        )),
+    }
+}
+
+/// Whether it calls itself by the number of the process that the offer names: in its own PID
+/// namespace, which may not be ours.
+fn is_from(peer: &UnixCredentials, offer: &Offer) -> bool {
+    let pid = peer.pid();
+    let named = u32::try_from(pid).is_ok_and(|pid| pid == offer.pid);
+    named || pid > 0 && processes::inner_number(pid, pid) == Some(offer.pid)
+}
+
+/// Whether somebody who is gone, or whom our PID namespace does not have, is the user whose segment
+/// goes with the ring.
+fn owns_segment(user: u32, offer: &Offer, session: &Path) -> bool {
+    let name = format!("{:x}.{:x}.seg", offer.pid, offer.process_key);
+    let about = std::fs::symlink_metadata(session.join(name));
+    about.is_ok_and(|about| about.is_file() && about.uid() == user)
 }
 
 /// The message of a connection: an offer if it is one.
@@ -83,27 +144,14 @@ fn receive(connection: i32) -> Result<Option<(Offer, Vec<OwnedFd>)>, Errno> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use nix::sys::socket::{
-        AddressFamily, ControlMessage, SockFlag, SockType, UnixAddr, connect, sendmsg, socket,
-    };
+    use crate::record::listener::connected;
+    use nix::sys::socket::{ControlMessage, sendmsg};
+    use nix::unistd::geteuid;
     use std::fs::File;
     use std::io::IoSlice;
 
-    fn connected(session: &Path) -> OwnedFd {
-        let client = socket(
-            AddressFamily::Unix,
-            SockType::SeqPacket,
-            SockFlag::empty(),
-            None,
-        );
-        let client = client.unwrap();
-        let address = UnixAddr::new(&session.join(SOCKET_FILE)).unwrap();
-        connect(client.as_raw_fd(), &address).unwrap();
-        client
-    }
-
     fn send(session: &Path, bytes: &[u8], files: &[&File]) {
-        let client = connected(session);
+        let client = connected(&session.join(SOCKET_FILE));
         let numbers: Vec<i32> = files.iter().map(|file| file.as_raw_fd()).collect();
         let rights = [ControlMessage::ScmRights(&numbers)];
         let rights = if files.is_empty() { &[][..] } else { &rights };
@@ -118,7 +166,7 @@ mod tests {
         let (file, offer) = (
             tempfile::tempfile().unwrap(),
             Offer {
-                pid: 1,
+                pid: std::process::id(),
                 tid: 2,
                 data_size: 1 << 16,
                 ..Offer::default()
@@ -134,23 +182,50 @@ mod tests {
             &[&file],
         );
         send(session.path(), &[0; SIZE], &[&file]);
-        drop(connected(session.path()));
-        assert!(offers.taken().is_empty());
+        drop(connected(&session.path().join(SOCKET_FILE)));
+        let mut refused = Vec::new();
+        assert!(offers.taken(&mut refused).is_empty());
         send(session.path(), &bytes, &[&file, &file]);
-        let taken = offers.taken();
+        let taken = offers.taken(&mut refused);
         assert_eq!(taken.len(), 1);
-        assert_eq!((taken[0].0, taken[0].1.len()), (offer, 2));
+        assert_eq!((taken[0].offer, taken[0].events.len()), (offer, 2));
+        assert_eq!(taken[0].user, geteuid().as_raw());
+        assert!(refused.is_empty(), "{refused:?}");
+    }
+
+    #[test]
+    fn nobody_offers_a_ring_in_the_name_of_another_process() {
+        let session = tempfile::tempdir().unwrap();
+        let mut offers = Offers::listen(session.path(), 0o600).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        let offer = Offer {
+            pid: 1,
+            process_key: 0x2b,
+            data_size: 1 << 16,
+            ..Offer::default()
+        };
+        let mut refused = Vec::new();
+        send(session.path(), &offer.to_bytes(), &[&file]);
+        assert!(offers.taken(&mut refused).is_empty());
+        assert!(
+            refused[0].ends_with("in the name of process 1"),
+            "{refused:?}"
+        );
+        // Who has the segment may be gone, or in another PID namespace.
+        File::create(session.path().join("1.2b.seg")).unwrap();
+        send(session.path(), &offer.to_bytes(), &[&file]);
+        assert_eq!(offers.taken(&mut refused).len(), 1);
     }
 
     #[test]
     fn a_message_that_is_on_its_way_is_waited_for_but_not_for_ever() {
         let session = tempfile::tempdir().unwrap();
         let mut offers = Offers::listen(session.path(), 0o600).unwrap();
-        let silent = connected(session.path());
-        assert!(offers.taken().is_empty());
+        let silent = connected(&session.path().join(SOCKET_FILE));
+        assert!(offers.taken(&mut Vec::new()).is_empty());
         assert_eq!(offers.pending.len(), 1);
         for _ in 0..=PATIENCE {
-            assert!(offers.taken().is_empty());
+            assert!(offers.taken(&mut Vec::new()).is_empty());
         }
         assert!(offers.pending.is_empty(), "it has had its time");
         drop(silent);

@@ -1,11 +1,12 @@
-//! One thread's ring on its way into the recording: its samples are gathered in chunks as that thread could have written them itself.
+//! One thread's ring on its way into the recording: its samples are gathered in chunks as that
+//! thread could have written them itself.
 
 use super::super::writer::Writer;
-use super::ring::Ring;
-use crate::fallback::{Entry, Frozen, Onlooker};
+use super::lent_ring::Ring;
 use crate::perf_event;
 use crate::recording::records::Records;
 use crate::recording::write::OwnChunks;
+use crate::remote::{Entry, KeptStack, RemoteStack, RemoteUnwinder};
 use engine::wire::chunk::{ChunkInfo, FROM_OUTSIDE, FROM_RING};
 use engine::wire::offer::{CPU_EVENT, MAX_EVENTS, Offer};
 use engine::wire::record::RecordKind;
@@ -26,8 +27,8 @@ pub struct Stream {
     /// Whose it is.
     pub offer: Offer,
     ring: Ring,
-    /// The events that write into it: they say in the end what found no room, and others than the ring's own live only as long as they
-    /// are held.
+    /// The events that write into it: they say in the end what found no room, and others than the
+    /// ring's own live only as long as they are held.
     events: Vec<OwnedFd>,
     gathered: Gathered,
     /// Samples that found the ring full, of those that the ring has spoken of.
@@ -48,12 +49,57 @@ enum Newest {
 /// What was seen of the thread from outside.
 #[derive(Debug)]
 struct Seen {
-    entry: Entry,
-    cursor: u64,
-    time_ns: u64,
-    stack: Frozen,
-    /// It was in user mode since.
+    /// Where it had entered the kernel.
+    place: (u64, u64),
+    stack: Look,
+    /// Its newest sample then, if it was of that call: the cursor.
+    before: Option<u64>,
+    /// Its last sample in that call: cursor, time and frame pointer.
+    last: Option<(u64, u64, u64)>,
+    /// It was elsewhere since.
     left: bool,
+}
+
+#[derive(Debug)]
+enum Look {
+    Unwound(RemoteStack),
+    /// It slept in a call in which it was not sampled: a sample that comes when it wakes up, as it
+    /// is killed above all, is of that call.
+    Asleep(KeptStack),
+}
+
+impl Seen {
+    fn new(place: (u64, u64), stack: Look, newest: Newest) -> Self {
+        let mut seen = Self {
+            place,
+            stack,
+            before: None,
+            last: None,
+            left: false,
+        };
+        if newest.place() == Some(place) {
+            seen.note(newest);
+        }
+        seen.before = seen.last.map(|(cursor, ..)| cursor);
+        seen
+    }
+
+    /// The thread was sampled since.
+    fn note(&mut self, newest: Newest) {
+        match newest {
+            Newest::In(cursor, time_ns, entry) if entry.place() == self.place && !self.left => {
+                self.last = Some((cursor, time_ns, entry.fp));
+            }
+            _ => self.left = true,
+        }
+    }
+
+    /// Whether its stack is that of its last sample there: it slept, or a sample behind the look is
+    /// of the same call.
+    fn is_sure(&self) -> bool {
+        let behind = self.last.map(|(cursor, ..)| cursor) != self.before;
+        behind || matches!(&self.stack, Look::Unwound(stack) if stack.sleeps)
+    }
 }
 
 /// Records that are not written yet.
@@ -61,7 +107,8 @@ struct Seen {
 struct Gathered {
     records: Records,
     since: Option<Instant>,
-    /// Samples that found the ring full, as far as the ring has said: with the next sample that fits.
+    /// Samples that found the ring full, as far as the ring has said: with the next sample that
+    /// fits.
     lost: u64,
 }
 
@@ -102,7 +149,7 @@ impl Stream {
                     }
                     *newest = Newest::of(&sample, offer.base);
                     if let Some(seen) = seen {
-                        seen.left |= newest.entry() != Some(seen.entry);
+                        seen.note(*newest);
                     }
                 }
                 RingRecord::Lost(count) => {
@@ -113,8 +160,8 @@ impl Stream {
             })
     }
 
-    /// Nothing more will come: counts the samples that found the ring full with none behind them, and adds those of each event beside CPU
-    /// time to `of_events`.
+    /// Nothing more will come: counts the samples that found the ring full with none behind them,
+    /// and adds those of each event beside CPU time to `of_events`.
     pub fn settle(&mut self, of_events: &mut [u64; MAX_EVENTS]) {
         let mut all = 0u64;
         for event in &self.events {
@@ -134,62 +181,74 @@ impl Stream {
         self.told = self.told.saturating_add(untold);
     }
 
-    /// Reads the stack of the thread from outside if it was in the kernel at its newest sample: it may stay there to the end.
-    pub fn look_from_outside(&mut self, onlooker: &mut Onlooker) {
-        if let Newest::In(cursor, time_ns, entry) = self.newest {
-            let stack = onlooker.look(self.offer.pid, self.offer.tid, entry);
-            self.seen = stack.map(|stack| Seen {
-                entry,
-                cursor,
-                time_ns,
-                stack,
-                left: false,
-            });
-        }
+    /// Reads the stack of the thread from outside if it was in the kernel at its newest sample, or
+    /// sleeps there: it may stay to the end.
+    pub fn look_from_outside(&mut self, remote: &mut RemoteUnwinder) {
+        let (pid, tid) = (self.offer.pid, self.offer.tid);
+        let sampled = match self.newest {
+            Newest::In(_, _, entry) => {
+                let stack = remote.look(pid, tid, entry);
+                stack.map(|stack| (entry.place(), Look::Unwound(stack)))
+            }
+            Newest::Out => None,
+        };
+        let looked = sampled.or_else(|| {
+            let kept = remote.keep(pid, tid)?;
+            Some((kept.place, Look::Asleep(kept)))
+        });
+        self.seen = looked.map(|(place, stack)| Seen::new(place, stack, self.newest));
     }
 
-    /// Writes what was seen from outside, if it belongs to the newest samples: the thread slept in the call, or was sampled in it before
-    /// and after its stack was read.
+    /// Whether the thread works in the kernel and no sample has said yet that it stayed in the call
+    /// in which its stack was read.
+    pub fn is_in_doubt(&self) -> bool {
+        let works = |seen: &Seen| matches!(seen.stack, Look::Unwound(_));
+        let doubted = |seen: &Seen| works(seen) && !seen.left && !seen.is_sure();
+        !self.is_closed() && (self.is_elsewhere() || self.seen.as_ref().is_some_and(doubted))
+    }
+
+    /// Whether its newest sample was taken in the kernel.
+    pub const fn is_in_kernel(&self) -> bool {
+        self.newest.place().is_some()
+    }
+
+    /// Whether it has left that call before that was known, and works in another one.
+    pub fn is_elsewhere(&self) -> bool {
+        let left = |seen: &Seen| seen.left && !seen.is_sure();
+        self.is_in_kernel() && self.seen.as_ref().is_some_and(left)
+    }
+
+    /// Writes what was seen from outside, if it belongs to the newest samples: the thread slept in
+    /// the call, or was sampled in it before and after its stack was read.
     ///
     /// # Errors
     /// As write.
     pub fn write_seen(
         &mut self,
         number: &mut u64,
-        onlooker: &Onlooker,
+        remote: &RemoteUnwinder,
         writer: &mut Writer,
     ) -> io::Result<()> {
-        let Some(seen) = self.seen.take() else {
+        let Some((cursor, time_ns, sp, stack)) = self.seen_at_last(remote) else {
             return Ok(());
         };
-        let (cursor, time_ns) = match self.newest {
-            Newest::In(cursor, time_ns, entry) if entry == seen.entry && !seen.left => {
-                (cursor, time_ns)
-            }
-            _ => (seen.cursor, seen.time_ns),
-        };
-        let sampled_behind = cursor != seen.cursor;
-        if !seen.stack.sleeps && !sampled_behind {
-            return Ok(());
-        }
         let head = SampleHead {
             nonce: cursor,
             time_ns,
             weight: 0,
             trigger: Trigger::PerfKernel,
-            stop: seen.stack.stop,
+            stop: stack.stop,
             flags: flags::FROM_OUTSIDE,
-            sp: seen.entry.sp,
-            held: None,
-            elided: seen.stack.elided.0,
-            elided_at: seen.stack.elided.1,
+            sp,
+            elided: stack.elided.0,
+            elided_at: stack.elided.1,
         };
-        let frames = &seen.stack.frames;
+        let frames = &stack.frames;
         let mut chunks = OwnChunks::new(ChunkInfo {
             sequence: FROM_OUTSIDE | *number,
             ..self.owner()
         });
-        for module in onlooker.modules(self.offer.pid, frames, time_ns) {
+        for module in remote.modules(self.offer.pid, frames, time_ns) {
             let _ = chunks.push(RecordKind::Module, |out| module.encode(out));
         }
         let _ = chunks.push(RecordKind::Sample, |out| {
@@ -197,6 +256,19 @@ impl Stream {
         });
         *number += 1;
         writer.chunks(chunks)
+    }
+
+    /// Cursor and time of the last sample in the call in which the thread was seen, its stack
+    /// pointer there, and the stack.
+    fn seen_at_last(&mut self, remote: &RemoteUnwinder) -> Option<(u64, u64, u64, RemoteStack)> {
+        let seen = self.seen.take().filter(Seen::is_sure)?;
+        let (cursor, time_ns, fp) = seen.last?;
+        let stack = match seen.stack {
+            Look::Unwound(stack) => stack,
+            Look::Asleep(kept) => remote.unwind(self.offer.pid, &kept, fp)?,
+        };
+        let (_, sp) = seen.place;
+        Some((cursor, time_ns, sp, stack))
     }
 
     fn owner(&self) -> ChunkInfo {
@@ -216,7 +288,8 @@ impl Stream {
         self.gathered.records.length() >= FULL || self.gathered.since.as_ref().is_some_and(old)
     }
 
-    /// Writes what was gathered; `number` is the chunk's, among those of this recording that came from rings.
+    /// Writes what was gathered; `number` is the chunk's, among those of this recording that came
+    /// from rings.
     ///
     /// # Errors
     /// As write.
@@ -258,10 +331,10 @@ impl Newest {
         }
     }
 
-    const fn entry(&self) -> Option<Entry> {
+    const fn place(&self) -> Option<(u64, u64)> {
         match self {
             Self::Out => None,
-            Self::In(_, _, entry) => Some(*entry),
+            Self::In(_, _, entry) => Some(entry.place()),
         }
     }
 }

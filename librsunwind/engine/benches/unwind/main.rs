@@ -1,14 +1,18 @@
-//! ns and instructions per frame of this engine and of others, measured side by side: `cargo bench -p rsunwind-engine`.
+//! ns and instructions per frame of this engine and of others, measured side by side: `cargo bench
+//! -p rsunwind-engine`.
 //!
-//! Stacks are random paths, 60 deep, through 200 or 5,000 generated functions with four call sites each (800 or 20,000 return
-//! addresses), 0 to 6 live callee-saved registers, frames of 0 to 520 bytes, 4 % with alloca. Every walk happens in a signal handler.
-//! Each unwinder runs in processes of its own, forked in turn, five times; the table has medians.
+//! Stacks are random paths, 60 deep, through 200 or 5,000 generated functions with four call sites
+//! each (800 or 20,000 return addresses), 0 to 6 live callee-saved registers, frames of 0 to 520
+//! bytes, 4 % with alloca. Every walk happens in a signal handler. Each unwinder runs in processes
+//! of its own, forked in turn, five times; the table has medians.
 //!
-//! * warm: the same stack again and again. * steady: a new stack for every signal, third pass over 500 stacks. * cold: the first ten
-//!   stacks of a process.
-//! * Instructions are counted by stepping through one steady walk with ptrace: no counter hardware is needed.
+//! * warm: the same stack again and again. * steady: a new stack for every signal, third pass over
+//!   500 stacks. * cold: the first ten stacks of a process.
+//! * Instructions are counted by stepping through one steady walk with ptrace: no counter hardware
+//!   is needed.
 //!
-//! Traps: linking libunwind replaces `backtrace`, so it is loaded with dlopen; a recursive function proves nothing.
+//! Traps: linking libunwind replaces `backtrace`, so it is loaded with dlopen; a recursive function
+//! proves nothing.
 #![allow(
     unsafe_code,
     missing_docs,

@@ -1,5 +1,5 @@
-//! One unwinder in one process: signals on random stacks, time of the walks in their handler, and their instructions, counted by the
-//! parent, which steps through them with ptrace.
+//! One unwinder in one process: signals on random stacks, time of the walks in their handler, and
+//! their instructions, counted by the parent, which steps through them with ptrace.
 
 use crate::generate::{DEPTH, Program, Random};
 use crate::walkers::{Walk, Walker};

@@ -1,4 +1,5 @@
-//! The unwinders compared, each behind one function: a signal's context in, the number of frames out.
+//! The unwinders compared, each behind one function: a signal's context in, the number of frames
+//! out.
 
 use crate::support::{Process, own_stack};
 use engine::memory::StackMemory;
@@ -230,7 +231,8 @@ impl Walk for Library {
     }
 }
 
-/// What no table-driven walk can beat: a prefilled table, one probe and two dependent loads a frame, no checks.
+/// What no table-driven walk can beat: a prefilled table, one probe and two dependent loads a
+/// frame, no checks.
 struct Bound {
     process: Process,
     table: Vec<[u64; 2]>,

@@ -1,5 +1,5 @@
-//! `.eh_frame_hdr` and `.eh_frame` of any content: a look-up, its lowering and a step end in an answer, and the quick way through an
-//! entry says what gimli says.
+//! `.eh_frame_hdr` and `.eh_frame` of any content: a look-up, its lowering and a step end in an
+//! answer, and the quick way through an entry says what gimli says.
 //!
 //! Input: where the index is (2 bytes), the pc (2 bytes), then the segment.
 #![no_main]

@@ -1,4 +1,5 @@
-//! ELF headers and notes of any content: what is read from them stays within what they say, and nothing panics.
+//! ELF headers and notes of any content: what is read from them stays within what they say, and
+//! nothing panics.
 #![no_main]
 
 use engine::address::RuntimeAddress;

@@ -1,16 +1,19 @@
 //! AArch64: its registers by DWARF number, the kernel's `ucontext_t`, a capture, and system calls.
 //!
-//! Numbers: DWARF for the Arm 64-bit architecture, table 3. Layout of the context: `struct ucontext` and `struct sigcontext` of
-//! the kernel's `uapi/asm/ucontext.h` and `uapi/asm/sigcontext.h` for arm64.
+//! Numbers: DWARF for the Arm 64-bit architecture, table 3. Layout of the context: `struct
+//! ucontext` and `struct sigcontext` of the kernel's `uapi/asm/ucontext.h` and
+//! `uapi/asm/sigcontext.h` for arm64.
 //!
 //! # Safety
-//! Reads the context that the caller vouches for, and executes instructions that the compiler does not know.
+//! Reads the context that the caller vouches for, and executes instructions that the compiler does
+//! not know.
 #![allow(unsafe_code)]
 
 use super::Register;
 use core::ffi::c_void;
 
-/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for `sample_regs_user`; samples list them in this order.
+/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for
+/// `sample_regs_user`; samples list them in this order.
 pub const PERF_REGISTERS: u64 = 1 << 29 | 1 << 31 | 1 << 32;
 /// How many general registers there are.
 pub const COUNT: usize = 32;
@@ -20,7 +23,8 @@ pub const SP: Register = Register(31);
 pub const FP: Register = Register(29);
 /// The return address column, the link register.
 pub const RETURN_ADDRESS: Register = Register(30);
-/// Registers whose value a caller gets back, in the order of a rule's slots; the frame pointer is first.
+/// Registers whose value a caller gets back, in the order of a rule's slots; the frame pointer is
+/// first.
 pub const SLOTS: [Register; 6] = [
     Register(29),
     Register(30),
@@ -29,7 +33,8 @@ pub const SLOTS: [Register; 6] = [
     Register(21),
     Register(22),
 ];
-/// The validity bits of [`SLOTS`] without the link register, which the next call overwrote, and of the stack pointer.
+/// The validity bits of [`SLOTS`] without the link register, which the next call overwrote, and of
+/// the stack pointer.
 pub const PRESERVED: u32 = 0xf << 19 | 1 << 29 | 1 << 31;
 /// Whether a call leaves the return address on the stack, just below the CFA.
 pub const RETURN_ADDRESS_ON_STACK: bool = false;
@@ -93,8 +98,8 @@ impl Registers {
         }
     }
 
-    /// The registers of the function that this is inlined into: the start of a synchronous walk, which must end before that
-    /// function returns.
+    /// The registers of the function that this is inlined into: the start of a synchronous walk,
+    /// which must end before that function returns.
     ///
     /// # Signal safety
     /// Register moves only.
@@ -115,7 +120,8 @@ impl Registers {
     }
 }
 
-/// Removes the pointer authentication code of a saved return address (XPACLRI, a hint that older processors ignore).
+/// Removes the pointer authentication code of a saved return address (XPACLRI, a hint that older
+/// processors ignore).
 #[inline]
 #[must_use]
 pub fn strip(return_address: u64) -> u64 {
@@ -153,8 +159,23 @@ unsafe extern "C" fn save(into: *mut Registers) {
     )
 }
 
-/// `rt_sigprocmask` with a `how` that does not exist: the kernel reads the 8 bytes at `set`, then refuses. See
-/// [`crate::memory`] for what that is good for. Gives the negated error number.
+/// The address of the thread's control block.
+///
+/// # Signal safety
+/// Reads a register.
+#[inline]
+#[must_use]
+pub fn thread_block() -> u64 {
+    let base: u64;
+    // SAFETY: changes nothing else.
+    unsafe {
+        core::arch::asm!("mrs {}, tpidr_el0", out(reg) base, options(nomem, nostack, preserves_flags));
+    }
+    base
+}
+
+/// `rt_sigprocmask` with a `how` that does not exist: the kernel reads the 8 bytes at `set`, then
+/// refuses. See [`crate::memory`] for what that is good for. Gives the negated error number.
 ///
 /// # Signal safety
 /// One system call, which changes nothing.

@@ -1,7 +1,8 @@
 //! The registers of the machine we run on: one file per architecture, with the same names in each.
 //!
-//! Registers come from the kernel (a `ucontext_t` that it wrote when it delivered a signal) or from the processor (a capture of
-//! the running code), and go into a [`crate::cursor::Cursor`]. Not here: which of them are still known further up the stack.
+//! Registers come from the kernel (a `ucontext_t` that it wrote when it delivered a signal) or from
+//! the processor (a capture of the running code), and go into a [`crate::cursor::Cursor`]. Not
+//! here: which of them are still known further up the stack.
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

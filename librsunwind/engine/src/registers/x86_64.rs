@@ -1,16 +1,18 @@
 //! x86-64: its registers by DWARF number, the kernel's `ucontext_t`, a capture, and system calls.
 //!
-//! Numbers: System V psABI, figure 3.36. Layout of the context: `struct ucontext` and `struct sigcontext_64` of the kernel's
-//! `uapi/asm-generic/ucontext.h` and `uapi/asm/sigcontext.h`.
+//! Numbers: System V psABI, figure 3.36. Layout of the context: `struct ucontext` and `struct
+//! sigcontext_64` of the kernel's `uapi/asm-generic/ucontext.h` and `uapi/asm/sigcontext.h`.
 //!
 //! # Safety
-//! Reads the context that the caller vouches for, and executes instructions that the compiler does not know.
+//! Reads the context that the caller vouches for, and executes instructions that the compiler does
+//! not know.
 #![allow(unsafe_code)]
 
 use super::Register;
 use core::ffi::c_void;
 
-/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for `sample_regs_user`; samples list them in this order.
+/// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for
+/// `sample_regs_user`; samples list them in this order.
 pub const PERF_REGISTERS: u64 = 1 << 6 | 1 << 7 | 1 << 8;
 /// How many general registers there are.
 pub const COUNT: usize = 16;
@@ -20,7 +22,8 @@ pub const SP: Register = Register(7);
 pub const FP: Register = Register(6);
 /// The return address column.
 pub const RETURN_ADDRESS: Register = Register(16);
-/// Registers whose value a caller gets back, in the order of a rule's slots; the frame pointer is first.
+/// Registers whose value a caller gets back, in the order of a rule's slots; the frame pointer is
+/// first.
 pub const SLOTS: [Register; 6] = [
     Register(6),  // rbp
     Register(3),  // rbx
@@ -100,8 +103,8 @@ impl Registers {
         }
     }
 
-    /// The registers of the function that this is inlined into: the start of a synchronous walk, which must end before that
-    /// function returns.
+    /// The registers of the function that this is inlined into: the start of a synchronous walk,
+    /// which must end before that function returns.
     ///
     /// # Signal safety
     /// Register moves only.
@@ -156,8 +159,24 @@ unsafe extern "C" fn save(into: *mut Registers) {
     )
 }
 
-/// `rt_sigprocmask` with a `how` that does not exist: the kernel reads the 8 bytes at `set`, then refuses. See
-/// [`crate::memory`] for what that is good for. Gives the negated error number.
+/// The address of the thread's control block: above the stack of a thread that libc created, in the
+/// same mapping.
+///
+/// # Signal safety
+/// One load.
+#[inline]
+#[must_use]
+pub fn thread_block() -> u64 {
+    let base: u64;
+    // SAFETY: the ABI keeps the block's own address in its first word.
+    unsafe {
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) base, options(nostack, preserves_flags, readonly));
+    }
+    base
+}
+
+/// `rt_sigprocmask` with a `how` that does not exist: the kernel reads the 8 bytes at `set`, then
+/// refuses. See [`crate::memory`] for what that is good for. Gives the negated error number.
 ///
 /// # Signal safety
 /// One system call, which changes nothing.

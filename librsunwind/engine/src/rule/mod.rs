@@ -1,4 +1,5 @@
-//! One step up the stack, whatever table it came from: a word that fits a cache entry, and what it stands for.
+//! One step up the stack, whatever table it came from: a word that fits a cache entry, and what it
+//! stands for.
 //!
 //! ```text
 //!        higher addresses
@@ -13,8 +14,9 @@
 //!                                  "not saved"                                                               or an index
 //! ```
 //!
-//! Rows that the word does not hold go to the [`wide`] table and leave their index here. Not here: reading tables
-//! ([`crate::table`]), keeping rules ([`crate::rule_cache`]), the fast loop over plain rules ([`crate::walk`]).
+//! Rows that the word does not hold go to the [`wide`] table and leave their index here. Not here:
+//! reading tables ([`crate::table`]), keeping rules ([`crate::rule_cache`]), the fast loop over
+//! plain rules ([`crate::walk`]).
 
 pub mod wide;
 
@@ -46,10 +48,15 @@ pub enum Kind {
     Wide = 6,
     /// Expressions that are evaluated anew at every step.
     Evaluate = 7,
+    /// From C back to the Go code that called it, on another stack.
+    GoSwitch = 8,
+    /// Code that a language answers for ([`crate::language`]).
+    Language = 9,
 }
 
 const KIND: u64 = 0xf;
 const METHOD_SHIFT: u32 = 4;
+const METHOD_MASK: u64 = 7;
 const FROM_FP: u64 = 1 << 7;
 const SLOT_SHIFT: u32 = 8;
 const SLOT_BITS: u32 = 5;
@@ -67,7 +74,8 @@ pub struct UnwindRule(u64);
 
 impl UnwindRule {
     const fn new(kind: Kind, method: Method) -> Self {
-        Self(kind as u64 | (method as u64) << METHOD_SHIFT)
+        // Only `Language` does not fit, which no rule finds a caller by.
+        Self(kind as u64 | (method as u64 & METHOD_MASK) << METHOD_SHIFT)
     }
 
     /// There is no caller.
@@ -82,11 +90,27 @@ impl UnwindRule {
         Self::new(Kind::Signal, Method::SignalFrame)
     }
 
-    /// Along the frame pointer, for want of a table; `without` is why the walk ends if that leads nowhere.
+    /// Along the frame pointer, for want of a table; `without` is why the walk ends if that leads
+    /// nowhere.
     #[must_use]
     pub const fn frame_pointer(without: StopReason) -> Self {
         let rule = Self::new(Kind::FramePointer, Method::FramePointer);
         Self(rule.0 | (without as u64) << OFFSET_SHIFT)
+    }
+
+    /// To the stack of the Go code that called C: where on C's stack the goroutine and the depth
+    /// were saved, bytes ([`crate::table::go_switch`]).
+    #[must_use]
+    pub(crate) fn go_switch(goroutine: u8, depth: u8) -> Self {
+        let rule = Self::new(Kind::GoSwitch, Method::FramePointer);
+        let distances = u64::from(u16::from_le_bytes([goroutine, depth]));
+        Self(rule.0 | distances << OFFSET_SHIFT)
+    }
+
+    /// Code that the language of that number answers for.
+    #[must_use]
+    pub const fn language(number: u32) -> Self {
+        Self(Self::new(Kind::Language, Method::Told).0 | (number as u64) << OFFSET_SHIFT)
     }
 
     /// Of a frame-pointer rule, why the walk ends if the frame pointer leads nowhere.
@@ -133,7 +157,8 @@ impl UnwindRule {
         Some(Self(if row.drops { rule.0 | DROPS } else { rule.0 }))
     }
 
-    /// The rule with a CFA at `offset` from `register` and slots made by [`slot_bits`], if the word holds it.
+    /// The rule with a CFA at `offset` from `register` and slots made by [`slot_bits`], if the word
+    /// holds it.
     pub(crate) fn from_parts(
         method: Method,
         register: Register,
@@ -177,6 +202,8 @@ impl UnwindRule {
             5 => Kind::Root,
             6 => Kind::Wide,
             7 => Kind::Evaluate,
+            8 => Kind::GoSwitch,
+            9 => Kind::Language,
             _ => Kind::Absent,
         }
     }
@@ -192,19 +219,20 @@ impl UnwindRule {
     #[inline]
     #[must_use]
     pub const fn method(self) -> Method {
-        match (self.0 >> METHOD_SHIFT) & 7 {
+        // Numbers stay as they are, so that this takes no more than the mask.
+        match self.0 >> METHOD_SHIFT & METHOD_MASK {
             0 => Method::Registers,
             1 => Method::Sframe,
             2 => Method::EhFrame,
             3 => Method::FramePointer,
             4 => Method::SignalFrame,
             5 => Method::Leaf,
-            6 => Method::Language,
+            6 => Method::Told,
             _ => Method::StackCopy,
         }
     }
 
-    /// Of a wide rule, its index.
+    /// Of a wide rule, its index; of others, what they keep there.
     #[inline]
     #[must_use]
     pub const fn index(self) -> u32 {
@@ -305,7 +333,8 @@ impl Row {
     /// Takes the cursor to the caller. On an error the cursor is unchanged.
     ///
     /// # Errors
-    /// [`StopReason::MissingRegister`], [`StopReason::UnreadableStack`], [`StopReason::NotAdvancing`].
+    /// [`StopReason::MissingRegister`], [`StopReason::UnreadableStack`],
+    /// [`StopReason::NotAdvancing`].
     ///
     /// # Signal safety
     /// Loads through `memory` only.
@@ -341,7 +370,11 @@ impl Row {
             Recovered::Lost => return Err(StopReason::MissingRegister),
         };
         let is_jump = self.stack_pointer != Saved::Same && cursor.is_exact();
-        if !is_jump {
+        // A leaf may keep its return address in a register meanwhile, as vfork does, whose stack is
+        // the child's too.
+        let is_taken_off = matches!(self.return_address, Saved::InRegister(_));
+        let may_stay = is_taken_off && cursor.is_exact() && sp == cursor.sp();
+        if !is_jump && !may_stay {
             check_advance(cursor, sp)?;
         }
         cursor.become_caller(strip(return_address), sp, &slots, valid);
@@ -405,7 +438,8 @@ impl Saved {
     }
 }
 
-/// The caller's stack pointer must lie above the callee's; a leaf that has pushed nothing yet may share it where calls do not push.
+/// The caller's stack pointer must lie above the callee's; a leaf that has pushed nothing yet may
+/// share it where calls do not push.
 #[inline]
 pub(crate) fn check_advance(cursor: &Cursor, cfa: u64) -> Result<(), StopReason> {
     let may_stay = cursor.is_exact() && !RETURN_ADDRESS_ON_STACK;

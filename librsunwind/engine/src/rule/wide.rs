@@ -1,10 +1,12 @@
 //! Rows as tables state them, and the table of those that no rule word holds.
 //!
-//! The table is shared by all threads and only ever grows: an entry is written once, then published. Equal rows share an entry, so
-//! a program has a few dozen. It is full at [`CAPACITY`]; further rows are evaluated at every step instead.
+//! The table is shared by all threads and only ever grows: an entry is written once, then
+//! published. Equal rows share an entry, so a program has a few dozen. It is full at [`CAPACITY`];
+//! further rows are evaluated at every step instead.
 //!
 //! # Safety
-//! An entry's row is written by the one thread that took the entry from empty to busy, and read only after it is ready.
+//! An entry's row is written by the one thread that took the entry from empty to busy, and read
+//! only after it is ready.
 #![allow(unsafe_code)]
 
 use crate::registers::{RETURN_ADDRESS_ON_STACK, Register};
@@ -26,7 +28,8 @@ pub enum Cfa {
         /// Bytes.
         offset: i32,
     },
-    /// The word at a register plus an offset, plus something: functions that realign their stack (GCC's DRAP).
+    /// The word at a register plus an offset, plus something: functions that realign their stack
+    /// (GCC's DRAP).
     Deref {
         /// The register.
         register: Register,
@@ -70,7 +73,8 @@ pub struct Row {
     pub stack_pointer: Saved,
     /// The caller's pc.
     pub return_address: Saved,
-    /// Whether registers that are not mentioned are lost, because the table does not know about them.
+    /// Whether registers that are not mentioned are lost, because the table does not know about
+    /// them.
     pub drops: bool,
 }
 
@@ -115,7 +119,8 @@ impl Entry {
         if taken.is_err() {
             return false;
         }
-        // SAFETY: only the thread that made the entry busy gets here, and nobody reads before it is ready.
+        // SAFETY: only the thread that made the entry busy gets here, and nobody reads before it is
+        // ready.
         unsafe { (*self.row.get()).write(*row) };
         self.state.store(READY, Ordering::Release);
         true

@@ -1,12 +1,15 @@
-//! `.eh_frame`: the table that compilers emit for exceptions, found through the sorted index in `.eh_frame_hdr`.
+//! `.eh_frame`: the table that compilers emit for exceptions, found through the sorted index in
+//! `.eh_frame_hdr`.
 //!
-//! Used when the rule cache has no answer. Formats: Linux Standard Base Core 5.0, chapter 10.6; DWARF 5, section 6.4. The bytes may
-//! be damaged: whatever they say ends in a rule or an error, after bounded work. A module without the index has no table for us:
-//! there is no linear scan in a handler.
+//! Used when the rule cache has no answer. Formats: Linux Standard Base Core 5.0, chapter 10.6;
+//! DWARF 5, section 6.4. The bytes may be damaged: whatever they say ends in a rule or an error,
+//! after bounded work. There is no linear scan at a look-up: for a module without the index one is
+//! made when it is found ([`super::index`]).
 
 use super::expression::{Bytes, Machine, Value};
 use super::frame_program::{Base, Column, Place, Program, State};
-use super::{Missing, epilogue, usual};
+use super::missing::Missing;
+use super::{epilogue, usual};
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
 use crate::registers::{RETURN_ADDRESS_ON_STACK, SLOTS, strip};
@@ -19,8 +22,9 @@ use gimli::{
     UnwindSection,
 };
 
-/// The encodings of an index as every linker writes it: pointer pc-relative, count plain, table relative to the index, all 4 bytes.
-const USUAL: &[u8] = &[1, 0x1b, 0x03, 0x3b];
+/// The encodings of an index as every linker writes it: pointer pc-relative, count plain, table
+/// relative to the index, all 4 bytes.
+pub(super) const USUAL: &[u8] = &[1, 0x1b, 0x03, 0x3b];
 
 /// The unwind table of one module.
 #[derive(Clone, Copy, Debug)]
@@ -29,8 +33,10 @@ pub struct EhFrameTable<'a> {
     segment: &'a [u8],
     /// Where they are mapped.
     segment_address: u64,
-    /// Where the index is, in them.
-    hdr: usize,
+    /// From the beginning of the index on.
+    index: &'a [u8],
+    /// What the index counts its pairs from: where it is mapped, if the linker wrote it.
+    index_address: u64,
 }
 
 /// A row, not lowered yet.
@@ -42,16 +48,31 @@ pub struct Found {
 }
 
 impl<'a> EhFrameTable<'a> {
-    /// The table whose index is at `hdr_address`, both inside the bytes mapped at `segment_address`.
+    /// The table whose index is at `hdr_address`, both inside the bytes mapped at
+    /// `segment_address`.
     #[inline]
     #[must_use]
     pub fn new(segment: &'a [u8], segment_address: u64, hdr_address: u64) -> Option<Self> {
         let hdr = usize::try_from(hdr_address.checked_sub(segment_address)?).ok()?;
-        (hdr < segment.len()).then_some(Self {
+        let index = segment.get(hdr..).filter(|index| !index.is_empty())?;
+        Some(Self {
             segment,
             segment_address,
-            hdr,
+            index,
+            index_address: hdr_address,
         })
+    }
+
+    /// The table mapped at `segment_address` with an index that [`super::index::fill`] made of it.
+    #[inline]
+    #[must_use]
+    pub const fn with_index(segment: &'a [u8], segment_address: u64, index: &'a [u8]) -> Self {
+        Self {
+            segment,
+            segment_address,
+            index,
+            index_address: segment_address,
+        }
     }
 
     /// The row of a pc, by gimli.
@@ -65,7 +86,23 @@ impl<'a> EhFrameTable<'a> {
         self.read(self.search(pc)?, pc)
     }
 
-    /// The rule of a pc by the quick way, if its entry is usual: what lowering the row of [`EhFrameTable::find`] gives.
+    /// Whether an entry begins at a pc.
+    ///
+    /// # Signal safety
+    /// Reads the table; one or two microseconds.
+    #[must_use]
+    pub fn begins_at(&self, pc: u64) -> bool {
+        let parse = |offset| {
+            let cie = EhFrame::cie_from_offset;
+            let section = self.section();
+            section.fde_from_offset(&self.bases(), EhFrameOffset(offset), cie)
+        };
+        let entry = self.search(pc).ok().and_then(|offset| parse(offset).ok());
+        entry.is_some_and(|entry| entry.initial_address() == pc)
+    }
+
+    /// The rule of a pc by the quick way, if its entry is usual: what lowering the row of
+    /// [`EhFrameTable::find`] gives.
     ///
     /// # Signal safety
     /// Reads the table; a few hundred nanoseconds.
@@ -79,8 +116,9 @@ impl<'a> EhFrameTable<'a> {
         )
     }
 
-    /// The rule of a pc: the quick way, else by gimli. `is_trampoline` tells whether the pc stands in a signal trampoline, and `code`
-    /// reads the code at the pc, if that is where execution stands.
+    /// The rule of a pc: the quick way, else by gimli. `is_trampoline` tells whether the pc stands
+    /// in a signal trampoline, and `code` reads the code at the pc, if that is where execution
+    /// stands.
     ///
     /// # Errors
     /// [`Missing`].
@@ -131,19 +169,17 @@ impl<'a> EhFrameTable<'a> {
     }
 
     fn bases(&self) -> BaseAddresses {
-        let hdr = self.segment_address.wrapping_add(self.hdr as u64);
         BaseAddresses::default()
             .set_eh_frame(self.segment_address)
-            .set_eh_frame_hdr(hdr)
+            .set_eh_frame_hdr(self.index_address)
     }
 
     /// The offset into the segment of the FDE that may cover a pc.
     fn search(&self, pc: u64) -> Result<usize, Missing> {
-        let hdr = self.segment.get(self.hdr..).ok_or(Missing::BadTable)?;
-        let address = if hdr.starts_with(USUAL) {
-            self.search_usual(hdr, pc)?
+        let address = if self.index.starts_with(USUAL) {
+            self.search_usual(pc)?
         } else {
-            self.search_any(hdr, pc)?
+            self.search_any(pc)?
         };
         let offset = address.checked_sub(self.segment_address);
         offset
@@ -152,20 +188,21 @@ impl<'a> EhFrameTable<'a> {
     }
 
     /// Search in pairs of 32-bit numbers relative to the index.
-    fn search_usual(&self, hdr: &[u8], pc: u64) -> Result<u64, Missing> {
+    fn search_usual(&self, pc: u64) -> Result<u64, Missing> {
+        let hdr = self.index;
         let count = hdr.get(8..12).and_then(<[u8]>::first_chunk);
         let count = u32::from_le_bytes(*count.ok_or(Missing::BadTable)?) as usize;
         let (pairs, _) = hdr.get(12..).ok_or(Missing::BadTable)?.as_chunks::<8>();
         let pairs = pairs.get(..count).ok_or(Missing::BadTable)?;
-        let hdr_address = self.segment_address.wrapping_add(self.hdr as u64);
-        let wanted = pc.wrapping_sub(hdr_address) as i64;
+        let wanted = pc.wrapping_sub(self.index_address) as i64;
         let (_, entry) = pair_of(last_up_to(pairs, wanted).ok_or(Missing::NoRow)?);
-        Ok(hdr_address.wrapping_add_signed(i64::from(entry)))
+        Ok(self.index_address.wrapping_add_signed(i64::from(entry)))
     }
 
     /// The same for any encoding, by gimli.
     #[cold]
-    fn search_any(&self, hdr: &'a [u8], pc: u64) -> Result<u64, Missing> {
+    fn search_any(&self, pc: u64) -> Result<u64, Missing> {
+        let hdr = self.index;
         if !holds_its_count(hdr) {
             return Err(Missing::BadTable);
         }
@@ -180,8 +217,8 @@ impl<'a> EhFrameTable<'a> {
             .map_err(|_| Missing::BadTable)
     }
 
-    /// The rule of a row that [`EhFrameTable::find`] gave for this pc; rows that a word does not hold go to `wide`. `code` reads the
-    /// code at the pc, if that is where execution stands.
+    /// The rule of a row that [`EhFrameTable::find`] gave for this pc; rows that a word does not
+    /// hold go to `wide`. `code` reads the code at the pc, if that is where execution stands.
     ///
     /// # Signal safety
     /// Bounded.
@@ -404,7 +441,8 @@ fn execute(
         .map_err(|_| Missing::BadTable)
 }
 
-/// Whether an index is as long as its number of pairs says: gimli does not look before it multiplies.
+/// Whether an index is as long as its number of pairs says: gimli does not look before it
+/// multiplies.
 fn holds_its_count(hdr: &[u8]) -> bool {
     let [Some(pointer), Some(count), Some(pair)] =
         [1, 2, 3].map(|at| hdr.get(at).and_then(|encoding| size_of_encoding(*encoding)))
@@ -432,8 +470,8 @@ const fn size_of_encoding(encoding: u8) -> Option<usize> {
     }
 }
 
-/// The last pair whose first number is no greater than `wanted`. Three pairs are read at a time, so that the processor waits for memory
-/// half as often as in a binary search.
+/// The last pair whose first number is no greater than `wanted`. Three pairs are read at a time, so
+/// that the processor waits for memory half as often as in a binary search.
 fn last_up_to(pairs: &[[u8; 8]], wanted: i64) -> Option<&[u8; 8]> {
     let counts = |at: usize| {
         let pair = pairs.get(at);
@@ -462,7 +500,7 @@ fn last_up_to(pairs: &[[u8; 8]], wanted: i64) -> Option<&[u8; 8]> {
 }
 
 #[inline]
-fn pair_of(bytes: &[u8; 8]) -> (i32, i32) {
+pub(super) fn pair_of(bytes: &[u8; 8]) -> (i32, i32) {
     let word = u64::from_le_bytes(*bytes);
     (word as i32, (word >> 32) as i32)
 }

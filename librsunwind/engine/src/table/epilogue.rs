@@ -1,5 +1,5 @@
-//! Where tables are wrong at the end of a function, by the compiler's fault: in `.eh_frame`, and in the SFrame made of the same
-//! directives.
+//! Where tables are wrong at the end of a function, by the compiler's fault: in `.eh_frame`, and in
+//! the SFrame made of the same directives.
 
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
@@ -12,9 +12,9 @@ pub(super) fn code(cursor: &Cursor, memory: &mut StackMemory) -> Option<u64> {
     memory.load(instruction)
 }
 
-/// GCC describes the end of a function that realigned its stack as if rbp still were its own: in the last two instructions,
-/// `lea -8(%r10), %rsp; ret`, it and all others have been popped already. `code` is the code at the pc, if that is where
-/// execution stands.
+/// GCC describes the end of a function that realigned its stack as if rbp still were its own: in
+/// the last two instructions, `lea -8(%r10), %rsp; ret`, it and all others have been popped
+/// already. `code` is the code at the pc, if that is where execution stands.
 pub(super) fn mend(row: &mut Row, code: impl FnOnce() -> Option<u64>) {
     let by_fp =
         |saved: &Saved| matches!(saved, Saved::AtRegister { register, .. } if *register == FP);

@@ -1,8 +1,9 @@
 //! DWARF expressions in unwind tables.
 //!
-//! The same evaluator runs twice: when a row is lowered, with registers as symbols, to find out that the expression is one that a
-//! [`Row`](crate::rule::wide::Row) states (the PLT's, which depends on the pc only, and those of functions that realign their stack);
-//! and with a cursor, at every step, for anything else.
+//! The same evaluator runs twice: when a row is lowered, with registers as symbols, to find out
+//! that the expression is one that a [`Row`](crate::rule::wide::Row) states (the PLT's, which
+//! depends on the pc only, and those of functions that realign their stack); and with a cursor, at
+//! every step, for anything else.
 
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
@@ -49,8 +50,8 @@ impl Machine<'_, '_> {
     /// Evaluates an expression, with `initial` on its stack.
     ///
     /// # Errors
-    /// [`StopReason::MissingRegister`], [`StopReason::UnreadableStack`], and [`StopReason::BadTable`] for what we do not understand or,
-    /// with symbols, cannot state.
+    /// [`StopReason::MissingRegister`], [`StopReason::UnreadableStack`], and
+    /// [`StopReason::BadTable`] for what we do not understand or, with symbols, cannot state.
     ///
     /// # Signal safety
     /// Bounded; loads through the frame's memory only.
@@ -203,7 +204,8 @@ fn add(a: Value, b: Value) -> Result<Value, StopReason> {
     }
 }
 
-/// The rest of an expression after a jump, forward or backward, from the end of the jump's operation.
+/// The rest of an expression after a jump, forward or backward, from the end of the jump's
+/// operation.
 fn jump<'a>(whole: Bytes<'a>, rest: Bytes<'a>, distance: i16) -> Result<Bytes<'a>, StopReason> {
     let at = whole.slice().len().wrapping_sub(rest.slice().len());
     let to = at.checked_add_signed(isize::from(distance));

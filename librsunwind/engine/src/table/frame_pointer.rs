@@ -7,10 +7,11 @@
 //!   sp ->+----------------+
 //! ```
 //!
-//! A frame pointer that does not hold one is noticed: it must be aligned, above the stack pointer, near it, and readable. At the
-//! interrupted instruction itself the frame may not be there yet, or not any more; the usual first and last instructions are
-//! recognised.
+//! A frame pointer that does not hold one is noticed: it must be aligned, above the stack pointer,
+//! near it, and readable. At the interrupted instruction itself the frame may not be there yet, or
+//! not any more; the usual first and last instructions are recognised.
 
+use super::outset;
 use crate::address::RuntimeAddress;
 use crate::cursor::Cursor;
 use crate::memory::StackMemory;
@@ -19,14 +20,15 @@ use crate::registers::{FP, RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, strip};
 use crate::wire::sample::{Method, StopReason};
 
 /// A frame is not larger than this.
-const LARGEST_FRAME: u64 = 16 << 20;
+pub(super) const LARGEST_FRAME: u64 = 16 << 20;
 /// User code lies between these.
-const CODE: core::ops::Range<u64> = 4096..1 << 56;
+pub(super) const CODE: core::ops::Range<u64> = 4096..1 << 56;
 
 /// Takes the cursor to the caller; `without` is the stop reason if the frame pointer leads nowhere.
 ///
 /// # Errors
-/// `without`, [`StopReason::FramePointerZero`], [`StopReason::MissingRegister`].
+/// `without`, [`StopReason::FramePointerZero`], [`StopReason::MissingRegister`];
+/// [`StopReason::Root`] where the code tells that execution begins there.
 ///
 /// # Signal safety
 /// Loads through `memory` only; asks `modules` about a leaf's return address.
@@ -53,6 +55,7 @@ pub fn step<M: Modules>(
             } else {
                 without
             }),
+        None if outset::is_at(cursor.pc(), memory) => Err(StopReason::Root),
         None if fp == 0 => Err(StopReason::FramePointerZero),
         None => Err(without),
     }
@@ -91,7 +94,8 @@ fn chain(sp: u64, fp: u64, memory: &mut StackMemory) -> Option<Caller> {
     (caller.pc == 0 || CODE.contains(&strip(caller.pc))).then_some(caller)
 }
 
-/// A frame that is just being made or has just been left, by the instruction at the pc. Known for x86-64.
+/// A frame that is just being made or has just been left, by the instruction at the pc. Known for
+/// x86-64.
 fn at_edge(cursor: &Cursor, memory: &mut StackMemory) -> Option<Caller> {
     if !RETURN_ADDRESS_ON_STACK {
         return None;
@@ -136,7 +140,7 @@ fn frameless<M: Modules>(cursor: &Cursor, memory: &mut StackMemory, modules: &M)
 }
 
 /// Whether the instruction before an address is a call.
-fn follows_call(pc: u64, memory: &mut StackMemory) -> bool {
+pub(super) fn follows_call(pc: u64, memory: &mut StackMemory) -> bool {
     let Some(before) = memory.load(pc.wrapping_sub(8)) else {
         return false;
     };

@@ -1,7 +1,9 @@
-//! Executes the call frame instructions of an FDE up to one pc, keeping only the registers that a walk follows.
+//! Executes the call frame instructions of an FDE up to one pc, keeping only the registers that a
+//! walk follows.
 //!
-//! gimli parses the instructions; the state here is a tenth of its own table row, which counts in a signal handler that has just
-//! missed the rule cache. Tests compare the two for every row of real libraries.
+//! gimli parses the instructions; the state here is a tenth of its own table row, which counts in a
+//! signal handler that has just missed the rule cache. Tests compare the two for every row of real
+//! libraries.
 
 use super::expression::Bytes;
 use crate::registers::{RETURN_ADDRESS, SLOTS, SP};

@@ -7,8 +7,13 @@ mod epilogue;
 pub mod expression;
 pub mod frame_pointer;
 mod frame_program;
+pub(crate) mod go_switch;
+pub mod index;
+mod missing;
+pub mod outset;
 mod sframe;
 pub mod signal_frame;
+mod system_stack;
 mod usual;
 
 use crate::cursor::Cursor;
@@ -16,17 +21,9 @@ use crate::memory::{self, StackMemory};
 use crate::module_map::{Module, Modules};
 use crate::rule::UnwindRule;
 use crate::rule::wide::WideRows;
-use crate::wire::sample::StopReason;
+use crate::wire::sample::{Method, StopReason};
 use eh_frame::EhFrameTable;
-
-/// Why a table has no rule.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// No row covers the pc.
-    NoRow,
-    /// The table is damaged, or uses what we do not know.
-    BadTable,
-}
+pub use missing::Missing;
 
 /// Which tables are asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -49,7 +46,8 @@ pub(crate) struct Answer {
     pub(crate) keep: bool,
 }
 
-/// The rule of a cursor's frame. `module` is that of the frame found before: callers often lie in the same.
+/// The rule of a cursor's frame. `module` is that of the frame found before: callers often lie in
+/// the same.
 #[inline(never)]
 pub(crate) fn find_rule<M: Modules>(
     modules: &M,
@@ -63,17 +61,21 @@ pub(crate) fn find_rule<M: Modules>(
     if !module.contains(pc) {
         let Some(found) = modules.find(pc) else {
             return Answer {
-                rule: without_table(StopReason::UnknownCode, cursor, memory),
+                rule: by_code(cursor, memory)
+                    .unwrap_or(UnwindRule::frame_pointer(StopReason::UnknownCode)),
                 keep: false,
             };
         };
         *module = found;
     }
-    let rule = match by_table(modules, module, preference, cursor, memory, wide) {
-        Ok(rule) => rule,
-        Err(Missing::NoRow) => without_table(StopReason::NoRow, cursor, memory),
-        Err(Missing::BadTable) => without_table(StopReason::BadTable, cursor, memory),
-    };
+    let rule = by_table(modules, module, preference, cursor, memory, wide);
+    let rule = rule.unwrap_or_else(|missing| {
+        by_code(cursor, memory).unwrap_or_else(|| match missing {
+            Missing::NoRow if is_made_entry(module, cursor) => UnwindRule::root(Method::EhFrame),
+            Missing::NoRow => UnwindRule::frame_pointer(StopReason::NoRow),
+            Missing::BadTable => UnwindRule::frame_pointer(StopReason::BadTable),
+        })
+    });
     Answer { rule, keep: true }
 }
 
@@ -113,13 +115,24 @@ fn by_eh_frame(
     )
 }
 
-/// The rule of code for which no table has one: a trampoline, or frame pointers.
-fn without_table(reason: StopReason, cursor: &Cursor, memory: &mut StackMemory) -> UnwindRule {
-    if signal_frame::is_trampoline(cursor.pc(), memory) {
-        UnwindRule::signal()
-    } else {
-        UnwindRule::frame_pointer(reason)
+/// What code for which no table has a rule says itself: that it is a trampoline, or a change of
+/// stacks.
+fn by_code(cursor: &Cursor, memory: &mut StackMemory) -> Option<UnwindRule> {
+    let pc = cursor.pc();
+    if signal_frame::is_trampoline(pc, memory) {
+        return Some(UnwindRule::signal());
     }
+    (!cursor.is_exact())
+        .then(|| go_switch::rule(pc, memory))
+        .flatten()
+}
+
+/// Whether a return address is the beginning of a function, with no code of another in front of it:
+/// nobody called from there. It was put on a new stack so that its first function returns there
+/// (`makecontext`).
+fn is_made_entry(module: &Module, cursor: &Cursor) -> bool {
+    let begins = |table: EhFrameTable<'_>| table.begins_at(cursor.pc());
+    !cursor.is_exact() && eh_frame_of(module).is_some_and(begins)
 }
 
 /// A module's `.eh_frame`, if it has an index for it.
@@ -131,5 +144,10 @@ pub fn eh_frame_of(module: &Module) -> Option<EhFrameTable<'static>> {
         return None;
     }
     let (start, end) = hdr.readable;
-    EhFrameTable::new(memory::table_bytes(start, end), start.0, hdr.start.0)
+    let bytes = memory::table_bytes(start, end);
+    if hdr.is_inside() {
+        return EhFrameTable::new(bytes, start.0, hdr.start.0);
+    }
+    let index = memory::table_bytes(hdr.start, hdr.end);
+    Some(EhFrameTable::with_index(bytes, start.0, index))
 }

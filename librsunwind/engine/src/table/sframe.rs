@@ -1,7 +1,8 @@
 //! SFrame: the table made for stack traces, read with the crate of that name.
 //!
-//! Its rows know the CFA, the return address and the frame pointer; every other register is lost in such a step. The bytes may be
-//! damaged: then the module is said to be distrusted and its `.eh_frame` answers instead.
+//! Its rows know the CFA, the return address and the frame pointer; every other register is lost in
+//! such a step. The bytes may be damaged: then the module is said to be distrusted and its
+//! `.eh_frame` answers instead.
 
 use super::{Missing, epilogue, signal_frame};
 use crate::cursor::Cursor;
@@ -54,7 +55,8 @@ pub(super) fn find_rule<M: Modules>(
 
 fn lookup(module: &Module, pc: u64) -> Result<Option<sframe::Row>, Error> {
     let table = &module.sframe;
-    // The program header's size is not to be relied on, so the section may reach to the end of the segment.
+    // The program header's size is not to be relied on, so the section may reach to the end of the
+    // segment.
     let (_, end) = table.readable;
     let bytes = memory::table_bytes(table.start, end);
     let section = Section::new(bytes, Address(table.start.0))?;

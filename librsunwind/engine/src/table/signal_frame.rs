@@ -1,4 +1,5 @@
-//! Signal trampolines: what a handler returns to, recognised by their bytes, and the registers that the kernel saved.
+//! Signal trampolines: what a handler returns to, recognised by their bytes, and the registers that
+//! the kernel saved.
 //!
 //! ```text
 //!        +-----------------+                       +------------+

@@ -1,11 +1,11 @@
-//! The quick way through `.eh_frame`: entries encoded as every compiler for Linux encodes them, and the instructions that they use,
-//! executed straight into a rule word.
+//! The quick way through `.eh_frame`: entries encoded as every compiler for Linux encodes them, and
+//! the instructions that they use, executed straight into a rule word.
 //!
-//! A rule-cache miss happens in a signal handler, once for every distinct pc of a program, and most of its time would go into
-//! generality. What is not usual makes this answer `None`, and [`super::frame_program`] executes the entry by gimli instead.
-//! Tests compare the rules of both.
+//! A rule-cache miss happens in a signal handler, once for every distinct pc of a program, and most
+//! of its time would go into generality. What is not usual makes this answer `None`, and
+//! [`super::frame_program`] executes the entry by gimli instead. Tests compare the rules of both.
 
-use super::Missing;
+use super::missing::Missing;
 use crate::registers::{RETURN_ADDRESS, RETURN_ADDRESS_ON_STACK, SLOTS, SP};
 use crate::rule::{self, UnwindRule};
 use crate::wire::sample::Method;

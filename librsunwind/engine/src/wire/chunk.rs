@@ -1,4 +1,5 @@
-//! The header of a chunk: whose it is, how much of it holds whole records, and that thread's running totals.
+//! The header of a chunk: whose it is, how much of it holds whole records, and that thread's
+//! running totals.
 
 use super::WireError;
 use core::sync::atomic::{AtomicU32, AtomicU64};
@@ -9,20 +10,24 @@ pub const MAGIC: u32 = u32::from_le_bytes(*b"RSCK");
 pub const HEADER_SIZE: usize = 128;
 /// Bytes from one chunk to the next in a segment.
 pub const SEGMENT_STRIDE: usize = 32 * 1024;
+/// Most chunks that a segment can have: 2 GiB.
+pub const MOST_IN_SEGMENT: usize = 65_536;
 /// Chunks of a recording start on multiples of this.
 pub const ALIGNMENT: usize = 64;
-/// Bit of [`ChunkHeader::sequence`] in chunks that the collector made of what it took out of a thread's perf ring. They hold kernel samples
-/// only, in the order of their cursors, and of the totals only [`ThreadTotals::lost_in_ring`], since the chunk before.
+/// Bit of [`ChunkHeader::sequence`] in chunks that the collector made of what it took out of a
+/// thread's perf ring. They hold kernel samples only, in the order of their cursors, and of the
+/// totals only [`ThreadTotals::lost_in_ring`], since the chunk before.
 pub const FROM_RING: u64 = 1 << 63;
 
-/// Likewise in chunks with what the collector saw of a thread from outside, at the end: a last sample and the modules that it lies in. No
-/// totals.
+/// Likewise in chunks with what the collector saw of a thread from outside, at the end: a last
+/// sample and the modules that it lies in. No totals.
 pub const FROM_OUTSIDE: u64 = 1 << 62;
 
-/// Likewise in chunks about time off the CPU, which the collector made of the kernel's records of context switches: kernel samples of
-/// [`super::source::OFF_CPU`], each followed by its user stack, and modules and names that they need. Processes and threads are named by when
-/// the kernel says that they began ([`ChunkHeader::process_key`], [`ChunkHeader::thread_key`]), which is before they could say so
-/// themselves: the reader finds those that did. No totals.
+/// Likewise in chunks about time off the CPU, which the collector made of the kernel's records of
+/// context switches: kernel samples of [`super::source::OFF_CPU`], each followed by its user stack,
+/// and modules and names that they need. Processes and threads are named by when the kernel says
+/// that they began ([`ChunkHeader::process_key`], [`ChunkHeader::thread_key`]), which is before
+/// they could say so themselves: the reader finds those that did. No totals.
 pub const FROM_SWITCHES: u64 = 1 << 61;
 
 /// Who may touch a chunk of a segment.
@@ -53,11 +58,13 @@ pub struct ChunkHeader {
     pub pid: AtomicU32,
     /// The writing thread, likewise.
     pub tid: AtomicU32,
-    /// When the process image started (`CLOCK_MONOTONIC`, ns): with the pid it names one program run, across pid reuse and exec.
+    /// When the process image started (`CLOCK_MONOTONIC`, ns): with the pid it names one program
+    /// run, across pid reuse and exec.
     pub process_key: AtomicU64,
     /// Counts the chunks of a process, from 0, in the order in which they were claimed.
     pub sequence: AtomicU64,
-    /// When the thread was first seen (`CLOCK_MONOTONIC`, ns): with the tid it names one thread, across tid reuse.
+    /// When the thread was first seen (`CLOCK_MONOTONIC`, ns): with the tid it names one thread,
+    /// across tid reuse.
     pub thread_key: AtomicU64,
     /// Totals of the thread so far.
     pub totals: ThreadTotals,
@@ -81,9 +88,12 @@ pub struct ThreadTotals {
     pub cpu_ns: AtomicU64,
     /// CPU time that the thread had used before it was armed, ns.
     pub unarmed_cpu_ns: AtomicU64,
-    /// Samples of kernel and user mode that the kernel could not put into the thread's perf ring, because it was full. Their CPU time is
-    /// in the weight of the samples around them.
+    /// Samples of kernel and user mode that the kernel could not put into the thread's perf ring,
+    /// because it was full. Their CPU time is in the weight of the samples around them.
     pub lost_in_ring: AtomicU64,
+    /// CPU time that arming the thread took, ns; it is in the weight of the samples. Version 2 does
+    /// not say.
+    pub arming_ns: AtomicU64,
 }
 
 /// A validated copy of the fields of a [`ChunkHeader`].
@@ -109,6 +119,7 @@ pub struct ChunkInfo {
     pub cpu_ns: u64,
     pub unarmed_cpu_ns: u64,
     pub lost_in_ring: u64,
+    pub arming_ns: u64,
 }
 
 impl ChunkInfo {
@@ -133,7 +144,8 @@ impl ChunkInfo {
     /// Reads a header. `bytes` starts at the chunk and may end anywhere.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadLength`] when stride and committed length contradict each other.
+    /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadLength`] when stride
+    /// and committed length contradict each other.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let word = |offset: usize| {
             let bytes = offset.checked_add(4).and_then(|end| bytes.get(offset..end));
@@ -170,6 +182,7 @@ impl ChunkInfo {
             cpu_ns: long(88)?,
             unarmed_cpu_ns: long(96)?,
             lost_in_ring: long(104)?,
+            arming_ns: long(112)?,
         };
         let end = (info.committed as usize).saturating_add(HEADER_SIZE);
         if end > info.stride as usize || !(info.stride as usize).is_multiple_of(ALIGNMENT) {
@@ -198,6 +211,7 @@ impl ChunkInfo {
             self.cpu_ns,
             self.unarmed_cpu_ns,
             self.lost_in_ring,
+            self.arming_ns,
         ];
         for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
@@ -219,11 +233,13 @@ mod tests {
             handler_ns: 9,
             unarmed_cpu_ns: 11,
             lost_in_ring: 13,
+            arming_ns: 15,
             ..ChunkInfo::default()
         };
         assert_eq!(ChunkInfo::parse(&info.to_bytes()), Ok(info));
         assert_eq!(core::mem::offset_of!(ChunkHeader, totals), 48);
         assert_eq!(core::mem::offset_of!(ThreadTotals, lost_in_ring), 56);
+        assert_eq!(core::mem::offset_of!(ThreadTotals, arming_ns), 64);
         assert!(size_of::<ChunkHeader>() <= HEADER_SIZE);
     }
 

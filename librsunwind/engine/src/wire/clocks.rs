@@ -1,8 +1,9 @@
 //! What converts the times of perf records: several clocks read at one moment.
 //!
-//! perf's own clock (without `-k`) is the kernel's scheduler clock, which no system call reads: the collector has the kernel write one
-//! record by that clock and another by `CLOCK_MONOTONIC` of the same event. The page of a perf event says how it is got from the
-//! processor's counter, where the kernel lets that be known.
+//! perf's own clock (without `-k`) is the kernel's scheduler clock, which no system call reads: the
+//! collector has the kernel write one record by that clock and another by `CLOCK_MONOTONIC` of the
+//! same event. The page of a perf event says how it is got from the processor's counter, where the
+//! kernel lets that be known.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
@@ -20,7 +21,8 @@ pub struct Clocks {
     pub boot_ns: u64,
     /// `CLOCK_REALTIME`.
     pub real_ns: u64,
-    /// `time_zero` of a perf event's page; this and the next two are 0 where the page does not offer them (`cap_user_time_zero`).
+    /// `time_zero` of a perf event's page; this and the next two are 0 where the page does not
+    /// offer them (`cap_user_time_zero`).
     pub time_zero: u64,
     /// `time_mult` of the page.
     pub time_mult: u32,

@@ -4,7 +4,8 @@
 
 use super::WireError;
 
-/// Writes into a caller's buffer; what does not fit is dropped and remembered, so that the caller checks once, at the end.
+/// Writes into a caller's buffer; what does not fit is dropped and remembered, so that the caller
+/// checks once, at the end.
 #[derive(Debug)]
 pub struct Encoder<'a> {
     buffer: &'a mut [u8],
@@ -103,6 +104,13 @@ impl<'a> Decoder<'a> {
             .ok_or(WireError::Truncated("a payload"))?;
         self.rest = rest;
         Ok(first)
+    }
+
+    /// Whether all has been read: an older version wrote no more.
+    #[inline]
+    #[must_use]
+    pub const fn is_at_end(&self) -> bool {
+        self.rest.is_empty()
     }
 
     /// An unsigned number.

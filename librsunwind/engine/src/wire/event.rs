@@ -23,7 +23,7 @@ pub enum EventKind {
     Note = 7,
 }
 
-/// One happening.
+/// One of them, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event<'a> {
     /// What.

@@ -5,8 +5,10 @@ use core::sync::atomic::AtomicU64;
 
 /// The first eight bytes.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RSUNWIND");
-/// The version this code writes, and the newest it reads. (2: samples may say in which call the signal was held back.)
-pub const VERSION: u32 = 2;
+/// The version this code writes, and the newest it reads. (2: samples may say in which call the
+/// signal was held back. 3: what the kernel charged, by which signal threads are asked, and which
+/// module is the library that unwinds.)
+pub const VERSION: u32 = 3;
 /// Where the first chunk starts, in bytes.
 pub const HEADER_SIZE: usize = 4096;
 
@@ -37,16 +39,17 @@ pub struct FileHeader {
     /// [`super::chunk::ChunkHeader::process_key`] of that process.
     pub process_key: u64,
     /// Samples of threads that had no chunk to write to: the segment was full or could not grow.
-    pub homeless_samples: AtomicU64,
+    pub chunkless_samples: AtomicU64,
     /// Their weight, in sampling periods.
-    pub homeless_weight: AtomicU64,
+    pub chunkless_weight: AtomicU64,
     /// Threads that could not be armed.
     pub unarmed_threads: AtomicU64,
-    /// Start time of the process (field 22 of `/proc/PID/stat`, clock ticks since boot): a program that replaces itself by exec goes on
-    /// with the file of its pid, another process of the same pid does not.
+    /// Start time of the process (field 22 of `/proc/PID/stat`, clock ticks since boot): a program
+    /// that replaces itself by exec goes on with the file of its pid, another process of the same
+    /// pid does not.
     pub start_ticks: u64,
-    /// Bytes of a recording that was finished: a shorter file was cut. 0 in a segment, and in a recording whose collector did not live to
-    /// finish it.
+    /// Bytes of a recording that was finished: a shorter file was cut. 0 in a segment, and in a
+    /// recording whose collector did not live to finish it.
     pub length: u64,
 }
 
@@ -61,10 +64,10 @@ pub struct FileInfo {
     pub pid: u32,
     /// See [`FileHeader::process_key`].
     pub process_key: u64,
-    /// See [`FileHeader::homeless_samples`].
-    pub homeless_samples: u64,
-    /// See [`FileHeader::homeless_weight`].
-    pub homeless_weight: u64,
+    /// See [`FileHeader::chunkless_samples`].
+    pub chunkless_samples: u64,
+    /// See [`FileHeader::chunkless_weight`].
+    pub chunkless_weight: u64,
     /// See [`FileHeader::unarmed_threads`].
     pub unarmed_threads: u64,
     /// See [`FileHeader::start_ticks`].
@@ -77,7 +80,8 @@ impl FileInfo {
     /// Reads the start of a file.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadMagic`], [`WireError::NewerVersion`], or [`WireError::BadValue`] for the kind.
+    /// [`WireError::Truncated`], [`WireError::BadMagic`], [`WireError::NewerVersion`], or
+    /// [`WireError::BadValue`] for the kind.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let word = |offset: usize| {
             let bytes = offset.checked_add(8).and_then(|end| bytes.get(offset..end));
@@ -107,8 +111,8 @@ impl FileInfo {
             machine: low(machine_and_pid),
             pid: high(machine_and_pid),
             process_key: word(24)?,
-            homeless_samples: word(32)?,
-            homeless_weight: word(40)?,
+            chunkless_samples: word(32)?,
+            chunkless_weight: word(40)?,
             unarmed_threads: word(48)?,
             start_ticks: word(56)?,
             length: word(64)?,
@@ -124,8 +128,8 @@ impl FileInfo {
             u64::from(VERSION) | (self.kind as u64) << 32,
             u64::from(self.machine) | u64::from(self.pid) << 32,
             self.process_key,
-            self.homeless_samples,
-            self.homeless_weight,
+            self.chunkless_samples,
+            self.chunkless_weight,
             self.unarmed_threads,
             self.start_ticks,
             self.length,
@@ -147,8 +151,8 @@ mod tests {
             machine: 62,
             pid: 4711,
             process_key: 0x1234_5678_9abc,
-            homeless_samples: 3,
-            homeless_weight: 5,
+            chunkless_samples: 3,
+            chunkless_weight: 5,
             unarmed_threads: 1,
             start_ticks: 99,
             length: 8192,

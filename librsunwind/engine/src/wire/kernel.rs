@@ -1,18 +1,21 @@
-//! The kernel's half of a sample: its stack at the moment of the event, and what it saw of the user's registers.
+//! The kernel's half of a sample: its stack at the moment of the event, and what it saw of the
+//! user's registers.
 //!
-//! Kernel samples of a thread belong to the user sample ([`super::sample`]) whose nonce is the first at or above their cursor: together
-//! they are one entry into the kernel. The thread writes them itself, or the collector does, in chunks of its own
-//! ([`super::chunk::FROM_RING`]). Like samples they lean on the one before in the chunk: outer frames in common are only counted.
+//! Kernel samples of a thread belong to the user sample ([`super::sample`]) whose nonce is the
+//! first at or above their cursor: together they are one entry into the kernel. The thread writes
+//! them itself, or the collector does, in chunks of its own ([`super::chunk::FROM_RING`]). Like
+//! samples they lean on the one before in the chunk: outer frames in common are only counted.
 //!
 //! ```text
 //! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ | [cookie]
 //!                                                                        (frame differences: to the frame before)
 //! ```
 //!
-//! A sample of CPU time without frames was taken in user mode: it waits for a user stack, too, because no handler ran for it at once.
+//! A sample of CPU time without frames was taken in user mode: it waits for a user stack, too,
+//! because no handler ran for it at once.
 //!
-//! The cookie is left out where there is none; 1 is that of the kernel sample before, and any other has its halves exchanged: a counter
-//! and, above it, a small number.
+//! The cookie is left out where there is none; 1 is that of the kernel sample before, and any other
+//! has its halves exchanged: a counter and, above it, a small number.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
@@ -24,8 +27,8 @@ pub const MAX_DEPTH: usize = 127;
 /// Everything of a kernel sample but its frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct KernelHead {
-    /// End position in the thread's perf ring, plus where that ring begins among the thread's nonces: at most the nonce of the user
-    /// stack that it belongs to.
+    /// End position in the thread's perf ring, plus where that ring begins among the thread's
+    /// nonces: at most the nonce of the user stack that it belongs to.
     pub cursor: u64,
     /// `CLOCK_MONOTONIC`, ns.
     pub time_ns: u64,
@@ -33,12 +36,14 @@ pub struct KernelHead {
     pub user_ip: u64,
     /// The user's stack pointer, as the kernel saw it; 0 if it had none.
     pub user_sp: u64,
-    /// Which event it was: [`super::offer::CPU_EVENT`], or one that was asked for beside it, whose samples of user mode are here, too,
-    /// without frames.
+    /// Which event it was: [`super::offer::CPU_EVENT`], or one that was asked for beside it, whose
+    /// samples of user mode are here, too, without frames.
     pub event: u32,
-    /// For other events than CPU time: what the event counted since its sample before, in its own unit; else 0.
+    /// For other events than CPU time: what the event counted since its sample before, in its own
+    /// unit; else 0.
     pub value: u64,
-    /// The kernel's own name of the entry, which it gives where it defers user call chains (Linux 6.19 and later); else 0.
+    /// The kernel's own name of the entry, which it gives where it defers user call chains (Linux
+    /// 6.19 and later); else 0.
     pub cookie: u64,
 }
 
@@ -57,7 +62,8 @@ impl KernelHead {
 /// Stands for the cookie of the kernel sample before.
 const SAME_COOKIE: u64 = 1;
 
-/// Writes a payload. Frames are kernel addresses from the leaf: where it stood, then return addresses.
+/// Writes a payload. Frames are kernel addresses from the leaf: where it stood, then return
+/// addresses.
 ///
 /// # Signal safety
 /// Writes into the caller's buffer only.
@@ -100,7 +106,8 @@ pub fn encode(
     }
 }
 
-/// A decoded payload. The whole stack is the new frames, then the outermost `reused` ones of the kernel sample before.
+/// A decoded payload. The whole stack is the new frames, then the outermost `reused` ones of the
+/// kernel sample before.
 #[derive(Clone, Copy, Debug)]
 pub struct KernelSample<'a> {
     /// Everything but the frames.
@@ -112,7 +119,8 @@ pub struct KernelSample<'a> {
 }
 
 impl<'a> KernelSample<'a> {
-    /// Reads a payload; `before` is the head of the kernel sample before in the same chunk, or the default.
+    /// Reads a payload; `before` is the head of the kernel sample before in the same chunk, or the
+    /// default.
     ///
     /// # Errors
     /// Any [`WireError`] of the numbers in it.

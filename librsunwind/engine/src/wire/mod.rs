@@ -1,8 +1,8 @@
 //! The wire contract: what the profiled process writes and the collector reads.
 //!
-//! A *segment* is a file that one process maps and writes; a *recording* (`.rsu`) is what the collector makes of the segments of
-//! many processes. Both have the same form, so a segment left behind by a killed process, or written with no collector at all,
-//! is itself a recording:
+//! A *segment* is a file that one process maps and writes; a *recording* (`.rsu`) is what the
+//! collector makes of the segments of many processes. Both have the same form, so a segment left
+//! behind by a killed process, or written with no collector at all, is itself a recording:
 //!
 //! ```text
 //! +-------------+---------+---------+---------+--
@@ -20,27 +20,36 @@
 //! record:  | u16 length in 8-byte words | u8 kind | u8 zero | u32 check | payload … zero-padded to a word |
 //! ```
 //!
-//! * A chunk belongs to one thread of one process, which alone writes it and never waits. `committed` is stored (release)
-//!   after a record is whole: a process killed at any instant leaves at most one record unfinished, and unseen.
-//! * A chunk decodes by itself: the first sample in it is complete, later ones may refer to the sample before ([`sample`]).
-//! * In a segment every stride is [`chunk::SEGMENT_STRIDE`]. With a collector a chunk goes free → owned → sealed → free;
-//!   the process does the first two steps and the collector the last. Without one nothing is freed and the file grows.
-//! * The kernel's halves of samples ([`kernel`]) lie in the thread's perf ring first ([`ring`]). The thread takes them out and writes them
-//!   to its chunk, or the collector does and writes them to chunks of its own.
-//! * In a recording strides vary; every chunk starts on a multiple of [`chunk::ALIGNMENT`], so that a reader can find the next one
-//!   behind damage by its magic. Every record carries a check of its content.
-//! * Integers are little endian. Numbers in payloads are LEB128 varints ([`codec`]), signed ones zigzag.
-//! * A reader refuses a file whose major version it does not know, and skips record kinds it does not know.
+//! * A chunk belongs to one thread of one process, which alone writes it and never waits.
+//!   `committed` is stored (release) after a record is whole: a process killed at any instant
+//!   leaves at most one record unfinished, and unseen.
+//! * A chunk decodes by itself: the first sample in it is complete, later ones may refer to the
+//!   sample before ([`sample`]).
+//! * In a segment every stride is [`chunk::SEGMENT_STRIDE`]. With a collector a chunk goes free →
+//!   owned → sealed → free; the process does the first two steps and the collector the last.
+//!   Without one nothing is freed and the file grows.
+//! * The kernel's halves of samples ([`kernel`]) lie in the thread's perf ring first ([`ring`]).
+//!   The thread takes them out and writes them to its chunk, or the collector does and writes them
+//!   to chunks of its own.
+//! * In a recording strides vary; every chunk starts on a multiple of [`chunk::ALIGNMENT`], so that
+//!   a reader can find the next one behind damage by its magic. Every record carries a check of its
+//!   content.
+//! * Integers are little endian. Numbers in payloads are LEB128 varints ([`codec`]), signed ones
+//!   zigzag.
+//! * A reader refuses a file whose major version it does not know, and skips record kinds it does
+//!   not know.
 
+pub mod charge;
 pub mod chunk;
 pub mod clocks;
+pub mod code;
 pub mod codec;
 pub mod event;
+pub mod event_request;
 pub mod file;
 pub mod kernel;
 pub mod module;
 pub mod offer;
-pub mod petition;
 pub mod process;
 pub mod record;
 pub mod ring;

@@ -18,6 +18,9 @@ pub struct Module<'a> {
     pub build_id: &'a [u8],
     /// As the process sees it; `[vdso]` for the vDSO; empty if unknown.
     pub path: &'a [u8],
+    /// It is the library that unwinds, and nothing else: its frames are not the program's. Version
+    /// 2 does not say.
+    pub ours: bool,
 }
 
 impl<'a> Module<'a> {
@@ -32,6 +35,7 @@ impl<'a> Module<'a> {
         out.difference(self.start, self.bias);
         out.bytes(self.build_id);
         out.bytes(self.path);
+        out.byte(u8::from(self.ours));
     }
 
     /// Reads a payload.
@@ -53,6 +57,7 @@ impl<'a> Module<'a> {
             bias,
             build_id: from.bytes()?,
             path: from.bytes()?,
+            ours: !from.is_at_end() && from.byte()? != 0,
         })
     }
 }
@@ -102,13 +107,19 @@ mod tests {
             bias: 0x5555_0000_0000,
             build_id: &[1, 2, 3],
             path: b"/usr/bin/true",
+            ours: true,
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
         module.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(Module::decode(&buffer[..length]), Ok(module));
-        assert!(Module::decode(&buffer[..length - 1]).is_err());
+        let before = Module {
+            ours: false,
+            ..module
+        };
+        assert_eq!(Module::decode(&buffer[..length - 1]), Ok(before));
+        assert!(Module::decode(&buffer[..length - 2]).is_err());
         let gone = ModuleGone {
             time_ns: 6,
             start: module.start,

@@ -1,5 +1,6 @@
-//! What a thread says of its perf ring when it offers it to the collector: one message on the socket [`SOCKET_FILE`] of the session
-//! directory, with the descriptors of its events, in the order of [`Offer::events`]; the first is the one to map.
+//! What a thread says of its perf ring when it offers it to the collector: one message on the
+//! socket [`SOCKET_FILE`] of the session directory, with the descriptors of its events, in the
+//! order of [`Offer::events`]; the first is the one to map.
 //!
 //! ```text
 //! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …        (64-bit words)
@@ -19,6 +20,8 @@ pub const CPU_EVENT: u32 = 0;
 pub const SIZE: usize = (6 + 2 * MAX_EVENTS) * 8;
 /// Most data that a ring may have, bytes.
 pub const LARGEST_RING: u64 = 4 << 20;
+/// A page of data.
+const SMALLEST_RING: u64 = 4096;
 
 /// The kernel's number of an event and ours.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +43,8 @@ pub struct Offer {
     pub process_key: u64,
     /// As in [`super::chunk::ChunkHeader::thread_key`].
     pub thread_key: u64,
-    /// What the thread adds to positions in this ring, so that its nonces go on growing from one ring to the next.
+    /// What the thread adds to positions in this ring, so that its nonces go on growing from one
+    /// ring to the next.
     pub base: u64,
     /// Bytes of data behind the control page; a power of two.
     pub data_size: u64,
@@ -75,7 +79,8 @@ impl Offer {
     /// Reads a message, which may be anything.
     ///
     /// # Errors
-    /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadValue`] for a size that no ring has.
+    /// [`WireError::Truncated`], [`WireError::BadMagic`], or [`WireError::BadValue`] for a size
+    /// that no ring has.
     pub fn parse(bytes: &[u8]) -> Result<Self, WireError> {
         let mut words = words::read(bytes);
         let mut next = || words.next().ok_or(WireError::Truncated("an offered ring"));
@@ -99,21 +104,31 @@ impl Offer {
                 event: next()? as u32,
             };
         }
-        let fits = (super::ring::CONTROL_SIZE as u64..=LARGEST_RING).contains(&offer.data_size);
+        let fits = (SMALLEST_RING..=LARGEST_RING).contains(&offer.data_size);
         if !fits || !offer.data_size.is_power_of_two() {
             return Err(WireError::BadValue("bytes of a ring", offer.data_size));
         }
         Ok(offer)
     }
 
-    /// Our number of the event with that id; [`CPU_EVENT`] if it is none of those named.
+    /// Our number of the event with that id; [`CPU_EVENT`] for 0. An id that is not among several
+    /// is a stranger's: of what it counts itself, page faults for one, the kernel makes one sample
+    /// for all events that count it, and leaves the id of the first in it (Linux 6.18 does).
+    /// Samples of CPU time have their own, so it is the first event beside that.
     ///
     /// # Signal safety
     /// Arithmetic only.
     #[must_use]
     pub fn event_of(events: &[EventId; MAX_EVENTS], id: u64) -> u32 {
-        let found = events.iter().find(|event| event.id == id && id != 0);
-        found.map_or(CPU_EVENT, |event| event.event)
+        if id == 0 {
+            return CPU_EVENT;
+        }
+        let found = events.iter().find(|event| event.id == id);
+        let beside = || {
+            let mut others = events.iter();
+            others.find(|event| event.id != 0 && event.event != CPU_EVENT)
+        };
+        found.or_else(beside).map_or(CPU_EVENT, |event| event.event)
     }
 }
 
@@ -137,8 +152,12 @@ mod tests {
         let bytes = offer.to_bytes();
         assert_eq!(Offer::parse(&bytes), Ok(offer));
         assert_eq!(Offer::event_of(&offer.events, 71), 3);
-        assert_eq!(Offer::event_of(&offer.events, 99), CPU_EVENT);
+        assert_eq!(Offer::event_of(&offer.events, 70), CPU_EVENT);
         assert_eq!(Offer::event_of(&offer.events, 0), CPU_EVENT);
+        let stranger = 99;
+        assert_eq!(Offer::event_of(&offer.events, stranger), 3);
+        let alone = [EventId::default(); MAX_EVENTS];
+        assert_eq!(Offer::event_of(&alone, stranger), CPU_EVENT);
         assert!(Offer::parse(&bytes[..SIZE - 1]).is_err());
         assert!(Offer::parse(&[0; SIZE]).is_err());
         for data_size in [0, 8, 4097, LARGEST_RING * 2, u64::MAX] {

@@ -37,7 +37,8 @@ pub struct Process<'a> {
     pub period_ns: u64,
     /// Depth limit in force, frames.
     pub max_depth: u64,
-    /// What the process calls itself elsewhere: its pids from the outermost visible PID namespace to its own (`NSpid`), text.
+    /// What the process calls itself elsewhere: its pids from the outermost visible PID namespace
+    /// to its own (`NSpid`), text.
     pub ns_pids: &'a [u8],
     /// The inode of its PID namespace (`/proc/self/ns/pid`); 0 if unknown.
     pub pid_namespace: u64,
@@ -45,6 +46,11 @@ pub struct Process<'a> {
     pub executable: &'a [u8],
     /// `/proc/self/cmdline`: arguments, each ended by a zero byte.
     pub command: &'a [u8],
+    /// CPU time of the whole process when the runtime began in this program, ns: its clock goes on
+    /// through exec. 0 for a fork, and if unknown.
+    pub cpu_ns: u64,
+    /// The same of the thread that it began in.
+    pub thread_cpu_ns: u64,
 }
 
 impl<'a> Process<'a> {
@@ -66,6 +72,8 @@ impl<'a> Process<'a> {
         out.number(self.pid_namespace);
         out.bytes(self.executable);
         out.bytes(self.command);
+        out.number(self.cpu_ns);
+        out.number(self.thread_cpu_ns);
     }
 
     /// Reads a payload.
@@ -94,6 +102,9 @@ impl<'a> Process<'a> {
             pid_namespace: from.number()?,
             executable: from.bytes()?,
             command: from.bytes()?,
+            // From version 3 on.
+            cpu_ns: from.number().unwrap_or(0),
+            thread_cpu_ns: from.number().unwrap_or(0),
         })
     }
 }
@@ -118,12 +129,20 @@ mod tests {
             pid_namespace: 4_026_531_836,
             executable: b"/bin/sh",
             command: b"sh\0-c\0:\0",
+            cpu_ns: 77,
+            thread_cpu_ns: 300,
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
         process.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(Process::decode(&buffer[..length]), Ok(process));
-        assert!(Process::decode(&buffer[..length - 1]).is_err());
+        assert!(Process::decode(&buffer[..length - 4]).is_err());
+        let of_version_2 = Process {
+            cpu_ns: 0,
+            thread_cpu_ns: 0,
+            ..process
+        };
+        assert_eq!(Process::decode(&buffer[..length - 3]), Ok(of_version_2));
     }
 }

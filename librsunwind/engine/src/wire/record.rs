@@ -33,8 +33,18 @@ pub enum RecordKind {
     Kernel = 11,
     /// [`super::source::Source`]: an event that was asked for beside CPU time.
     Source = 12,
+    /// [`super::code::Code`]: a code object of a language, or code that a JIT made.
+    Code = 13,
+    /// [`super::code::CodeGone`]: code of a JIT was taken away.
+    CodeGone = 14,
     /// [`super::clocks::Clocks`]: the collector's clocks at one moment.
     Clocks = 20,
+    /// [`super::charge::ProcessEnd`]: what a process and the children that it waited for had used when it was looked at for the last time.
+    ProcessEnd = 21,
+    /// [`super::charge::ChildEnd`]: what the kernel charged a child until its end.
+    ChildEnd = 22,
+    /// [`super::thread::ThreadAccount`]: a thread that was never sampled, said at its end.
+    ThreadAccount = 24,
 }
 
 impl RecordKind {
@@ -54,14 +64,29 @@ impl RecordKind {
             10 => Self::SegmentTotals,
             11 => Self::Kernel,
             12 => Self::Source,
+            13 => Self::Code,
+            14 => Self::CodeGone,
             20 => Self::Clocks,
+            21 => Self::ProcessEnd,
+            22 => Self::ChildEnd,
+            24 => Self::ThreadAccount,
             _ => return None,
         })
     }
+
+    /// Whether only the collector writes such records: in a segment they are not true.
+    #[must_use]
+    pub const fn is_of_the_collector(self) -> bool {
+        matches!(
+            self,
+            Self::Session | Self::PerfMap | Self::SegmentTotals | Self::Source | Self::Clocks
+        )
+    }
 }
 
-/// Frames a record in place: `buffer` holds the payload of `payload_length` bytes behind [`HEADER_SIZE`] bytes of room.
-/// Gives the record's whole length, a multiple of 8, or `None` if padding or length field do not hold it.
+/// Frames a record in place: `buffer` holds the payload of `payload_length` bytes behind
+/// [`HEADER_SIZE`] bytes of room. Gives the record's whole length, a multiple of 8, or `None` if
+/// padding or length field do not hold it.
 ///
 /// # Signal safety
 /// Writes into the caller's buffer only.
@@ -118,8 +143,9 @@ pub fn parse(bytes: &[u8]) -> Result<RawRecord<'_>, WireError> {
     })
 }
 
-/// A 32-bit check of a record's content: every step is a bijection of the 64-bit state, so damage to a single word is always
-/// carried to the end, where one chance in 2^32 hides it. A few hundred bytes cost some tens of nanoseconds.
+/// A 32-bit check of a record's content: every step is a bijection of the 64-bit state, so damage
+/// to a single word is always carried to the end, where one chance in 2^32 hides it. A few hundred
+/// bytes cost some tens of nanoseconds.
 fn check(words: u16, kind: u8, payload: &[u8]) -> u32 {
     const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
     let mut state = u64::from(words) << 8 | u64::from(kind);

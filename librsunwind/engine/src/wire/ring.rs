@@ -1,33 +1,27 @@
-//! A thread's perf ring: the form of the records that the kernel writes into it, and the word by which the thread and the collector agree
-//! on who takes them out.
+//! A thread's perf ring: the form of the records that the kernel writes into it, and the word by
+//! which the thread and the collector agree on who takes them out.
 //!
-//! All events of a thread write to one ring, so that one cursor, the end of its newest record, is the nonce for all of them. Every event
-//! has the same [`SAMPLE_TYPE`], whose first word says which event it was.
+//! All events of a thread write to one ring, so that one cursor, the end of its newest record, is
+//! the nonce for all of them. Every event has the same
+//! [`SAMPLE_TYPE`](crate::perf_event::SAMPLE_TYPE), whose first word says which event it was.
 //!
 //! ```text
 //! sample:  | header | event id | ip | pid, tid | time | period | n | n entries … | register ABI | fp | sp | ip |
 //! lost:    | header | event id | how many | …
 //! ```
 //!
-//! Where the kernel defers user call chains the chain of a sample ends in a marker and its cookie: its name of the entry.
+//! Where the kernel defers user call chains the chain of a sample ends in a marker and its cookie:
+//! its name of the entry.
 //!
-//! The thread itself empties its ring whenever its handler runs, until the collector claims the ring ([`COLLECTOR`]): it has been
-//! offered it ([`super::offer`]) and has mapped it. From then on only the collector moves the tail. Nobody ever waits.
+//! The thread itself empties its ring whenever its handler runs, until the collector claims the
+//! ring ([`COLLECTOR`]): it has been offered it ([`super::offer`]) and has mapped it. From then on
+//! only the collector moves the tail. Nobody ever waits.
 //!
 //! Source of the layouts: `perf_event_open(2)`, `include/uapi/linux/perf_event.h`.
 
 use super::kernel::{KernelHead, MAX_DEPTH};
 use super::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
-use crate::perf_event::sample;
 
-/// What every event writes of a sample: identifier, ip, tid, time, period, call chain, registers of the user.
-pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
-    | sample::IP
-    | sample::TID
-    | sample::TIME
-    | sample::PERIOD
-    | sample::CALLCHAIN
-    | sample::REGS_USER;
 /// Bytes of the control page before the data.
 pub const CONTROL_SIZE: usize = 4096;
 /// Where the control page has the position behind the newest record, bytes.
@@ -37,12 +31,13 @@ pub const TAIL_OFFSET: usize = 1032;
 /// Where it has the owner's word: at its end, far behind what the kernel uses of the page.
 pub const OWNER_OFFSET: usize = CONTROL_SIZE - 8;
 
-/// Where it has the position up to which the thread has taken user stacks: just before that. What lies behind it and was sampled in user mode
-/// waits for a handler that is held back.
+/// Where it has the position up to which the thread has taken user stacks: just before that. What
+/// lies behind it and was sampled in user mode waits for a handler that is held back.
 pub const SERVED_OFFSET: usize = CONTROL_SIZE - 16;
 
-/// The owner's word: the thread empties the ring in its handler, and has offered it. The kernel's fresh page says 0, which is none of
-/// these: who maps the events of a thread that has let go of its ring gets a fresh one.
+/// The owner's word: the thread empties the ring in its handler, and has offered it. The kernel's
+/// fresh page says 0, which is none of these: who maps the events of a thread that has let go of
+/// its ring gets a fresh one.
 pub const THREAD: u64 = 1;
 /// The collector empties the ring.
 pub const COLLECTOR: u64 = 2;
@@ -86,8 +81,8 @@ pub struct RingSample {
 }
 
 impl RingSample {
-    /// What is to be recorded of it, if anything: samples of kernel mode, and all those of other events than CPU time. `base` is what
-    /// the thread adds to positions in this ring.
+    /// What is to be recorded of it, if anything: samples of kernel mode, and all those of other
+    /// events than CPU time. `base` is what the thread adds to positions in this ring.
     ///
     /// # Signal safety
     /// Arithmetic only.
@@ -104,8 +99,8 @@ impl RingSample {
         })
     }
 
-    /// What is to be recorded besides: a sample of CPU time in user mode, for which no user stack was taken at once. It is recorded as
-    /// one of the kernel's without frames.
+    /// What is to be recorded besides: a sample of CPU time in user mode, for which no user stack
+    /// was taken at once. It is recorded as one of the kernel's without frames.
     ///
     /// # Signal safety
     /// Arithmetic only.
@@ -131,8 +126,9 @@ pub enum RingRecord {
     Other,
 }
 
-/// Reads the record at position `at` of a ring whose newest record ends at `head`, through `word`, which reads at any position. Gives it
-/// with the position behind it; `None` if that is no record, whatever the bytes are.
+/// Reads the record at position `at` of a ring whose newest record ends at `head`, through `word`,
+/// which reads at any position. Gives it with the position behind it; `None` if that is no record,
+/// whatever the bytes are.
 ///
 /// # Signal safety
 /// Reads through `word` only; bounded by the deepest call chain.
@@ -177,7 +173,8 @@ fn sample(
                 marker = 0;
             }
             (new, _) if new >= FIRST_MARKER => marker = new,
-            // The kernel looks for the user's frames at once where it cannot put that off: as a thread ends.
+            // The kernel looks for the user's frames at once where it cannot put that off: as a
+            // thread ends.
             (address, KERNEL_MARKER) => {
                 if let Some(slot) = frames.get_mut(depth) {
                     *slot = address;

@@ -1,13 +1,16 @@
 //! One stack: who asked, when, with which weight, why the walk ended, and its frames.
 //!
-//! Samples of a chunk lean on each other: numbers are stored as differences to the sample before, and the outer frames that are
-//! the same as in the sample before are only counted. The first sample of a chunk leans on [`SampleHead::default`] and no frames.
+//! Samples of a chunk lean on each other: numbers are stored as differences to the sample before,
+//! and the outer frames that are the same as in the sample before are only counted. The first
+//! sample of a chunk leans on [`SampleHead::default`] and no frames.
 //!
 //! ```text
-//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ [since Δ | caller's sp Δ | function] | reused | elided [elided at]
-//!       | new frames | frame … frame          (in the first brackets: SampleHead::held, if flags has HELD)
+//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | reused | elided [elided at] | new frames | frame … frame
 //! frame:  | c zzz mmmm | LEB128 …      m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
 //! ```
+//!
+//! A frame of an interpreter has the number of a code object ([`super::code`]) for its pc, the
+//! difference is to that of the interpreter's frame before, and its position follows as a number.
 
 mod terms;
 
@@ -21,13 +24,27 @@ use crate::address::{CodeAddress, RuntimeAddress};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct Frame {
-    /// As found: for a caller the address that the call returns to.
+    /// As found: for a caller the address that the call returns to. Of [`Method::Language`] the
+    /// number of the code object.
     pub pc: RuntimeAddress,
     /// How it was found.
     pub method: Method,
+    /// Of [`Method::Language`]: where in the code object, in the language's own counting. Else 0.
+    pub position: u32,
 }
 
 impl Frame {
+    /// A frame of native code.
+    #[inline]
+    #[must_use]
+    pub const fn native(pc: RuntimeAddress, method: Method) -> Self {
+        Self {
+            pc,
+            method,
+            position: 0,
+        }
+    }
+
     /// The address with its meaning, for looking it up.
     #[must_use]
     pub const fn code_address(self) -> CodeAddress {
@@ -48,28 +65,22 @@ pub mod flags {
     pub const REDONE: u64 = 2;
     /// The thread ran on a stack that is not its own (alternate stack, coroutine).
     pub const FOREIGN_STACK: u64 = 4;
-    /// Taken at the end of its thread, not at an event: it stands for the CPU time since the sample before.
+    /// Taken at the end of its thread, not at an event: it stands for the CPU time since the sample
+    /// before.
     pub const LAST: u64 = 8;
-    /// Read from outside while the thread was in the kernel, at the end of the recording: it has the weight of the kernel's samples that it
-    /// is joined with, one period each.
+    /// Read from outside while the thread was in the kernel, at the end of the recording: it has
+    /// the weight of the kernel's samples that it is joined with, one period each.
     pub const FROM_OUTSIDE: u64 = 16;
     /// The thread was off the CPU without having asked for it: it could have run on.
     pub const PREEMPTED: u64 = 32;
-    /// Taken at the end of a call for whose length the signal was held back ([`super::SampleHead::held`]).
-    pub const HELD: u64 = 64;
-    /// The signal came in behind a system call of the program's own making, by which it had blocked it.
+    /// In format version 2, before the reused frames: three numbers more.
+    pub const THREE_MORE: u64 = 64;
+    /// The signal came in behind a system call of the program's own making, by which it had blocked
+    /// it.
     pub const LET_IN: u64 = 128;
-}
-
-/// A call of the host for whose length a wrapper of ours held the signal back: what was sampled meanwhile was sampled in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Held {
-    /// The cursor when it began: later samples were taken in it.
-    pub since: u64,
-    /// The wrapper's stack pointer: what it calls is below.
-    pub sp: u64,
-    /// Address of the function that it called.
-    pub function: u64,
+    /// A language's answer could not be believed, or it missed its frames: some may be missing
+    /// here.
+    pub const LANGUAGE_TROUBLE: u64 = 256;
 }
 
 /// Everything of a sample but its frames.
@@ -89,15 +100,15 @@ pub struct SampleHead {
     pub flags: u64,
     /// The interrupted stack pointer.
     pub sp: u64,
-    /// The call at whose end the sample was taken; only with [`flags::HELD`].
-    pub held: Option<Held>,
-    /// Frames left out between [`SampleHead::elided_at`] and the next, because the stack was deeper than the limit.
+    /// Frames left out between [`SampleHead::elided_at`] and the next, because the stack was deeper
+    /// than the limit.
     pub elided: u64,
     /// How many leaf-side frames stand before the gap; 0 if none are elided.
     pub elided_at: u64,
 }
 
-/// Writes a sample's payload. `previous` is the sample before it in the same chunk, if any. Frames run from leaf to root.
+/// Writes a sample's payload. `previous` is the sample before it in the same chunk, if any. Frames
+/// run from leaf to root.
 ///
 /// # Signal safety
 /// Writes into the caller's buffer only; linear in the number of frames.
@@ -117,26 +128,33 @@ pub fn encode(
     out.number(head.weight);
     out.byte(head.trigger as u8);
     out.byte(head.stop as u8);
-    out.number(match head.held {
-        Some(_) => head.flags | flags::HELD,
-        None => head.flags & !flags::HELD,
-    });
+    out.number(head.flags & !flags::THREE_MORE);
     out.difference(before.sp, head.sp);
-    if let Some(held) = &head.held {
-        out.difference(head.nonce, held.since);
-        out.difference(head.sp, held.sp);
-        out.number(held.function);
-    }
     out.number(reused as u64);
     out.number(head.elided);
     if head.elided > 0 {
         out.number(head.elided_at);
     }
     out.number(new.len() as u64);
-    let mut last = 0;
+    let mut last = Last::default();
     for frame in new {
-        encode_frame(out, last, *frame);
-        last = frame.pc.0;
+        encode_frame(out, last.of(frame.method), *frame);
+    }
+}
+
+/// What frames of native code, and those of interpreters, lean on.
+#[derive(Clone, Copy, Default)]
+struct Last {
+    pc: u64,
+    code: u64,
+}
+
+impl Last {
+    fn of(&mut self, method: Method) -> &mut u64 {
+        match method {
+            Method::Language => &mut self.code,
+            _ => &mut self.pc,
+        }
     }
 }
 
@@ -148,7 +166,6 @@ const BLANK: SampleHead = SampleHead {
     stop: StopReason::NoRow,
     flags: 0,
     sp: 0,
-    held: None,
     elided: 0,
     elided_at: 0,
 };
@@ -162,17 +179,22 @@ fn common_root(a: &[Frame], b: &[Frame]) -> usize {
         .count()
 }
 
-fn encode_frame(out: &mut Encoder<'_>, last: u64, frame: Frame) {
-    let distance = zigzag(frame.pc.0.wrapping_sub(last));
+fn encode_frame(out: &mut Encoder<'_>, last: &mut u64, frame: Frame) {
+    let distance = zigzag(frame.pc.0.wrapping_sub(*last));
+    *last = frame.pc.0;
     let rest = distance >> 3;
     let more = if rest > 0 { 0x80 } else { 0 };
     out.byte(more | ((distance as u8 & 7) << 4) | frame.method as u8);
     if rest > 0 {
         out.number(rest);
     }
+    if frame.method == Method::Language {
+        out.number(u64::from(frame.position));
+    }
 }
 
-/// A decoded payload. The whole stack is the `new` frames, then the outermost `reused` ones of the sample before.
+/// A decoded payload. The whole stack is the `new` frames, then the outermost `reused` ones of the
+/// sample before.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample<'a> {
     /// Everything but the frames.
@@ -184,7 +206,8 @@ pub struct Sample<'a> {
 }
 
 impl<'a> Sample<'a> {
-    /// Reads a payload; `before` is the head of the sample before in the same chunk, or the default.
+    /// Reads a payload; `before` is the head of the sample before in the same chunk, or the
+    /// default.
     ///
     /// # Errors
     /// Any [`WireError`] of the numbers in it.
@@ -201,14 +224,11 @@ impl<'a> Sample<'a> {
             .ok_or(WireError::BadValue("stop reason", u64::from(stop)))?;
         let flags = from.number()?;
         let sp = from.difference(before.sp)?;
-        let held = match flags & flags::HELD {
-            0 => None,
-            _ => Some(Held {
-                since: from.difference(nonce)?,
-                sp: from.difference(sp)?,
-                function: from.number()?,
-            }),
-        };
+        if flags & flags::THREE_MORE != 0 {
+            for _ in 0..3 {
+                from.number()?;
+            }
+        }
         let reused = from.small("reused frames")? as usize;
         let elided = from.number()?;
         let elided_at = if elided > 0 { from.number()? } else { 0 };
@@ -219,9 +239,8 @@ impl<'a> Sample<'a> {
             weight,
             trigger,
             stop,
-            flags,
+            flags: flags & !flags::THREE_MORE,
             sp,
-            held,
             elided,
             elided_at,
         };
@@ -236,32 +255,36 @@ impl<'a> Sample<'a> {
     /// The frames that differ from the sample before, from the leaf.
     pub fn new_frames(&self) -> impl Iterator<Item = Result<Frame, WireError>> + use<'a> {
         let mut from = self.frames;
-        let mut last = 0;
+        let mut last = Last::default();
         let mut failed = false;
         (0..self.new).map_while(move |_| {
             if failed {
                 return None;
             }
-            let frame = decode_frame(&mut from, last);
-            match frame {
-                Ok(frame) => last = frame.pc.0,
-                Err(_) => failed = true,
-            }
+            let frame = decode_frame(&mut from, &mut last);
+            failed = frame.is_err();
             Some(frame)
         })
     }
 }
 
-fn decode_frame(from: &mut Decoder<'_>, last: u64) -> Result<Frame, WireError> {
+fn decode_frame(from: &mut Decoder<'_>, last: &mut Last) -> Result<Frame, WireError> {
     let first = from.byte()?;
     let number = first & 15;
     let method =
         Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))?;
     let rest = if first & 0x80 == 0 { 0 } else { from.number()? };
     let distance = rest << 3 | u64::from(first >> 4 & 7);
+    let last = last.of(method);
+    *last = last.wrapping_add(unzigzag(distance));
+    let position = match method {
+        Method::Language => from.small("a position in code")?,
+        _ => 0,
+    };
     Ok(Frame {
-        pc: RuntimeAddress(last.wrapping_add(unzigzag(distance))),
+        pc: RuntimeAddress(*last),
         method,
+        position,
     })
 }
 
@@ -270,10 +293,7 @@ mod tests {
     use super::*;
 
     fn frame(pc: u64, method: Method) -> Frame {
-        Frame {
-            pc: RuntimeAddress(pc),
-            method,
-        }
+        Frame::native(RuntimeAddress(pc), method)
     }
 
     fn round_trip(
@@ -298,9 +318,15 @@ mod tests {
 
     #[test]
     fn samples_round_trip_alone_and_after_another() {
+        let interpreted = |code, position| Frame {
+            position,
+            ..frame(code, Method::Language)
+        };
         let first = [
             frame(0x7fff_1234_5678, Method::Registers),
             frame(0x5555_0000_1000, Method::EhFrame),
+            interpreted(7, 0),
+            interpreted(u64::MAX, u32::MAX),
             frame(u64::MAX, Method::SignalFrame),
             frame(0, Method::FramePointer),
             frame(0x5555_0000_2000, Method::Sframe),
@@ -332,37 +358,30 @@ mod tests {
         );
     }
 
-    #[test]
-    fn a_held_call_round_trips_and_is_no_part_of_the_next_sample() {
-        let held = Held {
-            since: 40,
-            sp: 0x7ffd_0040,
-            function: 0x7fff_1234_5678,
-        };
-        let head = SampleHead {
-            nonce: 64,
-            sp: 0x7ffd_0010,
-            flags: flags::HELD,
-            held: Some(held),
-            ..SampleHead::default()
-        };
-        let frames = [frame(0x7fff_1234_5678, Method::Registers)];
-        round_trip(None, &head, &frames);
-        let plain = SampleHead {
-            nonce: 80,
-            flags: 0,
-            held: None,
-            ..head
-        };
-        round_trip(Some((&head, &frames)), &plain, &frames);
-        round_trip(Some((&plain, &frames)), &head, &frames);
-    }
-
     fn length_of_unchanged(before: &SampleHead, head: &SampleHead, frames: &[Frame]) -> usize {
         let mut buffer = [0; 64];
         let mut out = Encoder::new(&mut buffer);
         encode(&mut out, Some((before, frames)), head, frames);
         out.finish().unwrap()
+    }
+
+    #[test]
+    fn frames_of_interpreters_between_native_ones_take_few_bytes() {
+        let native = |pc: u64| frame(0x7fff_1234_0000 + pc, Method::EhFrame);
+        let interpreted = |code, position| Frame {
+            position,
+            ..frame(code, Method::Language)
+        };
+        let head = SampleHead::default();
+        let mixed = [
+            native(0),
+            interpreted(50, 9),
+            native(8),
+            interpreted(52, 100),
+        ];
+        let length = round_trip(None, &head, &mixed);
+        let natives = round_trip(None, &head, &[native(0), native(8)]);
+        assert!(length - natives <= 6, "{length} bytes, {natives} without");
     }
 
     #[test]

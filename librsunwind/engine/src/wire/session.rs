@@ -1,11 +1,12 @@
-//! What the collector adds to a recording, in chunks of its own (tid 0), and the page by which it and its targets know that the
-//! other lives.
+//! What the collector adds to a recording, in chunks of its own (tid 0), and the page by which it
+//! and the programs know that the other lives.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Name of the control file in a session directory. Segments lie beside it, named `PID.PROCESSKEY.seg` (both hexadecimal).
+/// Name of the control file in a session directory. Segments lie beside it, named
+/// `PID.PROCESSKEY.seg` (both hexadecimal).
 pub const CONTROL_FILE: &str = "control";
 /// First word of the control page.
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"RSCONTRL");
@@ -14,10 +15,10 @@ pub const HEARTBEAT_LIMIT_NS: u64 = 800_000_000;
 
 /// [`Control::state`] while the session runs.
 pub const RUNNING: u32 = 1;
-/// [`Control::state`] when it is over: targets disarm at their next sample.
+/// [`Control::state`] when it is over: programs disarm at their next sample.
 pub const OVER: u32 = 2;
 
-/// The page shared by the collector, which writes it, and all targets, which read it.
+/// The page shared by the collector, which writes it, and all programs, which read it.
 #[derive(Debug)]
 #[repr(C)]
 pub struct Control {
@@ -58,6 +59,27 @@ pub struct Session<'a> {
     pub host: &'a [u8],
     /// The command: arguments, each ended by a zero byte.
     pub command: &'a [u8],
+    /// The command's process, in the collector's PID namespace; 0 if unknown.
+    pub pid: u32,
+    /// What the kernel charged the command and all descendants that were waited for, until their
+    /// ends (`wait4`), ns; 0 if it did not end.
+    pub charged_ns: u64,
+    /// What a perf event of CPU time costs on this machine without a signal, ns; 0 if unknown.
+    pub event_ns: u64,
+    /// What its signal adds, from its raising to the return from an empty handler, ns; 0 if
+    /// unknown.
+    pub signal_ns: u64,
+    /// Context switches of the command and of all descendants that were waited for, until their
+    /// ends (`wait4`); 0 if it did not end.
+    pub switches: u64,
+    /// What a perf event of CPU time makes a context switch of its thread cost more, with the
+    /// events that tell of programs, ns; 0 if unknown.
+    pub switch_ns: u64,
+    /// What those events make the beginning and the end of a thread cost more, without what their
+    /// reader takes, ns; 0 if unknown, or there were none.
+    pub thread_ns: u64,
+    /// CPU time of the collector itself until it wrote this, ns; 0 if unknown.
+    pub collector_ns: u64,
 }
 
 impl<'a> Session<'a> {
@@ -73,6 +95,14 @@ impl<'a> Session<'a> {
         out.bytes(self.kernel);
         out.bytes(self.host);
         out.bytes(self.command);
+        out.number(u64::from(self.pid));
+        out.number(self.charged_ns);
+        out.number(self.event_ns);
+        out.number(self.signal_ns);
+        out.number(self.switches);
+        out.number(self.switch_ns);
+        out.number(self.thread_ns);
+        out.number(self.collector_ns);
     }
 
     /// Reads a payload.
@@ -92,11 +122,21 @@ impl<'a> Session<'a> {
             kernel: from.bytes()?,
             host: from.bytes()?,
             command: from.bytes()?,
+            // From version 3 on.
+            pid: from.small("pid").unwrap_or(0),
+            charged_ns: from.number().unwrap_or(0),
+            event_ns: from.number().unwrap_or(0),
+            signal_ns: from.number().unwrap_or(0),
+            switches: from.number().unwrap_or(0),
+            switch_ns: from.number().unwrap_or(0),
+            thread_ns: from.number().unwrap_or(0),
+            collector_ns: from.number().unwrap_or(0),
         })
     }
 }
 
-/// A piece of `/tmp/perf-PID.map`, of the process named in the chunk's header. Pieces are whole lines, in order.
+/// A piece of `/tmp/perf-PID.map`, of the process named in the chunk's header. Pieces are whole
+/// lines, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PerfMap<'a> {
     /// Lines `START SIZE symbol`, hexadecimal.
@@ -120,14 +160,14 @@ impl<'a> PerfMap<'a> {
     }
 }
 
-/// What a segment's file header counted ([`super::file::FileHeader`]), of the process named in the chunk's header. The collector
-/// writes one per segment, when it is done with it.
+/// What a segment's file header counted ([`super::file::FileHeader`]), of the process named in the
+/// chunk's header. The collector writes one per segment, when it is done with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SegmentTotals {
     /// Samples of threads that had no chunk to write to.
-    pub homeless_samples: u64,
+    pub chunkless_samples: u64,
     /// Their weight, in sampling periods.
-    pub homeless_weight: u64,
+    pub chunkless_weight: u64,
     /// Threads that could not be armed.
     pub unarmed_threads: u64,
     /// Bytes that the collector left out because they did not check.
@@ -137,8 +177,8 @@ pub struct SegmentTotals {
 impl SegmentTotals {
     /// Writes the payload.
     pub fn encode(&self, out: &mut Encoder<'_>) {
-        out.number(self.homeless_samples);
-        out.number(self.homeless_weight);
+        out.number(self.chunkless_samples);
+        out.number(self.chunkless_weight);
         out.number(self.unarmed_threads);
         out.number(self.damaged_bytes);
     }
@@ -150,8 +190,8 @@ impl SegmentTotals {
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
         let mut from = Decoder::new(payload);
         Ok(Self {
-            homeless_samples: from.number()?,
-            homeless_weight: from.number()?,
+            chunkless_samples: from.number()?,
+            chunkless_weight: from.number()?,
             unarmed_threads: from.number()?,
             damaged_bytes: from.number()?,
         })
@@ -175,6 +215,14 @@ mod tests {
             kernel: b"6.18",
             host: b"vm",
             command: b"true\0",
+            pid: 4711,
+            charged_ns: 1_000_000,
+            event_ns: 5,
+            signal_ns: 6,
+            switches: 7,
+            switch_ns: 8,
+            thread_ns: 9,
+            collector_ns: 10,
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
@@ -186,8 +234,8 @@ mod tests {
     #[test]
     fn the_totals_of_a_segment_round_trip() {
         let totals = SegmentTotals {
-            homeless_samples: 1,
-            homeless_weight: 200,
+            chunkless_samples: 1,
+            chunkless_weight: 200,
             unarmed_threads: 3,
             damaged_bytes: u64::MAX,
         };

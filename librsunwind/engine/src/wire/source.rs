@@ -1,12 +1,15 @@
-//! What an event number of kernel samples ([`super::kernel::KernelHead::event`]) stands for: written by the collector, which knows the names.
+//! What an event number of kernel samples ([`super::kernel::KernelHead::event`]) stands for:
+//! written by the collector, which knows the names.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
 use super::offer::MAX_EVENTS;
 
-/// The event of time off the CPU: samples are absences of a thread, dated by their beginning, and what they count is how long they were, ns.
+/// The event of time off the CPU: samples are absences of a thread, dated by their beginning, and
+/// what they count is how long they were, ns.
 pub const OFF_CPU: u32 = MAX_EVENTS as u32;
-/// Names no samples: that CPU time and time off the CPU were recorded to be shown together, as wall-clock time.
+/// Names no samples: that CPU time and time off the CPU were recorded to be shown together, as
+/// wall-clock time.
 pub const WALL: u32 = OFF_CPU + 1;
 
 /// An event that was asked for beside CPU time.
@@ -22,7 +25,8 @@ pub struct Source<'a> {
     pub period: u64,
     /// As the user named it.
     pub name: &'a [u8],
-    /// Samples of it that found a ring full, as far as the kernel says; 0 in recordings of versions that did not ask.
+    /// Samples of it that found a ring full, as far as the kernel says; 0 in recordings of versions
+    /// that did not ask.
     pub lost: u64,
 }
 

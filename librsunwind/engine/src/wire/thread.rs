@@ -4,6 +4,9 @@ use super::WireError;
 use super::codec::{Decoder, Encoder};
 use super::sample::Trigger;
 
+/// What every thread was asked by before there was a choice.
+const SIGPROF: u32 = 27;
+
 /// A thread was armed, or its trigger or name changed; the newest record of a thread holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Thread<'a> {
@@ -15,6 +18,9 @@ pub struct Thread<'a> {
     pub period_ns: u64,
     /// errno of the refusal of the next better trigger, 0 if there is none.
     pub refused: u32,
+    /// The signal by which it is asked to unwind itself; 0 if by none. Version 2 does not say: it
+    /// knew SIGPROF only.
+    pub signal: u32,
     /// CPU time that the thread had used before, ns.
     pub unarmed_cpu_ns: u64,
     /// `/proc/self/task/TID/comm`.
@@ -33,6 +39,7 @@ impl<'a> Thread<'a> {
         out.number(u64::from(self.refused));
         out.number(self.unarmed_cpu_ns);
         out.bytes(self.name);
+        out.number(u64::from(self.signal));
     }
 
     /// Reads a payload.
@@ -40,7 +47,10 @@ impl<'a> Thread<'a> {
     /// # Errors
     /// Any [`WireError`] of the fields.
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
-        let mut from = Decoder::new(payload);
+        Self::read(&mut Decoder::new(payload))
+    }
+
+    fn read(from: &mut Decoder<'a>) -> Result<Self, WireError> {
         let time_ns = from.number()?;
         let trigger = from.byte()?;
         Ok(Self {
@@ -51,6 +61,10 @@ impl<'a> Thread<'a> {
             refused: from.small("errno")?,
             unarmed_cpu_ns: from.number()?,
             name: from.bytes()?,
+            signal: match from.is_at_end() {
+                true => SIGPROF,
+                false => from.small("signal")?,
+            },
         })
     }
 }
@@ -68,6 +82,22 @@ pub enum ThreadEndReason {
     Exec = 2,
     /// Profiling was stopped; the thread goes on.
     Stopped = 3,
+}
+
+impl ThreadEndReason {
+    /// The reason of that number.
+    ///
+    /// # Errors
+    /// [`WireError::BadValue`].
+    pub const fn from_number(number: u8) -> Result<Self, WireError> {
+        Ok(match number {
+            0 => Self::ThreadExit,
+            1 => Self::ProcessExit,
+            2 => Self::Exec,
+            3 => Self::Stopped,
+            other => return Err(WireError::BadValue("end reason", other as u64)),
+        })
+    }
 }
 
 /// A thread's account at its end. Counts are in [`super::chunk::ThreadTotals`] of its last chunk.
@@ -103,19 +133,53 @@ impl ThreadEnd {
     /// # Errors
     /// Any [`WireError`] of the fields.
     pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
-        let mut from = Decoder::new(payload);
+        Self::read(&mut Decoder::new(payload))
+    }
+
+    fn read(from: &mut Decoder<'_>) -> Result<Self, WireError> {
         Ok(Self {
             tid: from.small("tid")?,
             thread_key: from.number()?,
             time_ns: from.number()?,
             cpu_ns: from.number()?,
-            reason: match from.byte()? {
-                0 => ThreadEndReason::ThreadExit,
-                1 => ThreadEndReason::ProcessExit,
-                2 => ThreadEndReason::Exec,
-                3 => ThreadEndReason::Stopped,
-                other => return Err(WireError::BadValue("thread end reason", u64::from(other))),
-            },
+            reason: ThreadEndReason::from_number(from.byte()?)?,
+        })
+    }
+}
+
+/// All that there is to say of a thread that was never sampled: it has no chunk of its own, so the
+/// one in which this stands may be anybody's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ThreadAccount<'a> {
+    /// Which thread, and its end.
+    pub end: ThreadEnd,
+    /// How it was armed.
+    pub thread: Thread<'a>,
+    /// [`super::chunk::ThreadTotals::arming_ns`].
+    pub arming_ns: u64,
+}
+
+impl<'a> ThreadAccount<'a> {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        self.end.encode(out);
+        out.number(self.arming_ns);
+        self.thread.encode(out);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            end: ThreadEnd::read(&mut from)?,
+            arming_ns: from.number()?,
+            thread: Thread::read(&mut from)?,
         })
     }
 }
@@ -131,6 +195,7 @@ mod tests {
             trigger: Trigger::Timer,
             period_ns: 4,
             refused: 13,
+            signal: 23,
             unarmed_cpu_ns: 9,
             name: b"worker",
         };
@@ -150,5 +215,15 @@ mod tests {
         end.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(ThreadEnd::decode(&buffer[..length]), Ok(end));
+        let account = ThreadAccount {
+            end,
+            thread,
+            arming_ns: 11,
+        };
+        let mut out = Encoder::new(&mut buffer);
+        account.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(ThreadAccount::decode(&buffer[..length]), Ok(account));
+        assert!(ThreadAccount::decode(&buffer[..length - 9]).is_err());
     }
 }

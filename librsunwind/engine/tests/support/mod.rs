@@ -126,6 +126,7 @@ impl Process {
             modules: self,
             cache: self.cache,
             preference: self.preference,
+            languages: None,
         };
         let mut buffer = FrameBuffer::new(frames);
         let outcome = unwind(&unwinder, registers, memory, &mut buffer);

@@ -1,10 +1,11 @@
-//! The assemblers and linkers of other Debian suites, each of which writes another version of SFrame. Unpacked by
-//! `tests/sframe/unpack_suite`, once, for all tests of the repository.
+//! The assemblers and linkers of other Debian suites, each of which writes another version of
+//! SFrame. Unpacked by `tests/sframe/unpack_suite`, once, for all tests of the repository.
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// The directory of a suite's tools, for `gcc -B`; `None`, with a message, where the suite is out of reach.
+/// The directory of a suite's tools, for `gcc -B`; `None`, with a message, where the suite is out
+/// of reach.
 pub fn tools(suite: &str) -> Option<String> {
     let repository = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
     let target =

@@ -1,4 +1,5 @@
-// Functions of every shape that compilers make, run one instruction at a time by tests/single_step.rs.
+// Functions of every shape that compilers make, run one instruction at a time by
+// tests/single_step.rs.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <setjmp.h>
@@ -113,7 +114,8 @@ NOIPA uint64_t library(void) {
 }
 
 void *signal_context;
-// Code that no table describes, as a JIT makes it: push %rbp; mov %rsp,%rbp; sub $16,%rsp; call *%rdi; leave; ret
+// Code that no table describes, as a JIT makes it: push %rbp; mov %rsp,%rbp; sub $16,%rsp; call
+// *%rdi; leave; ret
 static uint64_t (*jitted)(uint64_t (*)(void));
 NOIPA uint64_t inner_callback(void) { return leaf(sink); }
 NOIPA uint64_t outer_callback(void) { return jitted(inner_callback) + leaf(3); }

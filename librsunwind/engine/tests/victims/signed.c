@@ -1,11 +1,12 @@
-// Functions of aarch64 that sign their return addresses, stopped at traps between the instructions that matter. Built with SFrame
-// by tests/signed.rs.
+// Functions of aarch64 that sign their return addresses, stopped at traps between the instructions
+// that matter. Built with SFrame by tests/signed.rs.
 #include <stdint.h>
 
 #define NOIPA __attribute__((noinline, noclone, noipa))
 #define KEY_B __attribute__((target("branch-protection=pac-ret+b-key")))
 
-// The return addresses of the calls in flight, outermost first, as the compiler strips them; and as they lie on the stack.
+// The return addresses of the calls in flight, outermost first, as the compiler strips them; and as
+// they lie on the stack.
 uint64_t returns[64], stored[64];
 int depth;
 

@@ -1,5 +1,5 @@
-//! The words of a sample that have numbers: what made a thread unwind itself, why the walk ended, how a frame was found. Numbers once given
-//! keep their meaning.
+//! The words of a sample that have numbers: what made a thread unwind itself, why the walk ended,
+//! how a frame was found. Numbers once given keep their meaning.
 //!
 //! Not here: how a sample is written ([`super`]).
 
@@ -67,7 +67,8 @@ pub enum StopReason {
     Abandoned = 11,
     /// The stack goes on beyond the part of it that was copied, which the collector unwound.
     CopyEnded = 12,
-    /// The thread had the signal blocked, and went on without a walk: only the leaf is known, or nothing.
+    /// The thread had the signal blocked, and went on without a walk: only the leaf is known, or
+    /// nothing.
     Blocked = 13,
 }
 
@@ -113,12 +114,13 @@ impl StopReason {
             Self::TimeBudget => "too slow",
             Self::Abandoned => "abandoned",
             Self::CopyEnded => "deeper than the copy of the stack",
-            Self::Blocked => "SIGPROF was blocked",
+            Self::Blocked => "the signal was blocked",
         }
     }
 }
 
-/// How a frame was found: what was applied to its callee. It also says what kind of address the frame has.
+/// How a frame was found: what was applied to its callee. It also says what kind of address the
+/// frame has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum Method {
@@ -133,12 +135,15 @@ pub enum Method {
     FramePointer = 3,
     /// The registers that the kernel saved when it delivered a signal.
     SignalFrame = 4,
-    /// The return address at the top of the stack or in the link register, in code known to have no frame yet.
+    /// The return address at the top of the stack or in the link register, in code known to have no
+    /// frame yet.
     Leaf = 5,
-    /// A language unwinder: the address is the language's own.
-    Language = 6,
+    /// A language said where its caller is: native code again.
+    Told = 6,
     /// Offline, from a copy of the stack.
     StackCopy = 7,
+    /// A language unwinder: a frame of an interpreter, which has no address.
+    Language = 8,
 }
 
 impl Method {
@@ -152,8 +157,9 @@ impl Method {
             3 => Self::FramePointer,
             4 => Self::SignalFrame,
             5 => Self::Leaf,
-            6 => Self::Language,
+            6 => Self::Told,
             7 => Self::StackCopy,
+            8 => Self::Language,
             _ => return None,
         })
     }
@@ -168,7 +174,7 @@ mod tests {
         for (number, reason) in StopReason::ALL.iter().enumerate() {
             assert_eq!(*reason as usize, number);
         }
-        for number in 0..8 {
+        for number in 0..9 {
             assert_eq!(Method::from_number(number).unwrap() as u8, number);
         }
         for number in 0..5 {

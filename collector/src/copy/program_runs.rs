@@ -1,0 +1,328 @@
+//! The processes that are sampled, as the kernel's records tell of them: who began, what each runs
+//! and has mapped, and its samples.
+//!
+//! A program that loads the preload library unwinds itself: from then on the copies of its stacks
+//! are passed over, until it replaces its program. What came before in that program run is held
+//! back until it is known, and dropped with it.
+//!
+//! Not here: one program run ([`super::run`]), where records come from ([`super::reader`]).
+
+use super::copied_thread::Waiting;
+use super::notes::{self, Counts};
+use super::reader::Clock;
+use super::run::{Nature, Run};
+use super::{Outcome, Settings};
+use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};
+use crate::off_cpu;
+use crate::processes::Found;
+use crate::recording::records::Chunk;
+use crate::unwind::elf_sections::Images;
+use crate::unwind::registers::Cache;
+use crate::unwind::{Stack, walk};
+use engine::wire::sample::{Frame, SampleHead, StopReason};
+use engine::wire::thread::ThreadEndReason;
+use std::collections::HashMap;
+
+/// All processes.
+pub(super) struct ProgramRuns {
+    settings: Settings,
+    /// Of processes that live.
+    runs: HashMap<i32, Run>,
+    images: Images,
+    cache: Cache,
+    memory: Vec<Frame>,
+    cpu_time: Counts,
+    switches: Counts,
+    /// Absences recorded.
+    absences: u64,
+    /// Absences whose end was lost.
+    unpaired: u64,
+    /// Records of switches, and of what else happened, that found no room.
+    lost_switches: u64,
+    /// Records of programs that began, likewise.
+    unnoticed: u64,
+    out: Vec<Chunk>,
+}
+
+impl ProgramRuns {
+    pub(super) fn new(settings: Settings) -> Self {
+        Self {
+            runs: HashMap::new(),
+            images: Images::default(),
+            cache: Cache::new(),
+            memory: vec![Frame::default(); settings.max_depth],
+            cpu_time: Counts::default(),
+            switches: Counts::default(),
+            absences: 0,
+            unpaired: 0,
+            lost_switches: 0,
+            unnoticed: 0,
+            out: Vec::new(),
+            settings,
+        }
+    }
+
+    /// A process that is about to call exec, with the CPU time that it has used, ns.
+    pub(super) fn expect(&mut self, pid: i32, time_ns: u64, cpu_ns: u64) {
+        let mut run = Run::new(pid, time_ns, Nature::OwnUnwinding, &self.settings);
+        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns, true);
+        self.runs.insert(pid, run);
+    }
+
+    /// A process that runs already, and is copied from now on.
+    pub(super) fn adopt(&mut self, pid: i32, time_ns: u64, adopted: Adopted) {
+        if let Some(refused) = adopted.kernel_refused {
+            self.settings.kernel = false;
+            self.settings.refused = refused;
+        }
+        let settings = &self.settings;
+        let run = self.runs.entry(pid).or_insert_with(|| {
+            let mut run = Run::new(pid, time_ns, Nature::Copied, settings);
+            run.find_namespace();
+            run
+        });
+        run.adopt(&mut self.images, time_ns, adopted, settings);
+    }
+
+    /// A process that is not profiled, and why.
+    fn unprofiled(&mut self, time_ns: u64, pid: i32, found: Found, why: &str) {
+        let settings = &self.settings;
+        let run = Run::new(pid, time_ns, Nature::OwnUnwinding, settings);
+        let chunk = run.unprofiled(time_ns, found.identity, why, settings);
+        self.out.push(chunk);
+    }
+
+    /// Takes in what happened; in order of time.
+    pub(super) fn take_in(&mut self, record: TaskRecord) {
+        let TaskRecord {
+            time_ns,
+            task,
+            what,
+        } = record;
+        match what {
+            What::Sample(copied) => self.sample(time_ns, task, &copied),
+            What::Leaves(copied) => self.leaves(time_ns, task, &copied),
+            What::Out(preempted) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.out(task.tid, time_ns, preempted);
+                }
+            }
+            What::Back => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    self.absences += u64::from(run.back(task.tid, time_ns));
+                }
+            }
+            What::Mapped(mapping) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.map(&mut self.images, time_ns, &mapping);
+                }
+            }
+            What::Exec(name) => self.exec(time_ns, task, name),
+            What::Adopted(adopted) => self.adopt(task.pid, time_ns, *adopted),
+            What::Unprofiled(about) => self.unprofiled(time_ns, task.pid, about.0, &about.1),
+            // Of interest where the rings are read.
+            What::Began(_) => {}
+            What::BeginningsLost(count) => {
+                self.unnoticed = self.unnoticed.saturating_add(count);
+            }
+            What::Name(name) => {
+                if let Some(run) = self.runs.get_mut(&task.pid) {
+                    run.rename(task.tid, time_ns, name, &self.settings);
+                }
+            }
+            What::Fork(parent) => self.fork(time_ns, task, parent),
+            What::Exit => self.exit(time_ns, task),
+            What::Lost(count) => self.lost(task, count),
+            What::StacksLost(count) => {
+                self.switches.lost = self.switches.lost.saturating_add(count);
+            }
+            What::SwitchesLost(count) => {
+                self.lost_switches = self.lost_switches.saturating_add(count);
+                self.runs.values_mut().for_each(Run::doubt);
+            }
+        }
+    }
+
+    fn exec(&mut self, time_ns: u64, task: Task, name: Vec<u8>) {
+        let mut run = Run::new(task.pid, time_ns, Nature::Unknown(0), &self.settings);
+        let mut cpu_ns = 0;
+        if let Some(mut before) = self.runs.remove(&task.pid) {
+            cpu_ns = before.cpu_ns(task.tid);
+            before.end(time_ns, ThreadEndReason::Exec);
+            self.emit(&mut before);
+            run.replaces(&before);
+        }
+        run.find_namespace();
+        run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns, true);
+        run.name(task.pid, name);
+        self.runs.insert(task.pid, run);
+    }
+
+    fn fork(&mut self, time_ns: u64, task: Task, parent: Task) {
+        let period_ns = self.settings.period_ns;
+        if task.pid == parent.pid {
+            if let Some(run) = self.runs.get_mut(&task.pid) {
+                run.begin_thread(task.tid, time_ns, period_ns, 0, false);
+                run.name(task.tid, run.name_of(parent.tid));
+            }
+        } else if let Some(run) = self.runs.get(&parent.pid) {
+            let mut child = run.forked(task.pid, time_ns, &self.settings);
+            child.find_namespace();
+            child.begin_thread(task.tid, time_ns, period_ns, 0, false);
+            child.name(task.tid, run.name_of(parent.tid));
+            self.runs.insert(task.pid, child);
+        }
+    }
+
+    fn exit(&mut self, time_ns: u64, task: Task) {
+        let Some(run) = self.runs.get_mut(&task.pid) else {
+            return;
+        };
+        run.end_thread(task.tid, time_ns, ThreadEndReason::ThreadExit);
+        if run.is_over()
+            && let Some(mut run) = self.runs.remove(&task.pid)
+        {
+            run.decide();
+            self.emit(&mut run);
+        }
+    }
+
+    fn lost(&mut self, task: Task, count: u64) {
+        self.cpu_time.lost = self.cpu_time.lost.saturating_add(count);
+        let run = self.runs.get_mut(&task.pid);
+        if let Some(thread) = run.and_then(|run| run.thread(task.tid)) {
+            thread.lose(count);
+        }
+    }
+
+    fn sample(&mut self, time_ns: u64, task: Task, copied: &Copied) {
+        let Some(run) = self.runs.get_mut(&task.pid) else {
+            return;
+        };
+        if run.passes_over(task.tid, self.settings.period_ns) {
+            return;
+        }
+        let (head, frames) = self.unwound(time_ns, task.pid, copied);
+        let cut = head.stop == StopReason::CopyEnded;
+        self.cpu_time.copied(copied.stack.len(), cut);
+        let sample = Waiting {
+            head: SampleHead {
+                trigger: self.settings.trigger(),
+                ..head
+            },
+            frames,
+            kernel: copied.kernel.clone(),
+        };
+        if let Some(run) = self.runs.get_mut(&task.pid) {
+            run.push(task.tid, sample, &self.settings);
+        }
+    }
+
+    fn leaves(&mut self, time_ns: u64, task: Task, copied: &Copied) {
+        if !self.runs.contains_key(&task.pid) {
+            return;
+        }
+        let (head, frames) = self.unwound(time_ns, task.pid, copied);
+        let cut = head.stop == StopReason::CopyEnded;
+        self.switches.copied(copied.stack.len(), cut);
+        let stack = off_cpu::Stack {
+            frames,
+            kernel: copied.kernel.clone(),
+            head,
+        };
+        if let Some(run) = self.runs.get_mut(&task.pid) {
+            run.leaves(task.tid, time_ns, stack);
+        }
+    }
+
+    /// Unwinds a copied stack of a process: what is to be said of it, and its frames.
+    fn unwound(&mut self, time_ns: u64, pid: i32, copied: &Copied) -> (SampleHead, Vec<Frame>) {
+        let head = SampleHead {
+            time_ns,
+            stop: StopReason::Abandoned,
+            ..SampleHead::default()
+        };
+        let (Some((pc, sp, registers)), Some(run)) = (copied.user, self.runs.get(&pid)) else {
+            return (head, Vec::new());
+        };
+        let stack = Stack {
+            sp,
+            bytes: &copied.stack,
+            cut: copied.stack.len() == copied.room,
+        };
+        let memory = &mut self.memory;
+        let walked = walk(&run.code, &mut self.cache, pc, registers, stack, memory);
+        let (depth, stop) = walked;
+        let head = SampleHead {
+            stop,
+            sp,
+            elided: depth.elided,
+            elided_at: depth.elided_at,
+            ..head
+        };
+        let frames = memory.get(..depth.kept).unwrap_or_default().to_vec();
+        (head, frames)
+    }
+
+    /// After a look at the rings: gives samples their weight. `close`: chunks are closed too, so
+    /// that they go into the recording.
+    pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
+        for clock in clocks {
+            if let Some(run) = self.runs.get_mut(&clock.task.pid) {
+                run.observe(clock);
+            }
+        }
+        if !close {
+            return;
+        }
+        for (pid, mut run) in std::mem::take(&mut self.runs) {
+            run.close_chunks();
+            self.emit(&mut run);
+            self.runs.insert(pid, run);
+        }
+    }
+
+    /// The end: closes every account.
+    pub(super) fn finish(&mut self, time_ns: u64) {
+        for (_, mut run) in std::mem::take(&mut self.runs) {
+            run.decide();
+            self.absences += run.stop_switches(time_ns);
+            run.end(time_ns, ThreadEndReason::Stopped);
+            self.emit(&mut run);
+        }
+        let settings = &self.settings;
+        let copies = notes::of_cpu_time(&self.cpu_time, settings, time_ns);
+        let pairs = notes::Pairs {
+            absences: self.absences,
+            unpaired: self.unpaired,
+            lost: self.lost_switches,
+        };
+        let switches = notes::of_switches(&self.switches, &pairs, settings, time_ns);
+        self.out.extend(copies.into_iter().chain(switches));
+    }
+
+    /// Hands over what is ready of a program run.
+    fn emit(&mut self, run: &mut Run) {
+        if let Some(owner) = run.emit(&self.settings, &mut self.out) {
+            self.cpu_time.recorded(owner);
+        }
+        let (owner, unpaired) = run.emit_switches(&self.settings, &mut self.out);
+        self.unpaired += unpaired;
+        if let Some(owner) = owner {
+            self.switches.recorded(owner);
+        }
+    }
+
+    /// Chunks for the recording.
+    pub(super) fn chunks(&mut self) -> Vec<Chunk> {
+        std::mem::take(&mut self.out)
+    }
+
+    /// What came of it.
+    pub(super) const fn outcome(&self) -> Outcome {
+        Outcome {
+            runs: self.cpu_time.runs,
+            unnoticed: self.unnoticed,
+        }
+    }
+}

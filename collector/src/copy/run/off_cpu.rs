@@ -1,0 +1,116 @@
+//! What a program run knows of its context switches, whoever unwinds its stacks.
+//!
+//! Not here: the threads themselves and their absences ([`crate::off_cpu`]).
+
+use super::super::Settings;
+use super::{Run, own_chunk};
+use crate::off_cpu::{Stack, Switches};
+use crate::processes;
+use crate::recording::records::{Chunk, Records};
+use engine::wire::chunk::ChunkInfo;
+
+impl Run {
+    /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
+    pub(in crate::copy) fn find_namespace(&mut self) {
+        if self.switches.is_some() {
+            self.inner_pid = processes::inner_number(self.pid, self.pid);
+        }
+    }
+
+    /// Under what numbers its context switches are recorded; no thread's for 0.
+    pub(super) fn owner_of_switches(&self, tid: i32) -> ChunkInfo {
+        let owner = self.owner();
+        let outer = tid.unsigned_abs();
+        let inner = self.inner_pid.filter(|_| tid != 0);
+        ChunkInfo {
+            pid: self.inner_pid.unwrap_or(owner.pid),
+            tid: inner.map_or(outer, |_| {
+                processes::inner_number(self.pid, tid).unwrap_or(outer)
+            }),
+            ..owner
+        }
+    }
+
+    /// Says that it took the place of another program run in the same process.
+    pub(in crate::copy) fn replaces(&mut self, before: &Self) {
+        self.parent_pid = before.parent_pid;
+        self.bounds = before.switches_know.0;
+    }
+
+    /// A thread is about to go off its CPU, and stands there.
+    pub(in crate::copy) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
+        let is_new = |switches: &Switches| !switches.knows(tid);
+        if self.switches.as_ref().is_some_and(is_new) {
+            let owner = self.owner_of_switches(tid);
+            if let Some(switches) = &mut self.switches {
+                switches.begin(owner, tid, time_ns, true);
+            }
+        }
+        if let Some(switches) = &mut self.switches {
+            switches.leaves(tid, time_ns, stack);
+        }
+    }
+
+    /// It goes.
+    pub(in crate::copy) fn out(&mut self, tid: i32, time_ns: u64, preempted: bool) {
+        if let Some(switches) = &mut self.switches {
+            switches.out(tid, time_ns, preempted);
+        }
+    }
+
+    /// It is back. Gives whether its absence was recorded.
+    pub(in crate::copy) fn back(&mut self, tid: i32, time_ns: u64) -> bool {
+        let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
+        let switches = self.switches.as_mut();
+        switches.is_some_and(|switches| switches.back(tid, time_ns, name))
+    }
+
+    /// Records of switches were lost, perhaps its own.
+    pub(in crate::copy) fn doubt(&mut self) {
+        if let Some(switches) = &mut self.switches {
+            switches.doubt();
+        }
+    }
+
+    /// Recording ends for threads that are off the CPU. Gives how many there were.
+    pub(in crate::copy) fn stop_switches(&mut self, time_ns: u64) -> u64 {
+        let names = &self.names;
+        let switches = self.switches.as_mut();
+        switches.map_or(0, |switches| switches.stop(time_ns, names))
+    }
+
+    /// Hands over what there is of its context switches. Gives pid and key if this is the first of
+    /// it, and how many absences were left out because their end was lost.
+    pub(in crate::copy) fn emit_switches(
+        &mut self,
+        settings: &Settings,
+        out: &mut Vec<Chunk>,
+    ) -> (Option<(u32, u64)>, u64) {
+        let Some(mut switches) = self.switches.take() else {
+            return (None, 0);
+        };
+        let chunks = switches.take();
+        let (known, recorded) = self.switches_know;
+        if !chunks.is_empty() || (self.bounds && !known) {
+            let mut records = Records::default();
+            if !known {
+                self.identify(settings, &mut records);
+            }
+            self.write_mapped(recorded, &mut records);
+            if !records.are_none() {
+                let owner = ChunkInfo {
+                    sequence: switches.number(),
+                    ..self.owner_of_switches(0)
+                };
+                out.push(own_chunk(owner, records));
+            }
+            self.switches_know = (true, self.mapped.len());
+        }
+        let first = !chunks.is_empty() && !known;
+        out.extend(chunks);
+        let unpaired = switches.take_unpaired();
+        self.switches = Some(switches);
+        let owner = (self.owner_of_switches(0).pid, self.key);
+        (first.then_some(owner), unpaired)
+    }
+}

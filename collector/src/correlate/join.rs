@@ -1,0 +1,346 @@
+//! Joins the kernel's stacks with the user stack of their entry, and says of each how it was come
+//! by ([`KernelHalf`]).
+//!
+//! Not here: the samples that wait ([`super::kernel_samples`]), and how user stacks are read
+//! ([`super::samples`]).
+
+use super::held::User;
+use super::kernel_samples::{Waiting, is_entry};
+use super::samples::{ChunkSamples, Stacks};
+use crate::intern::HashMap;
+use crate::recording::{KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId};
+use engine::wire::kernel::KernelHead;
+use engine::wire::offer::CPU_EVENT;
+use engine::wire::sample::{Method, SampleHead, StopReason, Trigger, flags};
+use engine::wire::source::OFF_CPU;
+use engine::wire::thread::ThreadEndReason;
+
+/// What a sample stands for at most if its signal was not held back, ns: the slowest tick by which
+/// CPU timers are looked at.
+const LONGEST_TICK_NS: u64 = 10_000_000;
+
+impl ChunkSamples<'_> {
+    /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
+    pub(super) fn add(&mut self, head: &SampleHead, stack: Option<StackId>) {
+        let mut made = RawSample {
+            thread: self.thread,
+            time_ns: head.time_ns,
+            weight: head.weight,
+            stack,
+            trigger: head.trigger,
+            stop: head.stop,
+            flags: head.flags,
+            kernel: KernelHalf::None,
+            entry_ip: 0,
+            event: CPU_EVENT,
+            value: 0,
+            cookie: 0,
+        };
+        let entry = self.stacks.waiting.leave(self.thread, head.nonce);
+        let user = User::of(self.recording, *head, stack, newest_entry(entry.iter()));
+        let is_from_outside = head.flags & flags::FROM_OUTSIDE != 0;
+        let stays_since = if is_from_outside {
+            stays_since(&entry)
+        } else {
+            0
+        };
+        if is_from_outside {
+            let samples = self.recording.samples.iter().rev();
+            let own = samples.take_while(|sample| sample.thread == self.thread);
+            let own = own.filter(|sample| sample.event != OFF_CPU);
+            let last = own.map(|sample| sample.time_ns).max();
+            made.weight = count_late(self.recording, self.thread, last, &entry);
+        }
+        let by_libc = self.is_held_by_libc(&user, &entry);
+        let mut joined = false;
+        for kernel in entry {
+            let is_of_call = kernel.head.cursor >= stays_since
+                && !(is_from_outside && kernel.is_of_user_mode())
+                || kernel.head.event == OFF_CPU;
+            let (mut half, below) = match is_of_call && user.agrees(&kernel.head) {
+                true if kernel.head.event == OFF_CPU => self.without_ours(stack, user.caller),
+                true => (KernelHalf::Merged, stack),
+                false => self.elsewhere(&kernel.head, &user, by_libc),
+            };
+            let mut sample = RawSample {
+                time_ns: kernel.head.time_ns,
+                entry_ip: kernel.head.user_ip,
+                event: kernel.head.event,
+                value: kernel.head.value,
+                cookie: kernel.head.cookie,
+                // Where this one was taken the time went.
+                flags: made.flags & !(flags::LET_IN | flags::LAST),
+                ..made
+            };
+            if half.is_alone() {
+                (sample.flags, sample.stop) = (0, StopReason::Abandoned);
+            }
+            if half == KernelHalf::Late {
+                sample.stop = StopReason::Blocked;
+            }
+            sample.stack = match (kernel.is_of_user_mode(), half) {
+                (false, _) => self.stacks.push_kernel(self.recording, below, &kernel),
+                // The thread has gone on since.
+                (true, KernelHalf::Late) => {
+                    half = KernelHalf::None;
+                    self.stacks.push_leaf(self.recording, self.thread, &kernel)
+                }
+                // The user stack is this sample's.
+                (true, _) => continue,
+            };
+            if half == KernelHalf::Merged && std::mem::replace(&mut joined, true) {
+                half = KernelHalf::Reused;
+            }
+            sample.kernel = half;
+            // The weights of an entry add up to its CPU time, which may be a little less than its
+            // samples say. Other events have none.
+            let is_cpu_time = kernel.head.event == CPU_EVENT;
+            sample.weight = made.weight.min(u64::from(is_cpu_time));
+            made.weight -= sample.weight;
+            self.recording.samples.push(sample);
+        }
+        if made.weight.saturating_mul(self.period_ns()) <= LONGEST_TICK_NS {
+            made.flags &= !flags::LET_IN;
+        }
+        if made.weight > 0 {
+            self.recording.samples.push(made);
+        }
+    }
+
+    fn period_ns(&self) -> u64 {
+        let armings = &self.recording.threads[self.thread.index()].armings;
+        armings.last().map_or(0, |arming| arming.period_ns)
+    }
+
+    /// What a kernel sample is that was not taken where the user stack's leaf is, and its user
+    /// stack. `by_libc`: nothing but a function of libc held our signal back.
+    fn elsewhere(
+        &self,
+        kernel: &KernelHead,
+        user: &User,
+        by_libc: bool,
+    ) -> (KernelHalf, Option<StackId>) {
+        if let Some(interrupted) = self.interrupted(user, kernel) {
+            return (KernelHalf::Merged, Some(interrupted));
+        }
+        let process = self.recording.threads[self.thread.index()].process;
+        let time_ns = user.head.time_ns;
+        if self.recording.is_ours(process, kernel.user_ip, time_ns) {
+            return (KernelHalf::Profiler, None);
+        }
+        if by_libc && user.is_deeper_in_libc(self.recording, process, kernel) {
+            let holder = user.stack.map(|id| self.recording.stacks[id.index()]);
+            return (
+                KernelHalf::Shielded,
+                holder.and_then(|holder| holder.parent),
+            );
+        }
+        match self.is_way_back(process, user, kernel) {
+            true => (KernelHalf::Merged, user.stack),
+            false => (KernelHalf::Late, None),
+        }
+    }
+
+    /// Whether our signal waited for the return from a handler of the program's: the user stack is
+    /// what that interrupted.
+    fn is_way_back(&self, process: ProcessId, user: &User, kernel: &KernelHead) -> bool {
+        kernel.cursor >= user.newest && self.stacks.is_way_back(process, kernel.user_ip)
+    }
+
+    /// Whether it can only have been a function of libc that held our signal back up to this user
+    /// stack: it was taken there, and so was all that was sampled since the stack before. libc's
+    /// functions around clone and vfork hold all signals back.
+    fn is_held_by_libc(&self, user: &User, entry: &[Waiting]) -> bool {
+        let process = self.recording.threads[self.thread.index()].process;
+        let time_ns = user.head.time_ns;
+        let mut heads = entry.iter().map(|sample| &sample.head);
+        user.is_in_libc(self.recording)
+            && heads.all(|head| {
+                user.agrees(head)
+                    || user.is_deeper_in_libc(self.recording, process, head)
+                    || self.recording.is_ours(process, head.user_ip, time_ns)
+                    || self.interrupted(user, head).is_some()
+                    || self.is_way_back(process, user, head)
+            })
+    }
+
+    /// The part of a stack that is the program's, where a thread went off the CPU in code of ours:
+    /// in a wrapper, whose own stack is `caller`; in our handler, which interrupted the program; or
+    /// elsewhere, on a stack of our own.
+    fn without_ours(
+        &self,
+        stack: Option<StackId>,
+        caller: Option<StackId>,
+    ) -> (KernelHalf, Option<StackId>) {
+        let Some(wrapper) = caller else {
+            return (KernelHalf::Merged, stack);
+        };
+        let Some(parent) = self.recording.stacks[wrapper.index()].parent else {
+            return (KernelHalf::Profiler, None);
+        };
+        let frame = self.recording.stacks[parent.index()].frame;
+        let RawFrame::Code { method, .. } = self.recording.frames[frame.index()] else {
+            return (KernelHalf::Merged, caller);
+        };
+        let interrupted = method == Method::SignalFrame;
+        let user = if interrupted { parent } else { wrapper };
+        (KernelHalf::Merged, Some(user))
+    }
+
+    /// The stack from the frame on that a signal of the program interrupted where the sample was
+    /// taken: on the way back from the kernel its handler was entered before ours, and our walk
+    /// began there. No sample was taken elsewhere in between.
+    fn interrupted(&self, user: &User, kernel: &KernelHead) -> Option<StackId> {
+        let mut at = user.stack.filter(|_| kernel.cursor >= user.newest);
+        while let Some(id) = at {
+            let node = self.recording.stacks[id.index()];
+            if let RawFrame::Code { frame, method, .. } = self.recording.frames[node.frame.index()]
+                && method == Method::SignalFrame
+                && is_entry(kernel.user_ip, frame.lookup().0)
+            {
+                return Some(id);
+            }
+            at = node.parent;
+        }
+        None
+    }
+}
+
+impl Stacks {
+    /// Kernel samples that no user stack came for.
+    pub(super) fn finish(mut self, recording: &mut Recording) {
+        let mut last: HashMap<ThreadId, u64> = HashMap::default();
+        let mut newest: HashMap<ThreadId, u64> = HashMap::default();
+        let of_threads = recording.samples.iter().filter(|s| s.event != OFF_CPU);
+        for sample in of_threads {
+            let last = last.entry(sample.thread).or_default();
+            *last = sample.time_ns.max(*last);
+        }
+        let rest = self.waiting.rest();
+        let threads = rest.chunk_by(|(a, _), (b, _)| a == b);
+        for of_thread in threads {
+            let samples: Vec<_> = of_thread.iter().map(|(_, sample)| sample.clone()).collect();
+            if let Some((thread, _)) = of_thread.first() {
+                count_late(recording, *thread, last.get(thread).copied(), &samples);
+                let of_cpu_time = samples.iter().filter(|s| s.head.event == CPU_EVENT);
+                newest.insert(*thread, newest_entry(of_cpu_time));
+            }
+        }
+        self.find_interrupted(recording);
+        for (thread, sample) in rest {
+            let went_on = newest
+                .get(&thread)
+                .is_some_and(|at| sample.head.cursor < *at);
+            let why = without_user_stack(recording, thread, &sample.head, went_on);
+            let stop = match why {
+                KernelHalf::Late => StopReason::Blocked,
+                _ => StopReason::Abandoned,
+            };
+            let process = recording.threads[thread.index()].process;
+            let (half, stack) = if sample.is_of_user_mode() {
+                let leaf = self.push_leaf(recording, thread, &sample);
+                (KernelHalf::None, leaf)
+            } else {
+                let is_ours = recording.is_ours(process, sample.head.user_ip, sample.head.time_ns);
+                let half = if is_ours { KernelHalf::Profiler } else { why };
+                (half, self.push_kernel(recording, None, &sample))
+            };
+            recording.samples.push(RawSample {
+                thread,
+                time_ns: sample.head.time_ns,
+                weight: u64::from(sample.head.event == CPU_EVENT),
+                stack,
+                trigger: Trigger::PerfKernel,
+                stop,
+                flags: 0,
+                kernel: half,
+                entry_ip: sample.head.user_ip,
+                event: sample.head.event,
+                value: sample.head.value,
+                cookie: sample.head.cookie,
+            });
+        }
+        recording.samples.sort_by_key(|sample| sample.thread);
+    }
+}
+
+/// Why no user stack came for a sample. `went_on`: the thread entered the kernel anew after it, or
+/// left it, so it could have taken one.
+fn without_user_stack(
+    recording: &Recording,
+    thread: ThreadId,
+    kernel: &KernelHead,
+    went_on: bool,
+) -> KernelHalf {
+    match recording.threads[thread.index()].end {
+        None if went_on => KernelHalf::Late,
+        None => KernelHalf::Orphan,
+        // Behind its end there may be samples of events that the collector still held.
+        Some(end) if end.reason == ThreadEndReason::Stopped => {
+            match went_on && kernel.time_ns <= end.time_ns {
+                true => KernelHalf::Late,
+                false => KernelHalf::Orphan,
+            }
+        }
+        Some(_) => KernelHalf::Exit,
+    }
+}
+
+/// From which cursor on all of a thread's samples, which are in their order, were taken at the same
+/// place: it may be there still.
+fn newest_entry<'a>(samples: impl DoubleEndedIterator<Item = &'a Waiting>) -> u64 {
+    let mut backwards = samples.rev().map(|sample| &sample.head);
+    let Some(newest) = backwards.next() else {
+        return 0;
+    };
+    let place = |head: &KernelHead| (head.user_ip, head.user_sp);
+    let same = backwards.take_while(|head| place(head) == place(newest));
+    same.last().unwrap_or(newest).cursor
+}
+
+/// From which cursor on the samples of an entry are of the call in which the thread was seen from
+/// outside, where its last sample was taken. It may have had our signal blocked, and made the same
+/// call again and again. Then it was elsewhere in between, as its samples tell, and of those that
+/// are next to each other no more are of one call than there were before: what is known is of the
+/// two between which its stack was read.
+fn stays_since(entry: &[Waiting]) -> u64 {
+    let of_cpu_time = entry.iter().filter(|s| s.head.event == CPU_EVENT);
+    let samples: Vec<&Waiting> = of_cpu_time.collect();
+    // Back in user mode it may stand right behind the call.
+    let place = |sample: &Waiting| {
+        let head = sample.head;
+        (!sample.is_of_user_mode()).then_some((head.user_ip, head.user_sp))
+    };
+    let Some(last) = samples.last().and_then(|sample| place(sample)) else {
+        return u64::MAX;
+    };
+    let runs = samples.chunk_by(|one, other| place(one) == place(other));
+    let at_place = runs.filter(|run| run.iter().all(|sample| place(sample) == Some(last)));
+    let (before, now) = at_place.fold((0, &[][..]), |(before, now): (usize, &[_]), run| {
+        (now.len().max(before), run)
+    });
+    let known = match now.len() > 2 * before {
+        true => now,
+        false => &now[now.len().saturating_sub(2)..],
+    };
+    known.first().map_or(u64::MAX, |sample| sample.head.cursor)
+}
+
+/// Kernel samples that the thread itself took no user stack for: they weigh one period each. CPU
+/// time that they show after the thread's clock was looked at for the last time, at its end or its
+/// `last` sample, is added to it. Gives how many are of CPU time.
+fn count_late(
+    recording: &mut Recording,
+    thread: ThreadId,
+    last: Option<u64>,
+    samples: &[Waiting],
+) -> u64 {
+    let about = &mut recording.threads[thread.index()];
+    let looked_at = about.end.map(|end| end.time_ns).or(last).unwrap_or(0);
+    let period = about.armings.last().map_or(0, |arming| arming.period_ns);
+    let of_cpu_time = samples.iter().filter(|s| s.head.event == CPU_EVENT);
+    let late = of_cpu_time.clone().filter(|s| s.head.time_ns > looked_at);
+    let late_ns = period.saturating_mul(late.count() as u64);
+    about.late_cpu_ns = about.late_cpu_ns.saturating_add(late_ns);
+    of_cpu_time.count() as u64
+}

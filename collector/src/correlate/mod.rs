@@ -1,0 +1,53 @@
+//! Correlates what threads recorded of themselves with what the kernel recorded of them: takes in
+//! the samples, and joins the kernel's stacks with the user stack of their entry.
+//!
+//! Start at [`read`]. `samples` takes in the records chunk by chunk, `kernel_samples` keeps the
+//! kernel's until their user stack comes, `join` puts them together, with `held` and `interrupted`
+//! for those that were not taken where the user stack was; `kernel_account` says what became of
+//! all.
+//!
+//! Not here: what is in a file ([`crate::recording`]), and names (`symbolize`).
+
+mod held;
+mod interrupted;
+mod join;
+mod kernel_account;
+mod kernel_samples;
+mod samples;
+#[cfg(test)]
+mod tests;
+
+pub use kernel_account::KernelAccount;
+
+use crate::recording::{Contents, OpenError, Recording};
+use samples::{ChunkSamples, Stacks};
+use std::path::{Path, PathBuf};
+
+/// Reads recordings, segments and session directories as one recording, with its samples.
+///
+/// # Errors
+/// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are
+/// no recordings are reported as damages if another one is.
+pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
+    correlate(Contents::open(paths)?)
+}
+
+/// Reads a recording from memory; `name` stands for its path in reports.
+///
+/// # Errors
+/// [`OpenError`] if it is none at all.
+pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
+    correlate(Contents::of_bytes(name, bytes)?)
+}
+
+fn correlate(mut contents: Contents) -> Result<Recording, OpenError> {
+    let mut recording = std::mem::take(&mut contents.recording);
+    let mut stacks = Stacks::default();
+    while let Some(chunk) = contents.next()? {
+        let mut samples = ChunkSamples::new(&mut recording, &mut stacks, chunk.thread);
+        chunk.walk(|step, damages| samples.step(&step, damages));
+    }
+    stacks.finish(&mut recording);
+    recording.files = contents.reports();
+    Ok(recording)
+}

@@ -1,0 +1,275 @@
+//! The second pass: samples, and the stacks they share.
+//!
+//! Samples of a chunk lean on each other. Behind a damaged record the outer frames that a later
+//! sample takes over are not known; such a sample is kept, with its weight and its inner frames,
+//! and its root is [`RawFrame::Lost`] until a sample comes that takes over none of them.
+
+use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
+use crate::intern::HashSet;
+use crate::recording::{
+    Damages, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
+};
+use engine::address::{CodeAddress, RuntimeAddress};
+use engine::wire::WireError;
+use engine::wire::record::RecordKind;
+use engine::wire::sample::{Frame, Method, Sample, SampleHead};
+
+/// Deeper stacks than this are taken for damage; walks have a limit far below.
+const DEEPEST: usize = 1 << 16;
+
+/// Bytes from where handlers return to, at most, to behind the system call that leads from there to
+/// the interrupted code.
+const WAY_BACK: u64 = 16;
+
+/// What all chunks share: the stacks so far, and kernel samples that wait for one.
+#[derive(Debug, Default)]
+pub(super) struct Stacks {
+    table: StackTable,
+    pub(super) waiting: WaitingRoom,
+    /// Where handlers of a process return to.
+    trampolines: HashSet<(ProcessId, u64)>,
+}
+
+impl Stacks {
+    pub(super) fn push(
+        &mut self,
+        recording: &mut Recording,
+        parent: Option<StackId>,
+        frame: RawFrame,
+    ) -> Option<StackId> {
+        Some(self.table.push(recording, parent, frame))
+    }
+
+    /// Whether the kernel was entered at `user_ip` to leave a signal handler for the code that it
+    /// interrupted.
+    pub(super) fn is_way_back(&self, process: ProcessId, user_ip: u64) -> bool {
+        let starts = (1..=WAY_BACK).filter_map(|step| user_ip.checked_sub(step));
+        let mut known = starts.map(|start| self.trampolines.contains(&(process, start)));
+        known.any(|known| known)
+    }
+
+    pub(super) fn push_kernel(
+        &mut self,
+        recording: &mut Recording,
+        user: Option<StackId>,
+        sample: &Waiting,
+    ) -> Option<StackId> {
+        let frames = sample.root_first();
+        frames.fold(user, |node, frame| {
+            self.push(recording, node, RawFrame::Kernel(frame))
+        })
+    }
+}
+
+impl Stacks {
+    /// Where a sample of user mode was taken is all that is known of its stack.
+    pub(super) fn push_leaf(
+        &mut self,
+        recording: &mut Recording,
+        thread: ThreadId,
+        sample: &Waiting,
+    ) -> Option<StackId> {
+        let process = recording.threads[thread.index()].process;
+        let ip = RuntimeAddress(sample.head.user_ip);
+        let frame = Frame::native(ip, Method::Registers);
+        let module = recording.module_at(process, frame.pc, sample.head.time_ns);
+        let frame = RawFrame::code(process, frame, module);
+        self.push(recording, None, frame)
+    }
+}
+
+/// The stack of the sample before, from root to leaf.
+#[derive(Debug, Default)]
+struct Before {
+    head: SampleHead,
+    /// How many outermost frames are not known.
+    unknown: usize,
+    frames: Vec<RawFrame>,
+    /// The stack at each frame, if no gap lies below it.
+    nodes: Vec<StackId>,
+}
+
+/// The samples of one chunk, on their way into a recording.
+pub(super) struct ChunkSamples<'a> {
+    pub(super) recording: &'a mut Recording,
+    pub(super) stacks: &'a mut Stacks,
+    pub(super) thread: ThreadId,
+    before: Before,
+    kernel: KernelReader,
+}
+
+impl<'a> ChunkSamples<'a> {
+    pub(super) fn new(
+        recording: &'a mut Recording,
+        stacks: &'a mut Stacks,
+        thread: ThreadId,
+    ) -> Self {
+        Self {
+            recording,
+            stacks,
+            thread,
+            before: Before::default(),
+            kernel: KernelReader::default(),
+        }
+    }
+
+    /// Takes in the next record.
+    pub(super) fn step(&mut self, step: &Step<'_>, damages: &mut Damages) {
+        let Step::Record(record, offset) = step else {
+            self.lose();
+            return;
+        };
+        let read = match RecordKind::from_number(record.kind) {
+            Some(RecordKind::Sample) => self.sample(record.payload),
+            Some(RecordKind::Kernel) => self.kernel_sample(record.payload),
+            _ => return,
+        };
+        if let Err(error) = read {
+            damages.add(*offset, 0, format!("a sample: {error}"));
+            self.lose();
+        }
+    }
+
+    fn lose(&mut self) {
+        self.before.frames.clear();
+        self.before.nodes.clear();
+        self.before.unknown = DEEPEST;
+        self.kernel.lose();
+    }
+
+    fn kernel_sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
+        let (head, frames) = self.kernel.read(payload)?;
+        self.stacks.waiting.enter(self.thread, head, frames);
+        Ok(())
+    }
+
+    fn sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
+        let sample = Sample::decode(payload, &self.before.head)?;
+        let depth = self.before.unknown + self.before.frames.len();
+        if sample.reused > depth {
+            return Err(WireError::BadValue("reused frames", sample.reused as u64));
+        }
+        let new: Vec<Frame> = sample.new_frames().collect::<Result<_, _>>()?;
+        if sample.reused.saturating_add(new.len()) > DEEPEST {
+            return Err(WireError::BadValue("stack depth", new.len() as u64));
+        }
+        self.take_over(sample.reused);
+        let thread = &self.recording.threads[self.thread.index()];
+        let process = thread.process;
+        if self.recording.processes[process.index()].map.changes() {
+            self.look_again(sample.head.time_ns);
+        }
+        for frame in new.iter().rev() {
+            let raw = self.raw(process, *frame, sample.head.time_ns);
+            self.before.frames.push(raw);
+        }
+        self.learn_trampolines(process, &new);
+        self.before.head = sample.head;
+        let stack = self.stack(&sample.head);
+        self.add(&sample.head, stack);
+        Ok(())
+    }
+
+    fn raw(&self, process: ProcessId, frame: Frame, time_ns: u64) -> RawFrame {
+        match (frame.method, frame.pc.0) {
+            (Method::Language, 0) => RawFrame::Missing,
+            (Method::Language, number) => RawFrame::Language {
+                code: (self.recording.processes[process.index()].codes)
+                    .get(&number)
+                    .copied(),
+                position: frame.position,
+            },
+            _ => {
+                let address = frame.code_address().lookup();
+                let module = self.recording.module_at(process, address, time_ns);
+                RawFrame::code(process, frame, module)
+            }
+        }
+    }
+
+    /// The frame inside of one that a signal interrupted is the trampoline that the handler returns
+    /// to.
+    fn learn_trampolines(&mut self, process: ProcessId, leaf_first: &[Frame]) {
+        for pair in leaf_first.windows(2) {
+            if let [inner, outer] = pair
+                && outer.method == Method::SignalFrame
+                && let CodeAddress::Return(start) = inner.code_address()
+            {
+                self.stacks.trampolines.insert((process, start.0));
+            }
+        }
+    }
+
+    /// Keeps the `reused` outermost frames of the stack before.
+    fn take_over(&mut self, reused: usize) {
+        let unknown = self.before.unknown.min(reused);
+        if unknown < self.before.unknown {
+            self.before.nodes.clear();
+        }
+        self.before.unknown = unknown;
+        self.before.frames.truncate(reused - unknown);
+        self.before.nodes.truncate(reused - unknown);
+    }
+
+    /// Frames taken over may lie in another module by now.
+    fn look_again(&mut self, time_ns: u64) {
+        for index in 0..self.before.frames.len() {
+            if let RawFrame::Code {
+                process,
+                frame,
+                method,
+                module,
+            } = self.before.frames[index]
+            {
+                let now = self.recording.module_at(process, frame.lookup(), time_ns);
+                if now != module {
+                    self.before.nodes.truncate(index);
+                    self.before.frames[index] = RawFrame::Code {
+                        process,
+                        frame,
+                        method,
+                        module: now,
+                    };
+                }
+            }
+        }
+    }
+
+    /// The stack of all frames there are now, and the gap where frames were left out.
+    fn stack(&mut self, head: &SampleHead) -> Option<StackId> {
+        let depth = self.before.frames.len();
+        let gap = (head.elided > 0).then(|| depth.saturating_sub(as_index(head.elided_at)));
+        let known = match gap {
+            Some(_) => 0,
+            None => self.before.nodes.len(),
+        };
+        let mut node = known.checked_sub(1).map(|last| self.before.nodes[last]);
+        if known == 0 && self.before.unknown > 0 {
+            node = self.push(None, RawFrame::Lost);
+        }
+        for index in known..depth {
+            if gap == Some(index) {
+                node = self.push(node, RawFrame::Elided(head.elided));
+            }
+            node = self.push(node, self.before.frames[index]);
+            if let (None, Some(node)) = (gap, node) {
+                self.before.nodes.push(node);
+            }
+        }
+        if gap == Some(depth) {
+            node = self.push(node, RawFrame::Elided(head.elided));
+        }
+        if gap.is_some() {
+            self.before.nodes.clear();
+        }
+        node
+    }
+
+    fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
+        self.stacks.push(self.recording, parent, frame)
+    }
+}
+
+fn as_index(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX)
+}

@@ -1,0 +1,68 @@
+//! What the fuzzer of recordings begins with.
+
+use super::joined::one_call;
+use super::languages::interpreted;
+use super::*;
+use crate::recording::example::{Chunk, absences, head, recording, segment};
+use engine::wire::module::ModuleGone;
+use engine::wire::session::{PerfMap, Session};
+
+/// The seeds of the fuzz target are these recordings. `RSUNWIND_WRITE_SEEDS=1 cargo test -p
+/// rsunwind-collector seeds` writes them anew.
+#[test]
+fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
+    let mut session = Chunk::new(0, 0, 0);
+    session = session.record(RecordKind::Session, |out| Session::default().encode(out));
+    let lines = PerfMap {
+        lines: b"10 10 a\n",
+    };
+    let map = Chunk::new(42, 0, 0).record(RecordKind::PerfMap, |out| lines.encode(out));
+    let mut deep = head(60, 1);
+    deep.elided = 70;
+    deep.elided_at = 1;
+    let deep = Chunk::new(42, 44, 7).sample(deep, &[0x11, 0x20, 0x30]);
+    let mut chunks = three_chunks();
+    chunks.extend([session, map, deep]);
+    let gone = ModuleGone {
+        time_ns: 9,
+        start: 0x1000,
+    };
+    let events = Chunk::new(42, 42, 8).record(RecordKind::ModuleGone, |out| gone.encode(out));
+    chunks.push(process(events, 41, b"x\0"));
+    chunks.push(one_call());
+    chunks.push(interpreted());
+    let mut cut = recording(&chunks);
+    cut.truncate(cut.len() - 100);
+    let mut switches = three_chunks();
+    for (run, key, number) in [
+        (41_900, 41_950, 0),
+        (41_900, 41_990, 1),
+        (90_000, 90_000, 2),
+    ] {
+        let seen = absences(
+            (42, run),
+            (42, key),
+            number,
+            &[(run + 200, 70), (run + 900, 8)],
+        );
+        switches.push(thread(process(seen, 0, b"x\0"), run, b"seen"));
+    }
+    let seeds = [
+        ("recording", recording(&chunks)),
+        ("segment", segment(&three_chunks()[1..2])),
+        ("cut", cut),
+        ("switches", recording(&switches)),
+        ("header", recording(&[])),
+    ];
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/recording");
+    for (name, bytes) in seeds {
+        let path = directory.join(name);
+        if std::env::var_os("RSUNWIND_WRITE_SEEDS").is_some() {
+            std::fs::write(&path, &bytes).unwrap();
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == bytes,
+            "{name} is out of date"
+        );
+    }
+}

@@ -1,0 +1,446 @@
+//! Programs that a profiled one starts and that cannot unwind themselves (static ones, those with
+//! rights of their own, those that lost the preload library from their environment, those that a
+//! seccomp filter keeps from writing samples): noticed when they begin, and copied from then on.
+//!
+//! All processes inherit an event that counts nothing and tells of each exec, in a small ring for
+//! each processor. Its record wakes our reader, who looks at the program's file a moment later:
+//! nothing is asked of the process, and nothing done in it. The first one that needs it makes us
+//! take rings for copies; they are held by events of our own, which lend them to those of all such
+//! programs.
+//!
+//! Not here: what is in the rings ([`crate::cpu_rings`]), and what is made of it ([`crate::copy`]).
+
+use crate::clock::monotonic_ns;
+use crate::cpu_rings::request::{self, Kind, Request, Tells};
+use crate::cpu_rings::{
+    Adopted, CpuRing, LARGEST_RING, Refusal, Start, Step, Task, TaskRecord, What, memory, open,
+    processors,
+};
+use crate::obstacle::{Nature, Obstacle, ObstacleKind};
+use crate::perf_event::THIS_THREAD;
+use crate::processes;
+use crate::seccomp;
+use engine::wire::session::CONTROL_FILE;
+use nix::errno::Errno;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::unistd::{Pid, geteuid};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Bytes of a ring for records of programs that begin: some three hundred.
+const RING: usize = 16 << 10;
+/// On larger machines nobody is listened for: each event that a process has makes the threads that
+/// it starts some two microseconds slower.
+const MOST_PROCESSORS: usize = 64;
+/// By then a program has mapped the preload library, which is the first that the loader maps.
+const PROOF: Duration = Duration::from_millis(30);
+/// A program that takes on rights of its own loses the events that it had some microseconds after
+/// the record of its exec.
+const TAKING_RIGHTS: Duration = Duration::from_millis(1);
+/// Of a program whose file we may not even look at.
+const CLOSED: &str = "it has a setuid or setgid bit or file capabilities, so the loader ignores LD_PRELOAD: it runs unprofiled; record it as root";
+/// Of a program that has the library, which finds no session to join.
+const OUT_OF_REACH: &str = "the session's folder cannot be reached from where it runs (a mount namespace with another /dev/shm, or chroot): it runs unprofiled";
+/// What two events tell of one exec is less than this apart, ns: microseconds, unless the host of a
+/// virtual machine takes its processor away meanwhile. Who was copied then still is, so that longer
+/// does no harm.
+const ONE_EXEC_NS: u64 = 1_000_000_000;
+/// Files whose nature is remembered.
+const MOST_FILES: usize = 1000;
+
+/// Opens the events that tell of programs on a process that is about to call exec, or runs.
+pub(crate) fn listen(pid: Pid, start: Start) -> Result<Vec<CpuRing>, Refusal> {
+    if processors().len() > MOST_PROCESSORS {
+        return Ok(Vec::new());
+    }
+    let request = Request {
+        kind: Kind::Nothing,
+        tells: Tells::Programs,
+        stack_bytes: 0,
+        kernel: false,
+        at_exec: start == Start::AtExec,
+        watermark: 1,
+    };
+    open(pid, request, RING).map(|(rings, _)| rings)
+}
+
+/// The same on the calling thread at once, to find out what it costs; nothing where that is
+/// refused.
+pub(crate) fn listen_here() -> Vec<CpuRing> {
+    let rings = listen(THIS_THREAD, Start::Now).unwrap_or_default();
+    let events = rings.iter().map(|ring| ring.buffer.event());
+    events.for_each(request::enable);
+    rings
+}
+
+/// What a program lacks that should unwind itself.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Lack {
+    Library,
+    /// A file for its samples.
+    Place,
+}
+
+impl Lack {
+    const fn words(self) -> &'static str {
+        match self {
+            Self::Library => "it did not load the preload library, and runs unprofiled",
+            Self::Place => {
+                "a seccomp filter keeps it from writing its samples, and it runs unprofiled"
+            }
+        }
+    }
+}
+
+/// A program that should unwind itself.
+#[derive(Clone, Copy)]
+struct Unproven {
+    pid: i32,
+    /// When it must have begun to.
+    due: Instant,
+    /// Whether it was seen without a place for its samples: it may have been about to make one.
+    is_late: bool,
+}
+
+/// Looks out for them.
+pub(crate) struct ExecWatch {
+    /// How copies are asked for.
+    request: Request,
+    /// What was found out of a file, by device, number and time of change.
+    natures: HashMap<(u64, u64, i64), Option<Obstacle>>,
+    /// When programs began last that copies told of (`CLOCK_MONOTONIC`, ns), by their pid.
+    told: HashMap<i32, u64>,
+    /// Programs that should load the preload library and write their samples.
+    unproven: Vec<Unproven>,
+    /// Events on the threads of each program that is copied, all of whose descendants inherit them.
+    copied: Vec<Vec<OwnedFd>>,
+    /// errno of the refusal to sample kernel mode, if it was refused.
+    kernel_refused: Option<u32>,
+}
+
+impl ExecWatch {
+    pub(crate) fn new(request: Request) -> Self {
+        Self {
+            request,
+            natures: HashMap::new(),
+            told: HashMap::new(),
+            unproven: Vec::new(),
+            copied: Vec::new(),
+            kernel_refused: None,
+        }
+    }
+
+    /// Whether programs are being copied.
+    pub(crate) const fn are_copied(&self) -> bool {
+        !self.copied.is_empty()
+    }
+
+    /// In how long there is something to look at, if there is.
+    pub(crate) fn next_look(&self) -> Option<Duration> {
+        let due = self.unproven.iter().map(|one| one.due).min();
+        due.map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
+    }
+
+    /// Ends the sampling of all.
+    pub(crate) fn disable(&self) {
+        self.copied.iter().flatten().for_each(request::disable);
+    }
+
+    /// Looks at the programs that began according to what was `found`, and adds what there is to
+    /// say of them. Rings that are needed for their copies are added to the others.
+    pub(crate) fn attend(&mut self, rings: &mut Vec<CpuRing>, found: &mut Vec<TaskRecord>) {
+        self.copied.retain(|events| !events.iter().all(is_over));
+        for pid in began(found, self.request.tells, &mut self.told) {
+            self.unproven.retain(|known| known.pid != pid);
+            match self.obstacle(pid) {
+                Some(obstacle) => found.extend(self.circumvent(pid, &obstacle, rings)),
+                None if processes::has_rights_of_its_own(pid) => {
+                    found.push(unprofiled(pid, CLOSED))
+                }
+                None => self.expect(pid, false),
+            }
+        }
+        let now = Instant::now();
+        let due = self.unproven.extract_if(.., |one| one.due <= now);
+        let due: Vec<Unproven> = due.collect();
+        for Unproven { pid, is_late, .. } in due {
+            let mappings = processes::mappings(pid);
+            if !mappings.is_empty() && !mappings.iter().any(processes::is_library) {
+                found.push(self.copy_or_say(pid, Lack::Library, rings));
+            } else if is_out_of_reach(pid) {
+                found.push(unprofiled(pid, OUT_OF_REACH));
+            } else if seccomp::is_in_force_for(pid) && processes::has_session_only(pid) {
+                match is_late {
+                    true => found.push(self.copy_or_say(pid, Lack::Place, rings)),
+                    false => self.expect(pid, true),
+                }
+            }
+        }
+    }
+
+    fn expect(&mut self, pid: i32, is_late: bool) {
+        self.unproven.push(Unproven {
+            pid,
+            due: Instant::now() + PROOF,
+            is_late,
+        });
+    }
+
+    /// Has the stacks of a program copied that does not unwind itself, or says why not.
+    fn copy_or_say(&mut self, pid: i32, lack: Lack, rings: &mut Vec<CpuRing>) -> TaskRecord {
+        self.copy(pid, lack == Lack::Place, rings)
+            .unwrap_or_else(|refusal| {
+                let why = lack.words();
+                let text = format!("{why}; its stacks cannot be copied either: {refusal}");
+                unprofiled(pid, &text)
+            })
+    }
+
+    /// What keeps the preload library out of the program that a process runs.
+    fn obstacle(&mut self, pid: i32) -> Option<Obstacle> {
+        let path = PathBuf::from(format!("/proc/{pid}/exe"));
+        let about = fs::metadata(&path).ok()?;
+        if self.natures.len() >= MOST_FILES {
+            self.natures.clear();
+        }
+        let name = (
+            about.dev(),
+            about.ino(),
+            about.ctime_nsec() ^ about.ctime() << 30,
+        );
+        let nature = self.natures.entry(name);
+        nature.or_insert_with(|| obstacle_of(&path)).clone()
+    }
+
+    /// Has the stacks of a program with that obstacle copied, or says why not.
+    fn circumvent(
+        &mut self,
+        pid: i32,
+        obstacle: &Obstacle,
+        rings: &mut Vec<CpuRing>,
+    ) -> Option<TaskRecord> {
+        match obstacle.kind {
+            ObstacleKind::Static { .. } | ObstacleKind::Sanitized => {}
+            ObstacleKind::Privileged(_) if geteuid().is_root() => {
+                std::thread::sleep(TAKING_RIGHTS);
+            }
+            _ => return Some(unprofiled(pid, &obstacle.to_string())),
+        }
+        match self.copy(pid, false, rings) {
+            Ok(adopted) => Some(adopted),
+            // It is gone already.
+            Err(Refusal {
+                errno: Errno::ESRCH,
+                ..
+            }) => None,
+            Err(refusal) => {
+                let why = format!("{obstacle}; its stacks cannot be copied either: {refusal}");
+                Some(unprofiled(pid, &why))
+            }
+        }
+    }
+
+    fn copy(
+        &mut self,
+        pid: i32,
+        has_library: bool,
+        rings: &mut Vec<CpuRing>,
+    ) -> Result<TaskRecord, Refusal> {
+        let is_copies = |ring: &&CpuRing| matches!(ring.kind, Kind::CpuTime(_));
+        if !rings.iter().any(|ring| is_copies(&ring)) {
+            rings.extend(self.rings(pid)?);
+        }
+        let time_ns = monotonic_ns();
+        let tids = processes::threads(pid);
+        let mut events = Vec::new();
+        // Threads that begin from here on inherit the events of those that begin them.
+        for tid in &tids {
+            for ring in rings.iter().filter(is_copies) {
+                match self.copy_thread(*tid, ring) {
+                    // This thread is gone; or the processor.
+                    Err(Errno::ESRCH) if *tid != pid => break,
+                    Err(Errno::ENODEV) => {}
+                    opened => events.push(opened.map_err(|errno| Refusal {
+                        step: Step::Open,
+                        errno,
+                    })?),
+                }
+            }
+        }
+        self.copied.push(events);
+        let adopted = Adopted {
+            found: processes::find(pid, &tids),
+            kernel_refused: self.kernel_refused,
+            unwatched: 0,
+            has_library,
+        };
+        Ok(TaskRecord {
+            time_ns,
+            task: Task { pid, tid: pid },
+            what: What::Adopted(Box::new(adopted)),
+        })
+    }
+
+    fn copy_thread(&self, tid: i32, ring: &CpuRing) -> Result<OwnedFd, Errno> {
+        let event = request::open(&self.request, Pid::from_raw(tid), ring.processor)?;
+        request::redirect(&event, ring.buffer.event())?;
+        request::enable(&event);
+        Ok(event)
+    }
+
+    /// Rings for copies, held by events on this thread, after a try of what is permitted.
+    fn rings(&mut self, pid: i32) -> Result<Vec<CpuRing>, Refusal> {
+        let processor = processors().first().copied().unwrap_or(0);
+        let tried = request::open(&self.request, Pid::from_raw(pid), processor);
+        if let Err(errno @ (Errno::EACCES | Errno::EPERM)) = tried {
+            self.request.kernel = false;
+            self.kernel_refused = Some(errno as u32);
+        }
+        let lender = Request {
+            kind: Kind::Nothing,
+            tells: Tells::Nothing,
+            ..self.request
+        };
+        let (mut rings, _) = open(THIS_THREAD, lender, memory::share().min(LARGEST_RING))?;
+        for ring in &mut rings {
+            ring.kind = self.request.kind;
+            ring.tells = self.request.tells;
+        }
+        Ok(rings)
+    }
+}
+
+/// Processes whose programs began, and that are not copied: takes what tells of it out of what was
+/// found.
+///
+/// `told` is what copies told in the looks before: an exec is in their ring first, and may be found
+/// there a look earlier, because our own rings are read first. Who overlooks that has it copied
+/// twice, and all that it starts.
+fn began(
+    found: &mut Vec<TaskRecord>,
+    copies_tell: Tells,
+    told: &mut HashMap<i32, u64>,
+) -> Vec<i32> {
+    let is_copied = |record: &&TaskRecord| match copies_tell {
+        Tells::Everything => matches!(record.what, What::Exec(_)),
+        Tells::Programs | Tells::Nothing => matches!(record.what, What::Began(true)),
+    };
+    let copied = found.iter().filter(is_copied);
+    told.extend(copied.map(|record| (record.task.pid, record.time_ns)));
+    let mut began = Vec::new();
+    let mut newest_ns = 0;
+    found.retain(|record| {
+        newest_ns = newest_ns.max(record.time_ns);
+        let pid = record.task.pid;
+        let What::Began(by_copies) = record.what else {
+            return true;
+        };
+        let by_both = || {
+            let told_ns = told.get(&pid);
+            told_ns.is_some_and(|told_ns| told_ns.abs_diff(record.time_ns) < ONE_EXEC_NS)
+        };
+        if !by_copies && !by_both() && !began.contains(&pid) {
+            began.push(pid);
+        }
+        false
+    });
+    told.retain(|_, told_ns| newest_ns.saturating_sub(*told_ns) < ONE_EXEC_NS);
+    began
+}
+
+fn obstacle_of(path: &Path) -> Option<Obstacle> {
+    let obstacle = Nature::of(path).obstacle?;
+    Some(Obstacle {
+        path: fs::read_link(path).unwrap_or(obstacle.path),
+        ..obstacle
+    })
+}
+
+/// Whether the session that stands in its environment is not there as the process sees the file
+/// system. One that is over is nowhere.
+fn is_out_of_reach(pid: i32) -> bool {
+    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+    let mut variables = environment.split(|byte| *byte == 0);
+    let settings = variables.find_map(|variable| variable.strip_prefix(b"RSUNWIND="));
+    let mut settings = settings
+        .into_iter()
+        .flat_map(|all| all.split(|byte| *byte == b','));
+    let Some(session) = settings.find_map(|setting| setting.strip_prefix(b"session=")) else {
+        return false;
+    };
+    let control = Path::new(OsStr::from_bytes(session)).join(CONTROL_FILE);
+    let Ok(inside) = control.strip_prefix("/") else {
+        return false;
+    };
+    let there = Path::new("/proc").join(pid.to_string()).join("root");
+    let seen = fs::symlink_metadata(there.join(inside));
+    control.exists()
+        && seen.is_err_and(|error| error.kind() == std::io::ErrorKind::NotFound)
+        && there.exists()
+}
+
+fn unprofiled(pid: i32, why: &str) -> TaskRecord {
+    TaskRecord {
+        time_ns: monotonic_ns(),
+        task: Task { pid, tid: pid },
+        what: What::Unprofiled(Box::new((processes::find(pid, &[]), why.to_owned()))),
+    }
+}
+
+/// Whether nobody has an event any more.
+fn is_over(event: &OwnedFd) -> bool {
+    let mut place = [PollFd::new(event.as_fd(), PollFlags::POLLIN)];
+    let looked = poll(&mut place, PollTimeout::ZERO);
+    let [place] = place;
+    let happened = place.revents().unwrap_or(PollFlags::empty());
+    looked.is_ok() && happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(pid: i32, time_ns: u64, what: What) -> TaskRecord {
+        TaskRecord {
+            time_ns,
+            task: Task { pid, tid: pid },
+            what,
+        }
+    }
+
+    #[test]
+    fn who_is_copied_already_has_not_begun_whichever_look_finds_that() {
+        let mut told = HashMap::new();
+        let mut look = |found: Vec<TaskRecord>, tells| {
+            let mut found = found;
+            let pids = began(&mut found, tells, &mut told);
+            (pids, found.len())
+        };
+        let exec = |pid, time_ns| record(pid, time_ns, What::Exec(Vec::new()));
+        let ours = |pid, time_ns| record(pid, time_ns, What::Began(false));
+        let all = Tells::Everything;
+        let both = vec![
+            ours(1, 1_001),
+            exec(1, 1_000),
+            ours(2, 1_002),
+            ours(2, 1_003),
+        ];
+        assert_eq!(look(both, all), (vec![2], 1));
+        // The copies' ring was read behind the exec, ours before it.
+        assert_eq!(look(vec![exec(3, 5_000)], all), (vec![], 1));
+        assert_eq!(look(vec![], all), (vec![], 0));
+        assert_eq!(look(vec![ours(3, 5_001)], all), (vec![], 0));
+        // Another process of that number, later.
+        let later = 5_001 + ONE_EXEC_NS;
+        assert_eq!(look(vec![ours(3, later)], all), (vec![3], 0));
+        let copies = record(4, later, What::Began(true));
+        assert_eq!(look(vec![copies], Tells::Programs), (vec![], 0));
+        assert_eq!(look(vec![ours(4, later)], Tells::Programs), (vec![], 0));
+    }
+}

@@ -1,0 +1,142 @@
+//! Distinct things, each held once in a list, and known by its place there.
+
+use foldhash::fast::RandomState;
+use hashbrown::HashTable;
+use std::hash::{BuildHasher, Hash};
+
+/// Maps of what is in a recording: hashed fast, and differently in each run.
+pub(crate) type HashMap<K, V> = std::collections::HashMap<K, V, RandomState>;
+/// Sets likewise.
+pub(crate) type HashSet<T> = std::collections::HashSet<T, RandomState>;
+
+/// A place in a list.
+pub(crate) trait Index: Copy {
+    /// The next one of a list of that length.
+    fn next_of(length: usize) -> Self;
+
+    /// As an index.
+    fn index(self) -> usize;
+}
+
+/// Makes an index type, so that none is mistaken for another.
+macro_rules! index {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub u32);
+
+        impl $name {
+            /// As an index.
+            #[must_use]
+            pub const fn index(self) -> usize {
+                self.0 as usize
+            }
+
+            /// The next one of a list of that length.
+            #[must_use]
+            pub fn next_of(length: usize) -> Self {
+                Self(u32::try_from(length).unwrap_or(u32::MAX))
+            }
+        }
+
+        impl crate::intern::Index for $name {
+            fn next_of(length: usize) -> Self {
+                Self::next_of(length)
+            }
+
+            fn index(self) -> usize {
+                self.index()
+            }
+        }
+    };
+}
+pub(crate) use index;
+
+/// Finds the places of things in a list that it fills. It holds none of them itself.
+#[derive(Debug)]
+pub(crate) struct Interner<I> {
+    /// With half of the hash, so that growing does not touch the things.
+    places: HashTable<(u32, I)>,
+    hasher: RandomState,
+}
+
+impl<I> Default for Interner<I> {
+    fn default() -> Self {
+        Self {
+            places: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+impl<I: Index> Interner<I> {
+    /// For a list that holds something already, each thing once.
+    pub(crate) fn of<T: Eq + Hash>(all: &[T]) -> Self {
+        let mut made = Self::default();
+        for (place, thing) in all.iter().enumerate() {
+            let code = made.code(thing);
+            made.insert(code, I::next_of(place));
+        }
+        made
+    }
+
+    /// The place of a thing, at the end of the list if it is new. `all` is always the same list.
+    pub(crate) fn place<T: Eq + Hash>(&mut self, all: &mut Vec<T>, thing: T) -> I {
+        let code = self.code(&thing);
+        if let Some(known) = self.find(code, |place| all[place.index()] == thing) {
+            return known;
+        }
+        let place = I::next_of(all.len());
+        all.push(thing);
+        self.insert(code, place);
+        place
+    }
+
+    /// The place of a thing that is not in the list yet.
+    pub(crate) fn add<T: Eq + Hash>(&mut self, all: &mut Vec<T>, thing: T) -> I {
+        let place = I::next_of(all.len());
+        self.insert(self.code(&thing), place);
+        all.push(thing);
+        place
+    }
+
+    /// What a thing is looked for by.
+    pub(crate) fn code(&self, thing: &impl Hash) -> u32 {
+        self.hasher.hash_one(thing) as u32
+    }
+
+    /// The place of the thing of that code which is the `same`.
+    pub(crate) fn find(&self, code: u32, same: impl Fn(I) -> bool) -> Option<I> {
+        let found = self.places.find(spread(code), |(known, place)| {
+            *known == code && same(*place)
+        });
+        found.map(|(_, place)| *place)
+    }
+
+    /// Notes the place of a thing that was not there.
+    pub(crate) fn insert(&mut self, code: u32, place: I) {
+        let rehash = |(code, _): &(u32, I)| spread(*code);
+        self.places
+            .insert_unique(spread(code), (code, place), rehash);
+    }
+}
+
+/// Tables look at both ends of a hash.
+const fn spread(code: u32) -> u64 {
+    (code as u64) << 32 | code as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Interner;
+    use crate::recording::FrameId;
+
+    #[test]
+    fn each_thing_is_held_once() {
+        let mut all = vec!["a", "b"];
+        let mut interner = Interner::<FrameId>::of(&all);
+        let mut place = |thing| interner.place(&mut all, thing).index();
+        assert_eq!(["b", "c", "a", "c"].map(&mut place), [1, 2, 0, 2]);
+        assert_eq!(all, ["a", "b", "c"]);
+    }
+}

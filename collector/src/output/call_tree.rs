@@ -1,0 +1,263 @@
+//! Stacks put together by the names of their functions: what begins alike is one path from the
+//! root.
+//!
+//! Not here: how a path is written (`folded`, `svg`).
+
+use super::{Options, Roots, thread_name};
+use crate::intern::{HashMap, Interner, index};
+use crate::profile::{CallId, Function, Profile, Sample};
+use crate::recording::{ProcessId, ThreadId};
+
+index!(
+    /// Of [`CallTree::names`].
+    NameId
+);
+index!(
+    /// Of [`CallTree::nodes`].
+    NodeId
+);
+
+/// The stacks of what is shown, and their weights.
+pub(super) struct CallTree {
+    nodes: Vec<Node>,
+    weights: Vec<Weight>,
+    names: Vec<Name>,
+}
+
+/// A function below those that called it.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+struct Node {
+    /// Made before this one.
+    parent: Option<NodeId>,
+    name: NameId,
+}
+
+#[derive(Clone, Copy, Default)]
+struct Weight {
+    /// Of stacks that end here.
+    own: u64,
+    /// Of all that go through here.
+    total: u64,
+}
+
+/// What a function is called; the whole name comes first, to sort by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct Name {
+    pub(super) whole: String,
+    pub(super) shown: Option<String>,
+}
+
+/// Who a stack is counted for.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Owner {
+    All,
+    Process(ProcessId),
+    Thread(ThreadId),
+}
+
+impl CallTree {
+    pub(super) fn of(profile: &Profile, options: &Options) -> Self {
+        let mut builder = Builder {
+            profile,
+            options,
+            tree: Self {
+                nodes: Vec::new(),
+                weights: Vec::new(),
+                names: Vec::new(),
+            },
+            known_names: Interner::default(),
+            known_nodes: Interner::default(),
+            of_function: vec![None; profile.functions.len()],
+            of_call: HashMap::default(),
+        };
+        let roots = roots(profile, options.roots);
+        let mut ends: HashMap<(Owner, CallId), NodeId> = HashMap::default();
+        for sample in profile.weighed() {
+            let owner = match roots {
+                Roots::Thread => Owner::Thread(sample.thread),
+                Roots::Process => Owner::Process(profile.process_of(sample.thread)),
+                Roots::None | Roots::Auto => Owner::All,
+            };
+            let end = ends.entry((owner, sample.stack));
+            let end = *end.or_insert_with(|| builder.end(owner, sample));
+            let own = &mut builder.tree.weights[end.index()].own;
+            *own = own.saturating_add(sample.weight);
+        }
+        builder.tree.sum();
+        builder.tree
+    }
+
+    fn sum(&mut self) {
+        for index in (0..self.nodes.len()).rev() {
+            let weight = &mut self.weights[index];
+            weight.total = weight.total.saturating_add(weight.own);
+            let total = weight.total;
+            if let Some(parent) = self.nodes[index].parent {
+                let above = &mut self.weights[parent.index()].total;
+                *above = above.saturating_add(total);
+            }
+        }
+    }
+
+    /// The weight of all stacks.
+    pub(super) fn whole(&self) -> u64 {
+        let roots = self.nodes.iter().zip(&self.weights);
+        let roots = roots.filter(|(node, _)| node.parent.is_none());
+        roots.fold(0, |sum, (_, weight)| sum.saturating_add(weight.total))
+    }
+
+    /// Hands over each stack and the weight that ends there, as `join` puts it together: it adds a
+    /// name to what its callers made. Below nodes of less weight than `least` nothing is told
+    /// apart. In the order of the names.
+    pub(super) fn paths<E>(
+        &self,
+        least: u64,
+        join: impl Fn(&mut String, &Name),
+        mut visit: impl FnMut(&str, u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let kept = |index: usize| self.weights[index].total >= least;
+        let mut below: Vec<Vec<NodeId>> = vec![Vec::new(); self.nodes.len()];
+        let mut todo = Vec::new();
+        for (index, node) in self
+            .nodes
+            .iter()
+            .enumerate()
+            .filter(|(index, _)| kept(*index))
+        {
+            let id = NodeId::next_of(index);
+            match node.parent {
+                Some(parent) => below[parent.index()].push(id),
+                None => todo.push(id),
+            }
+        }
+        let name = |id: &NodeId| &self.names[self.nodes[id.index()].name.index()];
+        let mut path = String::new();
+        let backwards =
+            |nodes: &mut Vec<NodeId>| nodes.sort_unstable_by(|a, b| name(b).cmp(name(a)));
+        backwards(&mut todo);
+        let mut todo: Vec<(NodeId, usize)> = todo.into_iter().map(|id| (id, 0)).collect();
+        while let Some((id, length)) = todo.pop() {
+            path.truncate(length);
+            if length > 0 {
+                path.push(';');
+            }
+            join(&mut path, name(&id));
+            let mut inner = std::mem::take(&mut below[id.index()]);
+            let inner_total = inner.iter().map(|id| self.weights[id.index()].total);
+            let inner_total = inner_total.fold(0, u64::saturating_add);
+            // With that of what is not told apart.
+            let own = self.weights[id.index()].total.saturating_sub(inner_total);
+            if own > 0 {
+                visit(&path, own)?;
+            }
+            backwards(&mut inner);
+            todo.extend(inner.into_iter().map(|id| (id, path.len())));
+        }
+        Ok(())
+    }
+}
+
+fn roots(profile: &Profile, asked: Roots) -> Roots {
+    let several = || {
+        let mut processes = profile.weighed().map(|s| profile.process_of(s.thread));
+        let first = processes.next();
+        processes.any(|process| Some(process) != first)
+    };
+    match asked {
+        Roots::Auto if several() => Roots::Process,
+        Roots::Auto => Roots::None,
+        chosen => chosen,
+    }
+}
+
+struct Builder<'a> {
+    profile: &'a Profile,
+    options: &'a Options,
+    tree: CallTree,
+    known_names: Interner<NameId>,
+    known_nodes: Interner<NodeId>,
+    of_function: Vec<Option<NameId>>,
+    of_call: HashMap<(Owner, CallId), NodeId>,
+}
+
+impl Builder<'_> {
+    /// The node in which a sample's stack ends.
+    fn end(&mut self, owner: Owner, sample: &Sample) -> NodeId {
+        let (mut todo, mut at) = (Vec::new(), Some(sample.stack));
+        let mut node = loop {
+            let Some(call) = at else {
+                break self.prefix(owner, sample.thread);
+            };
+            if let Some(known) = self.of_call.get(&(owner, call)) {
+                break Some(*known);
+            }
+            todo.push(call);
+            at = self.profile.stacks[call.index()].parent;
+        };
+        for call in todo.into_iter().rev() {
+            let frame = self.profile.stacks[call.index()].frame;
+            let name = self.function(self.profile.frames[frame.index()].function.index());
+            let made = self.node(node, name);
+            self.of_call.insert((owner, call), made);
+            node = Some(made);
+        }
+        // A stack is never without a frame.
+        node.unwrap_or_else(|| {
+            let name = self.name("-", None);
+            self.node(None, name)
+        })
+    }
+
+    fn prefix(&mut self, owner: Owner, thread: ThreadId) -> Option<NodeId> {
+        if owner == Owner::All {
+            return None;
+        }
+        let profile = self.profile;
+        let process = &profile.recording.processes[profile.process_of(thread).index()];
+        let name = self.name(&format!("{} ({})", process.name(), process.pid), None);
+        let node = self.node(None, name);
+        if !matches!(owner, Owner::Thread(_)) {
+            return Some(node);
+        }
+        let tid = profile.recording.threads[thread.index()].tid;
+        let name = self.name(&format!("{} ({tid})", thread_name(profile, thread)), None);
+        Some(self.node(Some(node), name))
+    }
+
+    fn function(&mut self, index: usize) -> NameId {
+        if let Some(known) = self.of_function[index] {
+            return known;
+        }
+        let function: &Function = &self.profile.functions[index];
+        let shown = function.called(self.options.names);
+        let name = self.name(
+            &function.name,
+            Some(shown).filter(|shown| **shown != *function.name),
+        );
+        self.of_function[index] = Some(name);
+        name
+    }
+
+    fn name(&mut self, whole: &str, shown: Option<&str>) -> NameId {
+        let name = Name {
+            whole: clean(whole),
+            shown: shown.map(clean),
+        };
+        self.known_names.place(&mut self.tree.names, name)
+    }
+
+    fn node(&mut self, parent: Option<NodeId>, name: NameId) -> NodeId {
+        let node = self
+            .known_nodes
+            .place(&mut self.tree.nodes, Node { parent, name });
+        self.tree
+            .weights
+            .resize(self.tree.nodes.len(), Weight::default());
+        node
+    }
+}
+
+/// What separates functions must not be in a name.
+fn clean(name: &str) -> String {
+    name.replace(';', ":")
+}

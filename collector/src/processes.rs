@@ -1,0 +1,274 @@
+//! Processes seen from outside: what `/proc` says of one and its threads: code mapped before its
+//! events were opened, CPU time, names.
+//!
+//! Whatever cannot be read (the process is gone, or another user's) is left out.
+
+use engine::wire::session::CONTROL_FILE;
+use std::fs;
+
+/// How files of the preload library are named, before the build's id.
+pub(crate) const LIBRARY_NAME: &str = "librsunwind_preload";
+
+/// Code that was mapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) length: u64,
+    /// Where in the file it begins.
+    pub(crate) offset: u64,
+    pub(crate) path: Vec<u8>,
+}
+
+/// Code mapped into a process.
+pub(crate) fn mappings(pid: i32) -> Vec<Mapping> {
+    fs::read_to_string(format!("/proc/{pid}/maps")).map_or_else(|_| Vec::new(), |text| parse(&text))
+}
+
+/// Lines `START-END rwxp OFFSET DEVICE INODE   PATH`.
+pub(crate) fn parse(text: &str) -> Vec<Mapping> {
+    text.lines().filter_map(line).collect()
+}
+
+fn line(line: &str) -> Option<Mapping> {
+    let mut words = line.splitn(6, ' ');
+    let (start, end) = words.next()?.split_once('-')?;
+    let executable = words.next()?.contains('x');
+    let offset = words.next()?;
+    let path = words.nth(2)?.trim_start();
+    let number = |text| u64::from_str_radix(text, 16).ok();
+    let start = number(start)?;
+    (executable && !path.is_empty()).then_some(Mapping {
+        start,
+        length: number(end)?.checked_sub(start)?,
+        offset: number(offset)?,
+        path: path.as_bytes().to_owned(),
+    })
+}
+
+/// CPU time of a thread, ns.
+pub(crate) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
+    text.split_ascii_whitespace().next()?.parse().ok()
+}
+
+/// Threads of a process.
+pub(crate) fn threads(pid: i32) -> Vec<i32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task"));
+    let names = entries.into_iter().flatten().flatten();
+    names
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// The number of a thread in the PID namespace that it lives in, if that is not ours.
+pub(crate) fn inner_number(pid: i32, tid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).ok()?;
+    let mut numbers = status_words(&status, "NSpid:");
+    numbers.next()?;
+    numbers.next_back()?.parse().ok()
+}
+
+/// The words of a line of `status`; none if there is no such line.
+fn status_words<'a>(status: &'a str, name: &str) -> std::str::SplitAsciiWhitespace<'a> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_default().split_ascii_whitespace()
+}
+
+/// Whether a process has other rights than who started it, and than we, in a way that even its file
+/// is hidden from us.
+pub(crate) fn has_rights_of_its_own(pid: i32) -> bool {
+    let hidden = fs::metadata(format!("/proc/{pid}/exe"));
+    let hidden = hidden.is_err_and(|error| error.kind() == std::io::ErrorKind::PermissionDenied);
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let words = |name: &'static str| status_words(&status, name);
+    // Real and effective; zeros where there are no rights.
+    let differ = |name| words(name).next() != words(name).nth(1);
+    let granted = words("CapPrm:").any(|mask| mask.contains(|digit| digit != '0'));
+    hidden && (differ("Uid:") || differ("Gid:") || granted)
+}
+
+/// A thread's name.
+pub(crate) fn name(pid: i32, tid: i32) -> Vec<u8> {
+    let mut name = fs::read(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    if name.last() == Some(&b'\n') {
+        name.pop();
+    }
+    name
+}
+
+/// A process that runs, as it was found.
+#[derive(Debug)]
+pub(crate) struct Found {
+    pub(crate) mappings: Vec<Mapping>,
+    pub(crate) threads: Vec<FoundThread>,
+    pub(crate) identity: Identity,
+}
+
+/// A thread of it.
+#[derive(Debug)]
+pub(crate) struct FoundThread {
+    pub(crate) tid: i32,
+    /// CPU time that it has used, ns.
+    pub(crate) cpu_ns: u64,
+    pub(crate) name: Vec<u8>,
+}
+
+/// Looks at a process, and at those of its threads.
+pub(crate) fn find(pid: i32, tids: &[i32]) -> Found {
+    let thread = |tid: &i32| FoundThread {
+        tid: *tid,
+        cpu_ns: cpu_ns(pid, *tid).unwrap_or(0),
+        name: name(pid, *tid),
+    };
+    Found {
+        threads: tids.iter().map(thread).collect(),
+        mappings: mappings(pid),
+        identity: identity(pid),
+    }
+}
+
+/// Whether code is mapped from the preload library.
+pub(crate) fn is_library(mapping: &Mapping) -> bool {
+    let file = mapping.path.rsplit(|byte| *byte == b'/').next();
+    file.is_some_and(|name| name.starts_with(LIBRARY_NAME.as_bytes()))
+}
+
+/// Whether a process has joined a session and has no place for its samples.
+pub(crate) fn has_session_only(pid: i32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let any = |end: &str| maps.lines().any(|line| line.ends_with(end));
+    any(&format!("/{CONTROL_FILE}")) && !any(".seg")
+}
+
+/// Identity of a process, as far as it is still there.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Identity {
+    /// Arguments, each ended by a zero byte.
+    pub(crate) command: Vec<u8>,
+    /// The executable.
+    pub(crate) executable: Vec<u8>,
+    /// Field 4 of `stat`.
+    pub(crate) parent: u32,
+    /// Field 22 of `stat`.
+    pub(crate) start_ticks: u64,
+    /// `NSpid` of `status`.
+    pub(crate) ns_pids: Vec<u8>,
+}
+
+/// The line `/proc/PID/stat`, whose fields are numbered as in `proc(5)`.
+pub(crate) struct Stat(String);
+
+impl Stat {
+    /// Reads it; none if there is no such process.
+    pub(crate) fn read(pid: u32) -> Option<Self> {
+        let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Some(Self(String::from_utf8_lossy(&line).into_owned()))
+    }
+
+    /// A field behind the name, from the third one on.
+    fn field(&self, number: usize) -> Option<&str> {
+        // The name may hold anything, but the last parenthesis ends it.
+        let (_, fields) = self.0.rsplit_once(')')?;
+        fields.split_ascii_whitespace().nth(number - 3)
+    }
+
+    pub(crate) fn parent(&self) -> Option<u32> {
+        self.field(4)?.parse().ok()
+    }
+
+    /// When it started, in ticks since boot.
+    pub(crate) fn start_ticks(&self) -> Option<u64> {
+        self.field(22)?.parse().ok()
+    }
+
+    /// Whether it has ended: one that has may stay for long, if nobody waits for it.
+    pub(crate) fn has_ended(&self) -> bool {
+        matches!(self.field(3), None | Some("Z" | "X"))
+    }
+
+    /// Whether it runs, or would if it had a processor.
+    pub(crate) fn is_running(&self) -> bool {
+        self.field(3) == Some("R")
+    }
+
+    /// Whether an exec has taken its old memory and not laid out the new one. Kernel threads look
+    /// alike, and processes that may not be looked at.
+    pub(crate) fn has_no_environment_yet(&self) -> bool {
+        self.field(51) == Some("0")
+    }
+}
+
+/// Longest command line that is kept, bytes.
+const LONGEST_COMMAND: usize = 32 << 10;
+
+/// Reads it.
+pub(crate) fn identity(pid: i32) -> Identity {
+    use std::os::unix::ffi::OsStringExt;
+    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+    let mut command = read("cmdline");
+    command.truncate(LONGEST_COMMAND);
+    let executable = fs::read_link(format!("/proc/{pid}/exe"));
+    let stat = u32::try_from(pid).ok().and_then(Stat::read);
+    let stat = stat.as_ref();
+    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let ns_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    Identity {
+        command,
+        executable: executable.map_or_else(|_| Vec::new(), |path| path.into_os_string().into_vec()),
+        parent: stat.and_then(Stat::parent).unwrap_or(0),
+        start_ticks: stat.and_then(Stat::start_ticks).unwrap_or(0),
+        ns_pids: ns_pids.map_or_else(Vec::new, |pids| pids.trim().as_bytes().to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn executable_mappings_of_files_are_listed() {
+        let text = "\
+00400000-00401000 r--p 00000000 00:1d 99                                 /bin/a b
+00401000-00480000 r-xp 00001000 00:1d 99                                 /bin/a b
+7f0000000000-7f0000001000 r-xp 00000000 00:00 0 
+7fff00000000-7fff00001000 r-xp 00000000 00:00 0                          [vdso]
+";
+        let found = parse(text);
+        let short: Vec<_> = found
+            .iter()
+            .map(|mapping| {
+                (
+                    mapping.start,
+                    mapping.length,
+                    mapping.offset,
+                    &*mapping.path,
+                )
+            })
+            .collect();
+        assert_eq!(
+            short,
+            [
+                (0x40_1000, 0x7_f000, 0x1000, &b"/bin/a b"[..]),
+                (0x7fff_0000_0000, 0x1000, 0, b"[vdso]")
+            ]
+        );
+    }
+
+    #[test]
+    fn a_process_finds_itself() {
+        let pid = i32::try_from(std::process::id()).unwrap();
+        let identity = identity(pid);
+        let own = std::env::current_exe().unwrap();
+        assert_eq!(
+            identity.executable,
+            std::os::unix::ffi::OsStrExt::as_bytes(own.as_os_str())
+        );
+        assert!(identity.command.ends_with(b"\0") && identity.start_ticks > 0);
+        assert_eq!(identity.parent, std::os::unix::process::parent_id());
+        assert!(threads(pid).contains(&pid) && cpu_ns(pid, pid).unwrap() > 0);
+        assert!(!name(pid, pid).is_empty());
+        assert!(identity.ns_pids.ends_with(pid.to_string().as_bytes()));
+        let numbers = identity.ns_pids.split(|byte| byte.is_ascii_whitespace());
+        assert_eq!(inner_number(pid, pid).is_some(), numbers.count() > 1);
+    }
+}

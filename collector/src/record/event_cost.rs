@@ -1,0 +1,186 @@
+//! What one event with its signal costs on this machine ([`engine::affordable`]): measured here
+//! once before the start, where the rate is so high that it matters, so that the programs need not,
+//! each of them; and at the end, in two parts, for the account ([`super::price`]).
+//!
+//! # Safety
+//! For the moment of the measurement there is a handler for SIGPROF, which counts. The event's own
+//! thread alone gets it.
+#![allow(unsafe_code)]
+
+use super::args::{Args, Trigger};
+use crate::clock;
+use crate::cpu_rings::Ring;
+use crate::numbers::median;
+use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
+use crate::seccomp;
+use engine::affordable::{TRIAL_BYTES, TRIAL_PERIOD_NS, Trial, UNQUESTIONED_NS};
+use engine::perf_event::{Attributes, kind, request, software};
+use nix::errno::Errno;
+use nix::libc;
+use nix::sys::signal::{SaFlags, SigAction, SigHandler, SigSet, Signal, sigaction};
+use nix::unistd::gettid;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread;
+
+const RING_SIZE: usize = 8 * 4096;
+/// `PERF_RECORD_SAMPLE`.
+const SAMPLE: u32 = 9;
+/// Trials, of which the median counts.
+const TRIALS: usize = 3;
+
+static SIGNALS: AtomicU64 = AtomicU64::new(0);
+
+/// The setting that tells the programs, with its comma; empty where they need not know.
+pub fn setting(args: &Args) -> String {
+    let period_ns = 1_000_000_000_000 / args.rate.millihertz;
+    if period_ns >= UNQUESTIONED_NS || !is_known(args) {
+        return String::new();
+    }
+    let measured = apart(|| measure(true));
+    measured.map_or_else(String::new, |cost| format!("cost={cost},"))
+}
+
+/// Whether programs may have such events, and the cost be measured here.
+pub fn is_known(args: &Args) -> bool {
+    args.trigger != Trigger::Timer && !seccomp::is_in_force()
+}
+
+/// Cost of an event without a signal, and with one, ns; `None` where perf is refused.
+pub fn in_two_parts() -> Option<(u64, u64)> {
+    apart(|| Some((measure(false)?, measure(true)?)))
+}
+
+/// On a thread of its own, which alone lets the signal in.
+fn apart<T: Send + 'static>(measure: impl FnOnce() -> Option<T> + Send + 'static) -> Option<T> {
+    thread::spawn(measure).join().ok().flatten()
+}
+
+/// Cost of an event, with a signal or without, ns; `None` where perf is refused.
+fn measure(raises_signal: bool) -> Option<u64> {
+    let _counting = Counting::begin().ok()?;
+    let mut memory = vec![1; TRIAL_BYTES];
+    let mut trial = Trial::new(&mut memory, clock::thread_cpu_ns);
+    let mut costs = Vec::new();
+    for _ in 0..TRIALS {
+        let mut ring = ring(TRIAL_PERIOD_NS)?;
+        if raises_signal {
+            signal_this_thread(ring.event()).ok()?;
+        }
+        let before = SIGNALS.load(Relaxed);
+        enable(ring.event()).ok()?;
+        let disturbed_ns = trial.disturbed_ns();
+        let count = match raises_signal {
+            true => SIGNALS.load(Relaxed) - before,
+            false => samples(&mut ring),
+        };
+        costs.extend(disturbed_ns.checked_div(count));
+    }
+    median(costs)
+}
+
+/// Begins to sample the calling thread, without signals; `None` where perf is refused.
+pub fn begin(period_ns: u64) -> Option<Ring> {
+    let ring = ring(period_ns)?;
+    enable(ring.event()).ok()?;
+    Some(ring)
+}
+
+/// How many samples have come.
+pub fn samples(ring: &mut Ring) -> u64 {
+    let mut samples = 0;
+    ring.take(|record| samples += u64::from(record.kind == SAMPLE));
+    samples
+}
+
+/// An event on the calling thread, which does not run yet.
+fn ring(period_ns: u64) -> Option<Ring> {
+    let event = open(period_ns, true).or_else(|_| open(period_ns, false));
+    Ring::map(event.ok()?, RING_SIZE).ok()
+}
+
+fn enable(event: &OwnedFd) -> Result<(), Errno> {
+    // SAFETY: no memory involved.
+    let enabled = unsafe { libc::ioctl(event.as_raw_fd(), request::ENABLE, 0) };
+    Errno::result(enabled).map(drop)
+}
+
+fn open(period_ns: u64, kernel: bool) -> Result<OwnedFd, Errno> {
+    let every = Attributes::of_thread(kind::SOFTWARE, software::TASK_CLOCK, period_ns, kernel);
+    let open = |event: &Attributes| perf_event::open(event, THIS_THREAD, ANY_PROCESSOR);
+    let [newest, older, oldest] = every.and_for_older_kernels();
+    open(&newest)
+        .or_else(|_| open(&older))
+        .or_else(|_| open(&oldest))
+}
+
+/// Has the event raise SIGPROF on this thread.
+fn signal_this_thread(event: &OwnedFd) -> Result<(), Errno> {
+    const F_SETSIG: i32 = 10;
+    const F_SETOWN_EX: i32 = 15;
+    let owner = [0 /* F_OWNER_TID */, gettid().as_raw()];
+    let fd = event.as_raw_fd();
+    // SAFETY: the kernel reads the two words of the owner; nothing else of ours is touched.
+    unsafe {
+        Errno::result(libc::fcntl(fd, F_SETSIG, libc::SIGPROF))?;
+        Errno::result(libc::fcntl(fd, F_SETOWN_EX, owner.as_ptr()))?;
+        Errno::result(libc::fcntl(
+            fd,
+            libc::F_SETFL,
+            libc::O_ASYNC | libc::O_NONBLOCK,
+        ))?;
+    }
+    Ok(())
+}
+
+/// While it lives, SIGPROF is counted.
+struct Counting {
+    before: SigAction,
+}
+
+impl Counting {
+    fn begin() -> Result<Self, Errno> {
+        let count = SigHandler::Handler(count);
+        let action = SigAction::new(count, SaFlags::SA_RESTART, SigSet::all());
+        // SAFETY: the handler adds to a number.
+        let before = unsafe { sigaction(Signal::SIGPROF, &action)? };
+        let mut ours = SigSet::empty();
+        ours.add(Signal::SIGPROF);
+        ours.thread_unblock()?;
+        Ok(Self { before })
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        let mut ours = SigSet::empty();
+        ours.add(Signal::SIGPROF);
+        // A signal that is still on its way must not meet the action before, which may kill.
+        let _ = ours.thread_block();
+        // SAFETY: what was there before.
+        let _ = unsafe { sigaction(Signal::SIGPROF, &self.before) };
+    }
+}
+
+extern "C" fn count(_: i32) {
+    SIGNALS.fetch_add(1, Relaxed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_costs_something_and_leaves_no_handler() {
+        let before = SIGNALS.load(Relaxed);
+        match thread::spawn(|| measure(true)).join().unwrap() {
+            Some(cost) => assert!((1..10_000_000).contains(&cost), "{cost} ns"),
+            None => eprintln!("LEFT OUT: perf is refused"),
+        }
+        assert!(SIGNALS.load(Relaxed) >= before);
+        let ignore = SigAction::new(SigHandler::SigIgn, SaFlags::empty(), SigSet::empty());
+        // SAFETY: nobody in the tests wants the signal.
+        let left = unsafe { sigaction(Signal::SIGPROF, &ignore) }.unwrap();
+        assert!(matches!(left.handler(), SigHandler::SigDfl));
+    }
+}

@@ -1,0 +1,134 @@
+//! What an event makes a context switch of its thread cost more: the kernel puts its timer off and
+//! on again. Two threads wake each other in turns on one processor, without events and with them.
+//!
+//! Not here: switches to and from an idle processor, where part of it is charged to nobody.
+
+use super::event_cost;
+use crate::clock;
+use crate::cpu_rings::{CpuRing, Ring};
+use crate::exec_watch;
+use crate::numbers::median;
+use nix::sched::{CpuSet, sched_getcpu, sched_setaffinity};
+use nix::sys::resource::{UsageWho, getrusage};
+use nix::unistd::Pid;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::thread;
+
+/// How often each of the two is woken in a trial.
+const TURNS: usize = 100;
+/// Trials, of which the median counts.
+const TRIALS: usize = 3;
+
+/// What is opened on a thread.
+#[derive(Clone, Copy)]
+struct Events {
+    period_ns: u64,
+    /// Those that tell of programs, too.
+    listens: bool,
+}
+
+/// What a thread has used.
+#[derive(Clone, Copy, Default)]
+struct Used {
+    cpu_ns: u64,
+    switches: u64,
+    samples: u64,
+}
+
+/// Cost of a switch, from the processor and back to one, with events of that period, of which each
+/// takes `event_ns`, above that without, ns; `None` where perf is refused.
+pub fn measure(period_ns: u64, event_ns: u64, listens: bool) -> Option<u64> {
+    let events = Events { period_ns, listens };
+    let mut more = Vec::new();
+    for _ in 0..TRIALS {
+        let [plain, armed] = [None, Some(events)].map(|events| turns(events, event_ns));
+        more.push(armed?.saturating_sub(plain?));
+    }
+    median(more)
+}
+
+/// Cost of a switch, ns.
+fn turns(events: Option<Events>, event_ns: u64) -> Option<u64> {
+    let processor = sched_getcpu().ok()?;
+    let (here, there) = UnixStream::pair().ok()?;
+    let begin =
+        |socket, is_first| thread::spawn(move || take_turns(socket, is_first, processor, events));
+    let both = [begin(here, true), begin(there, false)];
+    let [one, other] = both.map(|thread| thread.join().ok().flatten());
+    let (one, other) = (one?, other?);
+    let samples_ns = (one.samples + other.samples).saturating_mul(event_ns);
+    let cpu_ns = (one.cpu_ns + other.cpu_ns).saturating_sub(samples_ns);
+    cpu_ns.checked_div(one.switches + other.switches)
+}
+
+/// One of the two; when it fails, the other finds its socket closed.
+fn take_turns(
+    mut socket: UnixStream,
+    is_first: bool,
+    processor: usize,
+    events: Option<Events>,
+) -> Option<Used> {
+    let mut here = CpuSet::new();
+    here.set(processor).ok()?;
+    // Elsewhere it costs something else, which is no reason to have nothing.
+    let _ = sched_setaffinity(Pid::from_raw(0), &here);
+    let armed = match events {
+        Some(events) => Some(arm(events)?),
+        None => None,
+    };
+    let before = used()?;
+    for _ in 0..TURNS {
+        if is_first {
+            socket.write_all(&[0]).ok()?;
+        }
+        socket.read_exact(&mut [0]).ok()?;
+        if !is_first {
+            socket.write_all(&[0]).ok()?;
+        }
+    }
+    let after = used()?;
+    let samples = armed.map_or(0, |(mut ring, _)| event_cost::samples(&mut ring));
+    Some(Used {
+        cpu_ns: after.cpu_ns.saturating_sub(before.cpu_ns),
+        switches: after.switches.saturating_sub(before.switches),
+        samples,
+    })
+}
+
+/// On the calling thread.
+fn arm(events: Events) -> Option<(Ring, Vec<CpuRing>)> {
+    let listening = match events.listens {
+        true => exec_watch::listen_here(),
+        false => Vec::new(),
+    };
+    Some((event_cost::begin(events.period_ns)?, listening))
+}
+
+/// Of the calling thread.
+fn used() -> Option<Used> {
+    let usage = getrusage(UsageWho::RUSAGE_THREAD).ok()?;
+    let switches = usage.voluntary_context_switches() + usage.involuntary_context_switches();
+    Some(Used {
+        cpu_ns: clock::thread_cpu_ns(),
+        switches: switches.unsigned_abs(),
+        samples: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_turn_is_a_switch() {
+        let both = UnixStream::pair().unwrap();
+        let begin = |socket, is_first| {
+            thread::spawn(move || take_turns(socket, is_first, 0, None).unwrap())
+        };
+        let threads = [begin(both.0, true), begin(both.1, false)];
+        let used = threads.map(|thread| thread.join().unwrap());
+        assert!(used.iter().all(|used| used.samples == 0));
+        assert!(used.iter().any(|used| used.switches > 0));
+    }
+}

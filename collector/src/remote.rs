@@ -1,0 +1,285 @@
+//! Threads that stay in the kernel while others look at them: their stacks are read from outside,
+//! which they do not notice, and unwound like copied ones.
+//!
+//! Not here: which threads ([`crate::record`]), and whether what was read belongs to a sample: a
+//! thread may wake up at any time.
+
+use crate::processes;
+use crate::unwind::elf_sections::Images;
+use crate::unwind::registers::{self, Cache};
+use crate::unwind::{Code, Stack, walk};
+use engine::wire::module::Module;
+use engine::wire::sample::{Frame, StopReason};
+use nix::sys::uio::{RemoteIoVec, process_vm_readv};
+use nix::unistd::Pid;
+use std::collections::HashMap;
+use std::fmt;
+use std::fs;
+use std::io::IoSliceMut;
+use std::ops::Range;
+
+/// Most of a stack that is read, bytes.
+const MOST: u64 = 256 << 10;
+/// The same where it is kept for a sample that may come.
+const MOST_KEPT: u64 = 16 << 10;
+/// Deepest stack.
+const DEEPEST: usize = 1024;
+
+/// Where a thread entered the kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// The user's instruction pointer.
+    pub ip: u64,
+    /// The user's stack pointer.
+    pub sp: u64,
+    /// The user's frame pointer.
+    pub fp: u64,
+}
+
+impl Entry {
+    /// Instruction pointer and stack pointer, which `/proc` tells, too.
+    #[must_use]
+    pub const fn place(self) -> (u64, u64) {
+        (self.ip, self.sp)
+    }
+}
+
+/// A thread's stack.
+#[derive(Debug)]
+pub struct RemoteStack {
+    /// From leaf to root.
+    pub frames: Vec<Frame>,
+    /// Frames left out, and behind how many.
+    pub elided: (u64, u64),
+    /// Why the walk ended.
+    pub stop: StopReason,
+    /// Whether the thread slept in the call of that entry when its stack had been read. If not, it
+    /// may have been on its way.
+    pub sleeps: bool,
+}
+
+/// The stack of a thread that sleeps in a call in which it was not sampled yet: unwinding it takes
+/// the frame pointer, which a sample tells.
+#[derive(Debug)]
+pub struct KeptStack {
+    /// Instruction pointer and stack pointer where it entered the kernel.
+    pub place: (u64, u64),
+    bytes: Vec<u8>,
+}
+
+/// A file mapped into a process.
+#[derive(Debug)]
+struct Mapped {
+    range: Range<u64>,
+    bias: u64,
+    build_id: Vec<u8>,
+    path: Vec<u8>,
+}
+
+/// One who looks at threads of several processes.
+#[derive(Default)]
+pub struct RemoteUnwinder {
+    images: Images,
+    processes: HashMap<u32, (Code, Vec<Mapped>)>,
+}
+
+impl fmt::Debug for RemoteUnwinder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RemoteUnwinder({} processes)", self.processes.len())
+    }
+}
+
+impl RemoteUnwinder {
+    /// Reads and unwinds the stack of a thread that is, or was a moment ago, in the kernel since
+    /// that entry. `None` if it certainly is not any more, or cannot be read.
+    pub fn look(&mut self, pid: u32, tid: u32, entry: Entry) -> Option<RemoteStack> {
+        if !may_be_there(pid, tid, entry) {
+            return None;
+        }
+        let bytes = read_stack(pid, entry.sp, MOST)?;
+        let (code, _) = self.process(pid);
+        let cut = bytes.len() as u64 == MOST;
+        let stack = unwind(code, entry, &bytes, cut);
+        let whereabouts = syscall(pid, tid);
+        (whereabouts != Whereabouts::Elsewhere).then(|| RemoteStack {
+            sleeps: whereabouts.is(entry.place()),
+            ..stack
+        })
+    }
+
+    /// Reads the stack of a thread that sleeps in the kernel, wherever it entered that.
+    pub fn keep(&mut self, pid: u32, tid: u32) -> Option<KeptStack> {
+        let Whereabouts::Asleep(ip, sp) = syscall(pid, tid) else {
+            return None;
+        };
+        let bytes = read_stack(pid, sp, MOST_KEPT)?;
+        self.process(pid);
+        let place = (ip, sp);
+        syscall(pid, tid)
+            .is(place)
+            .then_some(KeptStack { place, bytes })
+    }
+
+    /// Unwinds what was kept, of a thread that is known by now to have entered the kernel with that
+    /// frame pointer.
+    pub fn unwind(&self, pid: u32, kept: &KeptStack, fp: u64) -> Option<RemoteStack> {
+        let (code, _) = self.processes.get(&pid)?;
+        let (ip, sp) = kept.place;
+        let cut = kept.bytes.len() as u64 == MOST_KEPT;
+        Some(unwind(code, Entry { ip, sp, fp }, &kept.bytes, cut))
+    }
+
+    /// The files in which frames of a process lie, as its records of them would say at that time.
+    pub fn modules<'a>(
+        &'a self,
+        pid: u32,
+        frames: &'a [Frame],
+        time_ns: u64,
+    ) -> impl Iterator<Item = Module<'a>> {
+        let mapped = self.processes.get(&pid).map_or(&[][..], |(_, all)| all);
+        let has_frame = |mapped: &&Mapped| frames.iter().any(|f| mapped.range.contains(&f.pc.0));
+        mapped.iter().filter(has_frame).map(move |mapped| Module {
+            time_ns,
+            start: mapped.range.start,
+            end: mapped.range.end,
+            bias: mapped.bias,
+            build_id: &mapped.build_id,
+            path: &mapped.path,
+            ours: false, // which only the process itself can say
+        })
+    }
+
+    fn process(&mut self, pid: u32) -> &(Code, Vec<Mapped>) {
+        let images = &mut self.images;
+        self.processes
+            .entry(pid)
+            .or_insert_with(|| mapped(pid.cast_signed(), images))
+    }
+}
+
+/// A stack whose thread slept when it was read.
+fn unwind(code: &Code, entry: Entry, bytes: &[u8], cut: bool) -> RemoteStack {
+    let stack = Stack {
+        sp: entry.sp,
+        bytes,
+        cut,
+    };
+    let registers = registers::resumed(entry.ip, entry.sp, entry.fp);
+    let mut frames = vec![Frame::default(); DEEPEST];
+    let mut cache = Cache::new();
+    let (depth, stop) = walk(code, &mut cache, entry.ip, registers, stack, &mut frames);
+    frames.truncate(depth.kept);
+    RemoteStack {
+        frames,
+        elided: (depth.elided, depth.elided_at),
+        stop,
+        sleeps: true,
+    }
+}
+
+fn mapped(pid: i32, images: &mut Images) -> (Code, Vec<Mapped>) {
+    let (mut code, mut all) = (Code::default(), Vec::<Mapped>::new());
+    for mapping in processes::mappings(pid) {
+        let Some(image) = images.get(pid, &mapping.path) else {
+            continue;
+        };
+        let same = all.iter().filter(|known| known.path == mapping.path);
+        let Some((range, bias)) = image.place(&mapping, same.map(|known| &known.range)) else {
+            continue;
+        };
+        if all.iter().all(|known| known.range != range) {
+            code.add(&mapping.path, range.clone(), bias, &image);
+            all.push(Mapped {
+                range,
+                bias,
+                build_id: image.build_id.clone(),
+                path: mapping.path,
+            });
+        }
+    }
+    (code, all)
+}
+
+/// What the kernel says of where a thread is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Whereabouts {
+    /// It sleeps in the kernel, which it entered at that ip and sp.
+    Asleep(u64, u64),
+    /// It runs, in the kernel or not.
+    Running,
+    /// It is gone, or we may not know.
+    Elsewhere,
+}
+
+impl Whereabouts {
+    fn is(self, (ip, sp): (u64, u64)) -> bool {
+        self == Self::Asleep(ip, sp)
+    }
+}
+
+fn may_be_there(pid: u32, tid: u32, entry: Entry) -> bool {
+    let whereabouts = syscall(pid, tid);
+    whereabouts == Whereabouts::Running || whereabouts.is(entry.place())
+}
+
+/// `/proc/PID/task/TID/syscall`: `running`, or numbers of which the last two are sp and ip.
+fn syscall(pid: u32, tid: u32) -> Whereabouts {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
+    text.map_or(Whereabouts::Elsewhere, |text| parse(&text))
+}
+
+fn parse(text: &str) -> Whereabouts {
+    let text = text.trim_end();
+    if text == "running" {
+        return Whereabouts::Running;
+    }
+    let mut words = text.rsplit(' ').map(|word| {
+        let digits = word.strip_prefix("0x")?;
+        u64::from_str_radix(digits, 16).ok()
+    });
+    match (words.next().flatten(), words.next().flatten()) {
+        (Some(ip), Some(sp)) => Whereabouts::Asleep(ip, sp),
+        _ => Whereabouts::Elsewhere,
+    }
+}
+
+/// A stack from its pointer to its end, or as many bytes of it as are wanted.
+fn read_stack(pid: u32, sp: u64, most: u64) -> Option<Vec<u8>> {
+    let text = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let end = text.lines().find_map(|line| {
+        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
+        let number = |text| u64::from_str_radix(text, 16).ok();
+        let (start, end) = (number(start)?, number(end)?);
+        (start..end).contains(&sp).then_some(end)
+    })?;
+    let mut bytes = vec![0; usize::try_from((end - sp).min(most)).ok()?];
+    let remote = [RemoteIoVec {
+        base: usize::try_from(sp).ok()?,
+        len: bytes.len(),
+    }];
+    let mut local = [IoSliceMut::new(&mut bytes)];
+    let read = process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut local, &remote).ok()?;
+    bytes.truncate(read);
+    (!bytes.is_empty()).then_some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_the_kernel_says_is_understood() {
+        let asleep = "7 0x7ffd1 0x1 0xffffffff 0x0 0x0 0x0 0x7ffd12345678 0x7f0012345678\n";
+        assert_eq!(
+            parse(asleep),
+            Whereabouts::Asleep(0x7f00_1234_5678, 0x7ffd_1234_5678)
+        );
+        assert_eq!(
+            parse("-1 0x7ffd12345678 0x10\n"),
+            Whereabouts::Asleep(0x10, 0x7ffd_1234_5678)
+        );
+        assert_eq!(parse("running\n"), Whereabouts::Running);
+        assert_eq!(parse(""), Whereabouts::Elsewhere);
+        assert_eq!(syscall(u32::MAX, 1), Whereabouts::Elsewhere);
+    }
+}

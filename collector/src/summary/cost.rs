@@ -1,0 +1,132 @@
+//! What the profiler took of the CPU, in three lines:
+//!
+//! - what clocks of ours show in the programs: the handler with the kernel's delivery of its
+//!   signals, functions that stand in front of libc's, the preparation of programs, and the arming
+//!   of threads and its end;
+//! - what the kernel's events cost, which is in nobody's clock alone. So it is an estimate: what a
+//!   sample, a context switch and a thread's beginning and end cost more on this machine when
+//!   recording ended, as often as there was one;
+//! - the collector's own CPU time, which the programs are not charged with.
+//!
+//! Not here: loading the library, and the end of what it has mapped; `tests/costs` measures all of
+//! it together.
+
+use super::line;
+use super::threads::Account;
+use crate::charge::{Ledger, Reason};
+use crate::numbers::{duration, plural};
+use crate::profile::Profile;
+use crate::recording::{SessionInfo, Thread};
+use engine::wire::sample::Trigger;
+
+/// The line, and what it is made of.
+pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], ledger: &Ledger) {
+    let sum = |value: fn(&Account) -> u64| {
+        let all = accounts.iter().map(value);
+        all.fold(0, u64::saturating_add)
+    };
+    let prepared = ledger
+        .by_reason()
+        .filter(|(reason, _)| *reason == Reason::SetUp);
+    let prepared = prepared.fold(0, |sum: u64, (_, ns)| sum.saturating_add(ns));
+    let handler = sum(|account| account.handler_ns);
+    let (signals, events) = counts(&profile.recording.threads);
+    let session = profile.recording.session.as_ref();
+    let signal_ns = session.map_or(0, |session| session.signal_ns);
+    let parts = [
+        (handler, "in the handler"),
+        (signals.saturating_mul(signal_ns), "delivering its signals"),
+        (profile.own_calls_ns, "in front of libc"),
+        (prepared, "preparing programs"),
+        (sum(|account| account.arming_ns), "arming threads"),
+    ];
+    let all = parts
+        .iter()
+        .fold(0, |sum: u64, (ns, _)| sum.saturating_add(*ns));
+    if all == 0 {
+        return;
+    }
+    let mut text = duration(all);
+    // What was charged, if that is known: short programs are prepared for longer than they are
+    // armed.
+    let cpu = sum(|account| account.armed_ns.unwrap_or(0)).max(ledger.total_ns());
+    if cpu > 0 {
+        text += &format!(", {:.2} % of CPU time", 100.0 * all as f64 / cpu as f64);
+    }
+    let samples = profile.samples.len() as u64;
+    let shown = parts.iter().filter(|(ns, _)| *ns > 0);
+    let shown = shown.map(|(ns, what)| match handler.checked_div(samples) {
+        Some(each) if *what == parts[0].1 => {
+            format!("{} {what} ({} a sample)", duration(*ns), duration(each))
+        }
+        _ => format!("{} {what}", duration(*ns)),
+    });
+    text += ": ";
+    text += &shown.collect::<Vec<_>>().join(", ");
+    line(out, "cost", &text);
+    let Some(session) = session else {
+        return;
+    };
+    let threads = profile.recording.threads.len() as u64;
+    if let (Some((ns, text)), true) = (of_kernel(session, events, threads), cpu > 0) {
+        let share = 100.0 * ns as f64 / cpu as f64;
+        let text = format!(
+            "besides, some {}, {share:.2} % of CPU time: the kernel's perf events ({text})",
+            duration(ns)
+        );
+        line(out, "", &text);
+    }
+    if session.collector_ns > 0 {
+        let own = duration(session.collector_ns);
+        line(
+            out,
+            "",
+            &format!("besides, {own}: rsunwind itself, which recorded it"),
+        );
+    }
+}
+
+/// What the kernel took for that many events, and what it is made of; `None` where there were none,
+/// or nothing is known of them.
+fn of_kernel(session: &SessionInfo, events: u64, threads: u64) -> Option<(u64, String)> {
+    if events == 0 {
+        return None;
+    }
+    let parts = [
+        (events, "sample", "samples", session.event_ns),
+        (
+            session.switches,
+            "context switch",
+            "context switches",
+            session.switch_ns,
+        ),
+        (threads, "thread", "threads", session.thread_ns),
+    ];
+    let parts = parts
+        .iter()
+        .filter(|(count, _, _, ns)| *count > 0 && *ns > 0);
+    let text = parts.clone().map(|(count, one, many, ns)| {
+        format!("{} at {}", plural(*count, one, many), duration(*ns))
+    });
+    let text = text.collect::<Vec<_>>().join(", ");
+    let all = parts.fold(0, |sum: u64, (count, _, _, ns)| {
+        sum.saturating_add(count.saturating_mul(*ns))
+    });
+    (all > 0).then_some((all, text))
+}
+
+/// Signals and events of the threads that had perf events.
+fn counts(threads: &[Thread]) -> (u64, u64) {
+    let armed = threads
+        .iter()
+        .filter(|thread| matches!(thread.trigger(), Trigger::PerfKernel | Trigger::PerfUser));
+    armed.fold((0, 0), |(signals, events): (u64, u64), thread| {
+        let totals = &thread.totals;
+        let periods = totals.weight.saturating_add(totals.lost_weight);
+        let samples = totals.samples.saturating_add(totals.lost_samples);
+        (
+            signals.saturating_add(samples),
+            events.saturating_add(periods),
+        )
+    })
+}

@@ -1,0 +1,133 @@
+//! Names of the stubs through which a binary calls functions of others: `memcmp@plt`. They have no
+//! symbols. Each jumps to where a slot of the global offset table points to, and a relocation of
+//! that slot names the function.
+//!
+//! ```text
+//! [endbr64]  ff 25 <distance>       jmp *distance(%rip)
+//! ```
+
+use super::Named;
+use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// The sections that they are in, and how many bytes each takes.
+const SECTIONS: [(&str, usize); 3] = [(".plt", 16), (".plt.sec", 16), (".plt.got", 8)];
+/// An indirect jump, relative to what comes behind it.
+const JUMP: [u8; 2] = [0xff, 0x25];
+/// Bytes of it.
+const JUMP_LENGTH: usize = 6;
+/// Bytes before it, at most: endbr64, and a prefix.
+const MOST_BEFORE: usize = 5;
+
+/// The stubs of a binary.
+pub(super) struct Stubs {
+    /// First address of each section, one past the last, and bytes of a stub.
+    sections: Vec<(u64, u64, u64)>,
+    names: HashMap<u64, Arc<str>>,
+}
+
+impl Stubs {
+    /// Those of a binary; none if it is of another architecture than x86-64, or none of the
+    /// addresses is in one.
+    pub(super) fn of<'e>(elf: &impl Object<'e>, addresses: &[u64]) -> Option<Self> {
+        if elf.architecture() != object::Architecture::X86_64 {
+            return None;
+        }
+        let (mut sections, mut jumps) = (Vec::new(), Vec::new());
+        for (name, size) in SECTIONS {
+            let Some(section) = elf.section_by_name(name) else {
+                continue;
+            };
+            let range = section.address()..section.address().saturating_add(section.size());
+            if !addresses.iter().any(|address| range.contains(address)) {
+                continue;
+            }
+            // Of older linkers those of 16 bytes are in the section of others, too.
+            let size = match usize::try_from(section.align()) {
+                Ok(16) => 16,
+                _ => size,
+            };
+            let stubs = section.data().unwrap_or_default().chunks_exact(size);
+            let places = (range.start..).step_by(size);
+            let found = stubs.zip(places);
+            jumps.extend(found.filter_map(|(stub, place)| Some((slot(stub, place)?, place))));
+            sections.push((range.start, range.end, size as u64));
+        }
+        if sections.is_empty() {
+            return None;
+        }
+        let slots = slots(elf);
+        let name = |(slot, place)| Some((place, Arc::from(format!("{}@plt", slots.get(&slot)?))));
+        let names = jumps.into_iter().filter_map(name).collect();
+        Some(Self { sections, names })
+    }
+
+    /// What is at an address; `None` if that is no stub. The code that they share for binding
+    /// functions late has the section's name.
+    pub(super) fn find(&self, address: u64) -> Option<Named> {
+        let within = |(start, end, _): &&(u64, u64, u64)| (*start..*end).contains(&address);
+        let (start, _, size) = self.sections.iter().find(within)?;
+        let place = start + (address - start) / size * size;
+        let named = self.names.get(&place);
+        let (name, place) =
+            named.map_or_else(|| (Arc::from(".plt"), *start), |name| (name.clone(), place));
+        Some(Named {
+            start: Some(place),
+            ..Named::only(name)
+        })
+    }
+}
+
+/// The slot that a stub at `place` jumps by.
+fn slot(stub: &[u8], place: u64) -> Option<u64> {
+    let jumps = stub.windows(JUMP_LENGTH).take(MOST_BEFORE + 1);
+    let (before, jump) = jumps
+        .enumerate()
+        .find(|(_, code)| code.starts_with(&JUMP))?;
+    let distance = i32::from_le_bytes(*jump.last_chunk()?);
+    let behind = place + (before + JUMP_LENGTH) as u64;
+    Some(behind.wrapping_add_signed(i64::from(distance)))
+}
+
+/// Whether what a slot is filled with is chosen when the program runs.
+fn is_chosen(relocation: &object::Relocation) -> bool {
+    let chosen = object::elf::R_X86_64_IRELATIVE;
+    matches!(relocation.flags(), object::RelocationFlags::Elf { r_type } if r_type == chosen)
+}
+
+/// The names of the functions that slots are filled with.
+fn slots<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
+    let symbols = elf.dynamic_symbol_table();
+    let mut named = HashMap::new();
+    let mut chosen = Vec::new();
+    for (slot, relocation) in elf.dynamic_relocations().into_iter().flatten() {
+        match relocation.target() {
+            RelocationTarget::Symbol(index) => {
+                let symbol = symbols.as_ref().and_then(|table| {
+                    object::ObjectSymbolTable::symbol_by_index(table, index).ok()
+                });
+                if let Some(name) = symbol.and_then(|symbol| symbol.name().ok().map(str::to_owned))
+                {
+                    named.insert(slot, super::demangle::name(&name).to_string());
+                }
+            }
+            // By the binary's own function that chooses one (an ifunc), whose symbol has the name.
+            _ if is_chosen(&relocation) => chosen.push((relocation.addend().cast_unsigned(), slot)),
+            _ => {}
+        }
+    }
+    chosen.sort_unstable();
+    for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+        let first = chosen.partition_point(|(at, _)| *at < symbol.address());
+        for (_, slot) in chosen[first..]
+            .iter()
+            .take_while(|(at, _)| *at == symbol.address())
+        {
+            if let Ok(name) = symbol.name() {
+                named.entry(*slot).or_insert_with(|| name.to_owned());
+            }
+        }
+    }
+    named
+}

@@ -1,0 +1,209 @@
+//! ELF files that are mapped: the sections by which stacks are unwound, the build-id, and where a
+//! mapping puts them.
+//!
+//! Not here: names of functions (`symbolize`), which are read when a profile is made.
+
+use super::registers::Bytes;
+use crate::processes::Mapping;
+use crate::segments::Segments;
+use crate::symbolize::own_vdso;
+use framehop::ExplicitModuleSectionInfo;
+use nix::libc;
+use object::{Object, ObjectSection};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs;
+use std::io::Read;
+use std::ops::Range;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Larger files are not read for their tables.
+const LARGEST: u64 = 4 << 30;
+/// The path under which the kernel reports its own code in a process.
+const VDSO: &[u8] = b"[vdso]";
+
+/// An ELF file.
+#[derive(Debug, Default)]
+pub(crate) struct Image {
+    /// `NT_GNU_BUILD_ID`; empty if it has none.
+    pub(crate) build_id: Vec<u8>,
+    segments: Segments,
+    /// Its own addresses, from the first to behind the last.
+    range: Range<u64>,
+    /// For framehop.
+    pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
+}
+
+impl Image {
+    fn parse(bytes: &[u8]) -> Option<Self> {
+        let elf = object::File::parse(bytes).ok()?;
+        let section = |name: &str| elf.section_by_name(name);
+        let range = |name: &str| {
+            let section = section(name)?;
+            Some(section.address()..section.address().checked_add(section.size())?)
+        };
+        let data = |name: &str| {
+            let data = section(name)?.uncompressed_data().ok()?;
+            (!data.is_empty()).then(|| Bytes::from(&*data))
+        };
+        let segments = Segments::of(&elf);
+        let first = segments.iter().map(|segment| segment.address).min()?;
+        let ends = segments.iter();
+        let end = ends
+            .map(|segment| segment.address.saturating_add(segment.size))
+            .max()?;
+        let sections = ExplicitModuleSectionInfo {
+            base_svma: 0,
+            text_svma: range(".text"),
+            text: data(".text"),
+            got_svma: range(".got"),
+            eh_frame_svma: range(".eh_frame"),
+            eh_frame: data(".eh_frame"),
+            eh_frame_hdr_svma: range(".eh_frame_hdr"),
+            eh_frame_hdr: data(".eh_frame_hdr"),
+            debug_frame: data(".debug_frame"),
+            ..ExplicitModuleSectionInfo::default()
+        };
+        Some(Self {
+            build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
+            range: first..end,
+            segments,
+            sections,
+        })
+    }
+
+    /// Where a mapping of its code puts it, and the runtime address minus its own. `known` are the
+    /// places where it is already: a mapping outside of them is one more of a part of its code (V8
+    /// makes one of its builtins), and no more than that.
+    pub(crate) fn place<'a>(
+        &self,
+        mapping: &Mapping,
+        mut known: impl Iterator<Item = &'a Range<u64>>,
+    ) -> Option<(Range<u64>, u64)> {
+        let address = self.segments.address_of_code(mapping.offset)?;
+        let bias = mapping.start.wrapping_sub(address);
+        let runtime = |address: u64| address.wrapping_add(bias);
+        let whole = runtime(self.range.start)..runtime(self.range.end);
+        let range = match known.next() {
+            Some(first) if *first != whole => {
+                mapping.start..mapping.start.saturating_add(mapping.length)
+            }
+            _ => whole,
+        };
+        (range.start < range.end).then_some((range, bias))
+    }
+
+    /// The instructions at one of its own addresses.
+    pub(crate) fn code_at(&self, address: u64) -> Option<&[u8]> {
+        let start = self.sections.text_svma.as_ref()?.start;
+        let offset = usize::try_from(address.checked_sub(start)?).ok()?;
+        self.sections.text.as_ref()?.get(offset..)
+    }
+}
+
+/// A file that says to be so many times longer than what is stored of it is none that was linked,
+/// however well file systems compress.
+const MOST_SPARSE: u64 = 64;
+/// What small files may be stored in without a block of their own.
+const BLOCK: u64 = 4096;
+
+/// Files that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Images(HashMap<Vec<u8>, Option<Arc<Image>>>);
+
+impl Images {
+    /// The file of a mapping in a process, which need not live any more; `None` if it is no ELF
+    /// file that can be read.
+    pub(crate) fn get(&mut self, pid: i32, path: &[u8]) -> Option<Arc<Image>> {
+        if let Some(known) = self.0.get(path) {
+            return known.clone();
+        }
+        let image = read(pid, path).and_then(|bytes| Image::parse(&bytes));
+        let image = image.map(Arc::new);
+        self.0.insert(path.to_owned(), image.clone());
+        image
+    }
+}
+
+fn read(pid: i32, path: &[u8]) -> Option<Vec<u8>> {
+    if path == VDSO {
+        return own_vdso().ok();
+    }
+    let path = Path::new(OsStr::from_bytes(path));
+    if !path.is_absolute() {
+        return None;
+    }
+    // As the process sees it, which may live in a root directory of its own.
+    let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
+    there.push(path);
+    read_file(Path::new(&there)).or_else(|| read_file(path))
+}
+
+/// A program names its files: they must be what they seem to be, and mostly there.
+fn read_file(path: &Path) -> Option<Vec<u8>> {
+    let file = fs::OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
+        .open(path)
+        .ok()?;
+    let metadata = file.metadata().ok()?;
+    let stored = metadata.blocks().saturating_mul(512);
+    let sparse = metadata.len() > stored.max(BLOCK).saturating_mul(MOST_SPARSE);
+    if !metadata.is_file() || metadata.len() > LARGEST || sparse {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_regular_files_are_read_and_none_that_is_nearly_all_hole() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
+        fs::write(&path, b"content").unwrap();
+        assert_eq!(read_file(&path).unwrap(), b"content");
+        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+        file.set_len(LARGEST).unwrap();
+        assert_eq!(read_file(&path), None);
+        let pipe = directory.path().join("pipe");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(read_file(&pipe), None);
+    }
+
+    #[test]
+    fn the_bias_is_the_same_for_every_mapping_of_a_file() {
+        let own = std::env::current_exe().unwrap();
+        let image = Image::parse(&fs::read(&own).unwrap()).unwrap();
+        assert!(image.sections.eh_frame.is_some() && image.sections.text.is_some());
+        let maps = fs::read_to_string("/proc/self/maps").unwrap();
+        let mut of_own = crate::processes::parse(&maps);
+        of_own.retain(|mapping| mapping.path == own.as_os_str().as_bytes());
+        let mut places: Vec<_> = of_own
+            .iter()
+            .map(|mapping| image.place(mapping, std::iter::empty()).unwrap())
+            .collect();
+        assert!(!places.is_empty());
+        places.dedup();
+        let address = the_bias_is_the_same_for_every_mapping_of_a_file as fn() as usize as u64;
+        assert_eq!(places.len(), 1);
+        let (range, bias) = &places[0];
+        assert!(image.range.contains(&(address - bias)) && range.contains(&address));
+        // One more mapping of the same code is no more than itself.
+        let again = Mapping {
+            start: 0x7000_0000_0000,
+            length: 0x1000,
+            offset: of_own[0].offset,
+            path: Vec::new(),
+        };
+        let (copy, _) = image.place(&again, [range.clone()].iter()).unwrap();
+        assert_eq!(copy, again.start..again.start + 0x1000);
+    }
+}

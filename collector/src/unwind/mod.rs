@@ -1,0 +1,154 @@
+//! Unwinds a copied stack, with framehop, from the tables of the mapped files.
+
+pub mod elf_sections;
+pub mod registers;
+
+use elf_sections::Image;
+use engine::frame_buffer::{Depth, FrameBuffer};
+use engine::table::outset;
+use engine::wire::sample::{Frame, Method, StopReason};
+use framehop::{Error, FrameAddress, Unwinder as _};
+use registers::{Cache, Registers, Unwinder};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Code of a process, for unwinding.
+#[derive(Clone, Default)]
+pub(crate) struct Code {
+    unwinder: Unwinder,
+    modules: Vec<(Range<u64>, u64, Arc<Image>)>,
+}
+
+impl Code {
+    /// Adds a mapped file at its bias, in place of what was there.
+    pub(crate) fn add(&mut self, name: &[u8], range: Range<u64>, bias: u64, image: &Arc<Image>) {
+        let overlaps = |known: &Range<u64>| known.start < range.end && range.start < known.end;
+        for (gone, ..) in self.modules.extract_if(.., |(known, ..)| overlaps(known)) {
+            self.unwinder.remove_module(gone.start);
+        }
+        let name = String::from_utf8_lossy(name).into_owned();
+        let sections = image.sections.clone();
+        let module = framehop::Module::new(name, range.clone(), bias, sections);
+        self.unwinder.add_module(module);
+        self.modules.push((range, bias, Arc::clone(image)));
+    }
+
+    fn module(&self, address: u64) -> Option<(u64, &Image)> {
+        let module = self
+            .modules
+            .iter()
+            .find(|(range, ..)| range.contains(&address))?;
+        Some((module.1, &module.2))
+    }
+
+    /// Whether execution begins in the function of a caller, as its code tells.
+    fn is_outset(&self, at: FrameAddress) -> bool {
+        let FrameAddress::ReturnAddress(pc) = at else {
+            return false;
+        };
+        let Some((bias, image)) = self.module(pc.get()) else {
+            return false;
+        };
+        let before = pc.get().wrapping_sub(bias).checked_sub(8);
+        let code = before.and_then(|before| image.code_at(before)?.split_first_chunk());
+        let behind = code.and_then(|(before, rest)| Some((*before, *rest.first_chunk()?)));
+        behind.is_some_and(|(before, behind)| outset::is_outset(before, behind))
+    }
+
+    fn signal_return(&self, address: u64) -> Option<[u64; 3]> {
+        let (bias, image) = self.module(address)?;
+        registers::is_signal_return(image.code_at(address.wrapping_sub(bias))?)
+    }
+}
+
+/// A copied stack.
+#[derive(Clone, Copy)]
+pub(crate) struct Stack<'a> {
+    /// Where it began.
+    pub(crate) sp: u64,
+    pub(crate) bytes: &'a [u8],
+    /// Whether there was more than was copied.
+    pub(crate) cut: bool,
+}
+
+impl Stack<'_> {
+    fn word(&self, address: u64) -> Option<u64> {
+        let offset = usize::try_from(address.checked_sub(self.sp)?).ok()?;
+        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        Some(u64::from_le_bytes(bytes.try_into().ok()?))
+    }
+
+    fn ends_before(&self, address: u64) -> bool {
+        let end = self.sp.saturating_add(self.bytes.len() as u64);
+        address.saturating_add(8) > end
+    }
+}
+
+/// Unwinds `stack` from `pc` on into `memory`, and says why it ended.
+pub(crate) fn walk(
+    code: &Code,
+    cache: &mut Cache,
+    pc: u64,
+    mut registers: Registers,
+    stack: Stack<'_>,
+    memory: &mut [Frame],
+) -> (Depth, StopReason) {
+    let mut frames = FrameBuffer::new(memory);
+    let mut at = FrameAddress::from_instruction_pointer(pc);
+    let mut method = Method::Registers;
+    let mut read = |address| stack.word(address).ok_or(());
+    // The very first instruction of a signal handler, which the kernel has just made: whether there
+    // are tables for it or not, what lies on top of the stack is where handlers return to.
+    let entered = read(registers.sp()).ok();
+    let entered = entered.filter(|to| code.signal_return(*to).is_some());
+    if let Some(to) = entered.filter(|_| frames.push(pc, method)) {
+        registers.set_sp(registers.sp().wrapping_add(8));
+        at = FrameAddress::from_instruction_pointer(to);
+        method = Method::StackCopy;
+    }
+    let stop = loop {
+        if !frames.push(at.address(), method) {
+            break StopReason::FrameBudget;
+        }
+        if let Some(offsets) = code.signal_return(at.address()) {
+            let words = offsets.map(|offset| read(registers.sp().wrapping_add(offset)));
+            let [Ok(pc), Ok(sp), Ok(frame_pointer)] = words else {
+                break stopped_at(registers.sp().wrapping_add(offsets[0]), stack);
+            };
+            registers = registers::resumed(pc, sp, frame_pointer);
+            at = FrameAddress::from_instruction_pointer(pc);
+            method = Method::SignalFrame;
+            continue;
+        }
+        match code
+            .unwinder
+            .unwind_frame(at, &mut registers, cache, &mut read)
+        {
+            Ok(None) => break StopReason::Root,
+            Ok(Some(caller)) => match FrameAddress::from_return_address(caller) {
+                Some(caller) => at = caller,
+                None => break StopReason::NullPc,
+            },
+            Err(Error::CouldNotReadStack(address)) => break stopped_at(address, stack),
+            Err(Error::ReturnAddressIsNull) => break StopReason::NullPc,
+            Err(Error::DidNotAdvance | Error::IntegerOverflow) => break StopReason::NotAdvancing,
+            Err(Error::FramepointerUnwindingMovedBackwards) => {
+                break match code.module(at.address_for_lookup()) {
+                    Some(_) if code.is_outset(at) => StopReason::Root,
+                    Some(_) => StopReason::NoRow,
+                    None => StopReason::UnknownCode,
+                };
+            }
+        }
+        method = Method::StackCopy;
+    };
+    (frames.finish(), stop)
+}
+
+fn stopped_at(address: u64, stack: Stack<'_>) -> StopReason {
+    if stack.cut && stack.ends_before(address) {
+        StopReason::CopyEnded
+    } else {
+        StopReason::UnreadableStack
+    }
+}

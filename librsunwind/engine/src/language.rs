@@ -1,0 +1,80 @@
+//! What a walk asks of those who know frames that no table has: interpreters and JITs.
+//!
+//! They are asked in two ways. **By code**: a rule of
+//! [`Kind::Language`](crate::rule::Kind::Language) leads to them, which is cached like any other.
+//! **By stack address**: a language names the stack address of its innermost entry, the fast loop
+//! pauses at the native frame that reaches over it (`sp <= entry < CFA`), that frame is the
+//! language's, and the next entry is further up. Neither costs anything on stacks without them.
+//!
+//! Not here: who is registered, and how callbacks are called and contained (the runtime's
+//! `languages`).
+
+use crate::address::RuntimeAddress;
+use crate::cursor::Cursor;
+use crate::frame_buffer::FrameBuffer;
+use crate::memory::StackMemory;
+use crate::rule::UnwindRule;
+use crate::rule::wide::WideRows;
+use core::fmt::Debug;
+
+/// What a language is asked about a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Question<'a> {
+    /// Whose frame it is.
+    pub whose: Whose,
+    /// The native frame. It is in the frame buffer already.
+    pub cursor: &'a Cursor,
+    /// Its CFA, where the native rule has said so.
+    pub cfa: Option<u64>,
+    /// Whether the walk can be redone to know more registers.
+    pub can_redo: bool,
+}
+
+/// Why a language is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// The frame's code is that of the language of this number.
+    Code(u32),
+    /// The frame reaches over the nearest entry.
+    Entry,
+}
+
+/// What a language says of a frame. Its own frames are in the frame buffer by then.
+#[derive(Clone, Copy, Debug)]
+pub enum Answer {
+    /// The frame's caller is to be found natively.
+    Native,
+    /// This is the caller. The runtime has seen to it that it is further up.
+    Caller(Cursor),
+    /// It takes a register that is not known: the walk begins again, with more of them.
+    MissingRegister,
+    /// The stack ends here.
+    End,
+}
+
+/// The languages of a process, for one walk of one thread.
+pub trait Languages: Debug {
+    /// A walk begins at the interrupted code, or begins again.
+    ///
+    /// # Signal safety
+    /// All of this is called in the handler.
+    fn begin(&self, leaf: &Cursor, memory: &mut StackMemory);
+
+    /// The nearest entry at or above a stack address that was not met yet. Each answer takes it
+    /// further up.
+    fn entry(&self, from: u64) -> Option<u64>;
+
+    /// The rule of code that was registered.
+    fn rule(&self, pc: RuntimeAddress, wide: &WideRows) -> Option<UnwindRule>;
+
+    /// Asks about a frame. [`Languages::entry`] is another one afterwards if it was asked by entry.
+    fn ask(
+        &self,
+        question: &Question<'_>,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Answer;
+
+    /// The walk is over, at that frame: who has entries that were not met gives what frames it has.
+    fn finish(&self, last: &Cursor, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>);
+}

@@ -1,0 +1,254 @@
+//! Code that no file has the names of: code objects of interpreters, and what a JIT made. Described
+//! once by number, before the first sample that has a frame in it, so that a killed process loses
+//! no names.
+
+mod python_lines;
+
+use super::WireError;
+use super::codec::{Decoder, Encoder};
+
+/// How positions in code become lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+#[repr(u8)]
+pub enum LineFormat {
+    /// There is no table; the first line is all that is known.
+    #[default]
+    None = 0,
+    /// Pairs of numbers, by position: what is added to the position before, from 0, and to the line
+    /// before, zigzag, from the first line.
+    Steps = 1,
+    /// Positions are lines.
+    Direct = 2,
+    /// The line table of a code object of CPython 3.10, as it is there.
+    Python310 = 3,
+    /// Likewise of 3.11 and later, with columns.
+    Python311 = 4,
+}
+
+impl LineFormat {
+    /// The format of that number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Self> {
+        Some(match number {
+            0 => Self::None,
+            1 => Self::Steps,
+            2 => Self::Direct,
+            3 => Self::Python310,
+            4 => Self::Python311,
+            _ => return None,
+        })
+    }
+}
+
+/// A code object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Code<'a> {
+    /// Its number in the process: [`super::sample::Frame::pc`] of its frames. Never 0, and never
+    /// used for another.
+    pub number: u64,
+    /// When it was described (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// First runtime address and size in bytes, of code that a JIT made; 0 and 0 for code that is
+    /// interpreted.
+    pub start: u64,
+    /// See there.
+    pub size: u64,
+    /// The language's name.
+    pub language: &'a [u8],
+    /// As its programmers call it, qualified where the language knows how.
+    pub name: &'a [u8],
+    /// The source file; empty if unknown.
+    pub file: &'a [u8],
+    /// The first line; 0 if unknown.
+    pub first_line: u32,
+    /// What [`Code::lines`] is.
+    pub format: LineFormat,
+    /// The line table.
+    pub lines: &'a [u8],
+}
+
+impl<'a> Code<'a> {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.number);
+        out.number(self.time_ns);
+        out.number(self.start);
+        out.number(self.size);
+        out.bytes(self.language);
+        out.bytes(self.name);
+        out.bytes(self.file);
+        out.number(u64::from(self.first_line));
+        out.byte(self.format as u8);
+        out.bytes(self.lines);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        let number = from.number()?;
+        let time_ns = from.number()?;
+        let start = from.number()?;
+        let size = from.number()?;
+        start
+            .checked_add(size)
+            .ok_or(WireError::BadValue("size of code", size))?;
+        let language = from.bytes()?;
+        let name = from.bytes()?;
+        let file = from.bytes()?;
+        let first_line = from.small("first line")?;
+        let format = from.byte()?;
+        let format = LineFormat::from_number(format).ok_or(WireError::BadValue(
+            "form of a line table",
+            u64::from(format),
+        ))?;
+        Ok(Self {
+            number,
+            time_ns,
+            start,
+            size,
+            language,
+            name,
+            file,
+            first_line,
+            format,
+            lines: from.bytes()?,
+        })
+    }
+
+    /// The line of a position; 0 if unknown.
+    #[must_use]
+    pub fn line(&self, position: u32) -> u32 {
+        match self.format {
+            LineFormat::None => self.first_line,
+            LineFormat::Direct => position,
+            LineFormat::Steps => steps(self.lines, self.first_line, position),
+            LineFormat::Python310 => python_lines::of_3_10(self.lines, self.first_line, position),
+            LineFormat::Python311 => python_lines::of_3_11(self.lines, self.first_line, position),
+        }
+    }
+}
+
+/// Adds a row to a table of [`LineFormat::Steps`]; `before` is the row before.
+pub fn put_step(out: &mut Encoder<'_>, before: (u32, u32), (position, line): (u32, u32)) {
+    out.number(u64::from(position.wrapping_sub(before.0)));
+    out.difference(u64::from(before.1), u64::from(line));
+}
+
+fn steps(table: &[u8], first_line: u32, position: u32) -> u32 {
+    let mut from = Decoder::new(table);
+    let (mut at, mut line, mut found) = (0u64, u64::from(first_line), first_line);
+    while !from.is_at_end() {
+        let (Ok(step), Ok(next)) = (from.number(), from.difference(line)) else {
+            break;
+        };
+        at = at.saturating_add(step);
+        line = next;
+        if at > u64::from(position) {
+            break;
+        }
+        found = u32::try_from(line).unwrap_or(0);
+    }
+    found
+}
+
+/// Code of a JIT that was taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CodeGone {
+    /// When (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// [`Code::number`] of the code.
+    pub number: u64,
+}
+
+impl CodeGone {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.time_ns);
+        out.number(self.number);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &[u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            time_ns: from.number()?,
+            number: from.number()?,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn code_round_trips_and_cut_payloads_are_errors() {
+        let code = Code {
+            number: 77,
+            time_ns: 5,
+            start: 0x7f00_0000_1000,
+            size: 300,
+            language: b"toy",
+            name: b"Class.method",
+            file: b"a.toy",
+            first_line: 12,
+            format: LineFormat::Direct,
+            lines: &[1, 2],
+        };
+        let mut buffer = [0; 128];
+        let mut out = Encoder::new(&mut buffer);
+        code.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(Code::decode(&buffer[..length]), Ok(code));
+        for cut in 0..length {
+            assert!(Code::decode(&buffer[..cut]).is_err(), "cut at {cut}");
+        }
+        let gone = CodeGone {
+            time_ns: 6,
+            number: 77,
+        };
+        let mut out = Encoder::new(&mut buffer);
+        gone.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(CodeGone::decode(&buffer[..length]), Ok(gone));
+    }
+
+    #[test]
+    fn positions_become_lines() {
+        let mut buffer = [0; 64];
+        let mut out = Encoder::new(&mut buffer);
+        let rows = [(4, 101), (8, 99), (300, 2000)];
+        let mut before = (0, 100);
+        for row in rows {
+            put_step(&mut out, before, row);
+            before = row;
+        }
+        let length = out.finish().unwrap();
+        let mut code = Code {
+            first_line: 100,
+            format: LineFormat::Steps,
+            lines: &buffer[..length],
+            ..Code::default()
+        };
+        let lines = [0, 3, 4, 7, 8, 299, 300, u32::MAX].map(|position| code.line(position));
+        assert_eq!(lines, [100, 100, 101, 101, 99, 99, 2000, 2000]);
+        code.lines = &[0x80; 3];
+        assert_eq!(code.line(9), 100, "damaged");
+        code.format = LineFormat::Direct;
+        assert_eq!(code.line(9), 9);
+        code.format = LineFormat::None;
+        assert_eq!(code.line(9), 100);
+    }
+}

@@ -1,0 +1,132 @@
+//! What walks may take, so that the program gets on however long they are: each signal brings an
+//! allowance, each walk costs what it took, and where nothing is left there is none until there is.
+//!
+//! A walk is measured by the clock on the wall. It may have been put off the processor meanwhile,
+//! so it is not believed to cost more than about twice what the one before did: stacks of many
+//! thousand frames are slow each time.
+//!
+//! Used by the handler alone.
+
+use core::cell::Cell;
+
+/// The account of one thread's walks.
+#[derive(Debug, Default)]
+pub struct Budget {
+    left_ns: Cell<i64>,
+    /// What the last walk was taken to cost.
+    believed_ns: Cell<u64>,
+    /// Sampling periods for which no walk was made, to be told by the next.
+    untold: Cell<u64>,
+    /// Walks left out.
+    left_out: Cell<u64>,
+}
+
+/// A walk is always believed to take as much as this.
+const FLOOR_NS: u64 = 20_000;
+/// So much is put by at most, ns: new code takes walks that read tables.
+const SAVINGS_NS: i64 = 4_000_000;
+/// So many walks left out are worth a word.
+const MANY: u64 = 8;
+
+impl Budget {
+    /// A signal that stands for `periods`, of which each brings `allowance_ns`. Gives what the walk
+    /// stands for; `None` if there is to be none now.
+    pub fn may_walk(&self, periods: u64, allowance_ns: u64) -> Option<u64> {
+        let brought = i64::try_from(periods.saturating_mul(allowance_ns)).unwrap_or(i64::MAX);
+        self.left_ns
+            .set(self.left_ns.get().saturating_add(brought).min(SAVINGS_NS));
+        let told = self.untold.get().saturating_add(periods);
+        if self.left_ns.get() < 0 {
+            self.untold.set(told);
+            self.left_out.set(self.left_out.get().saturating_add(1));
+            return None;
+        }
+        self.untold.set(0);
+        Some(told)
+    }
+
+    /// A walk took that long.
+    pub fn spent(&self, nanoseconds: u64) {
+        let believable = self.believed_ns.get().saturating_mul(2).max(FLOOR_NS);
+        self.believed_ns.set(nanoseconds.min(believable));
+        let cost = i64::try_from(self.believed_ns.get()).unwrap_or(i64::MAX);
+        self.left_ns.set(self.left_ns.get().saturating_sub(cost));
+    }
+
+    /// Whether as many walks have been left out, for the first time, as is worth a word.
+    pub fn is_worth_a_word(&self) -> bool {
+        let is = self.left_out.get() >= MANY && self.left_out.get() != u64::MAX;
+        if is {
+            self.left_out.set(u64::MAX);
+        }
+        is
+    }
+
+    /// For the next thread.
+    pub fn reset(&self) {
+        for word in [&self.believed_ns, &self.untold, &self.left_out] {
+            word.set(0);
+        }
+        self.left_ns.set(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALLOWANCE: u64 = 25_000;
+
+    /// Periods in which walks were made, of so many, and the weights told.
+    fn walks(budget: &Budget, periods: u64, cost_ns: impl Fn(u64) -> u64) -> (u64, u64) {
+        let (mut made, mut told) = (0, 0);
+        for period in 0..periods {
+            if let Some(weight) = budget.may_walk(1, ALLOWANCE) {
+                made += 1;
+                told += weight;
+                budget.spent(cost_ns(period));
+            }
+        }
+        (made, told)
+    }
+
+    #[test]
+    fn what_is_affordable_is_always_done() {
+        let budget = Budget::default();
+        assert_eq!(walks(&budget, 10_000, |_| 24_000), (10_000, 10_000));
+        assert!(!budget.is_worth_a_word());
+    }
+
+    #[test]
+    fn slow_walks_are_made_for_several_periods_each_and_weights_are_kept() {
+        let budget = Budget::default();
+        let (made, told) = walks(&budget, 40_000, |_| 10_000_000);
+        // 40,000 periods bring a second: a hundred walks of 10 ms, and the few before they were
+        // believed.
+        assert!((95..=120).contains(&made), "{made}");
+        assert!(told > 40_000 - 401 && told <= 40_000, "{told}");
+        assert!(budget.is_worth_a_word() && !budget.is_worth_a_word());
+    }
+
+    #[test]
+    fn a_walk_that_was_put_off_the_processor_is_no_slow_one() {
+        let budget = Budget::default();
+        let preempted = |period| {
+            if period % 100 == 99 {
+                8_000_000
+            } else {
+                10_000
+            }
+        };
+        assert_eq!(walks(&budget, 10_000, preempted), (10_000, 10_000));
+    }
+
+    #[test]
+    fn a_tick_of_many_periods_brings_as_many_allowances() {
+        let budget = Budget::default();
+        for _ in 0..100 {
+            assert_eq!(budget.may_walk(4, ALLOWANCE), Some(4));
+            budget.spent(90_000);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! The C interface to clients: what `include/rsunwind.h` declares, for the library that is
+//! preloaded and the one that is linked.
+//!
+//! Errors are negative error numbers. Nothing here sets errno.
+//!
+//! # Safety
+//! Pointers are null or the caller's, as the header says of each function.
+#![allow(unsafe_code)]
+
+use crate::clients::{Callback, Counts, Error, backtrace as walk, broker, counts as counted};
+use core::ffi::{c_char, c_int, c_void};
+use engine::registers::Registers;
+
+/// `rsunwind_register`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn register(callback: Option<Callback>, data: *mut c_void) -> c_int {
+    let Some(callback) = callback else {
+        return failure(Error::Null);
+    };
+    // SAFETY: the caller's promise.
+    unsafe { broker::register(callback, data) }.unwrap_or_else(failure)
+}
+
+/// `rsunwind_unregister`.
+pub extern "C" fn unregister(client: c_int) -> c_int {
+    broker::unregister(client).map_or_else(failure, |()| 0)
+}
+
+/// `rsunwind_request`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn request(client: c_int, nonce: *mut u64) -> c_int {
+    let asked = match broker::request(client) {
+        Ok(asked) => asked,
+        Err(error) => return failure(error),
+    };
+    // SAFETY: null or the caller's place.
+    if let Some(place) = unsafe { nonce.as_mut() } {
+        *place = asked.nonce;
+    }
+    c_int::from(asked.already)
+}
+
+/// `rsunwind_backtrace`.
+///
+/// # Safety
+/// See the header.
+#[inline(never)]
+pub unsafe extern "C" fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_int {
+    let registers = Registers::capture();
+    if size <= 0 {
+        return 0;
+    }
+    if buffer.is_null() {
+        return failure(Error::Null);
+    }
+    // SAFETY: the caller's array of that many addresses.
+    let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<usize>(), size as usize) };
+    walk::backtrace(&registers, out).map_or_else(failure, |count| count as c_int)
+}
+
+/// `rsunwind_counts`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn counts(counts: *mut Counts) -> c_int {
+    // SAFETY: null or the caller's place.
+    match unsafe { counts.as_mut() } {
+        Some(place) => *place = counted::counts(),
+        None => return failure(Error::Null),
+    }
+    0
+}
+
+/// `rsunwind_error`.
+pub extern "C" fn error(result: c_int) -> *const c_char {
+    let words = if result >= 0 {
+        c"no error"
+    } else {
+        Error::from_number(result.wrapping_neg()).map_or(c"unknown error", Error::words)
+    };
+    words.as_ptr()
+}
+
+pub(super) fn failure(error: Error) -> c_int {
+    error.number().wrapping_neg()
+}

@@ -1,0 +1,530 @@
+//! The languages in one walk of one thread: their states and entries, what they may still read,
+//! what they answer and whether it is believed.
+//!
+//! A callback is called with a [`Cursor`] that leads back here, so that what it reads and the
+//! frames that it gives go through this; they are good for that call alone.
+//!
+//! # Safety
+//! The handler's own stack holds all of this, and one callback runs at a time. A cursor given to
+//! [`load`] and its neighbours is the one that its caller was called with: the header asks for
+//! that.
+#![allow(unsafe_code)]
+
+use super::codes::{self, Key};
+use super::layout::{Code, Cursor, PLACES, STATE, answer, flags};
+use super::reads::Reads;
+use super::table::{self, Asked};
+use super::{jit, ranges};
+use crate::error::Error;
+use crate::text::Text;
+use crate::thread::ThreadState;
+use crate::{clock, errno};
+use core::cell::{Cell, UnsafeCell};
+use core::ffi::c_void;
+use core::fmt;
+use core::ptr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use engine::address::RuntimeAddress;
+use engine::cursor::Cursor as WalkCursor;
+use engine::frame_buffer::FrameBuffer;
+use engine::language::{Answer, Languages, Question, Whose};
+use engine::memory::StackMemory;
+use engine::registers::{COUNT, Register, Registers, SP};
+use engine::rule::UnwindRule;
+use engine::rule::wide::WideRows;
+use engine::wire;
+use engine::wire::event::EventKind;
+use engine::wire::sample::{Frame, Method};
+
+/// Frames that one call may give.
+const MOST_FRAMES: u32 = 16_384;
+
+/// See the module.
+pub(crate) struct Asking<'a> {
+    this: &'a ThreadState,
+    interrupted: &'a Registers,
+    states: UnsafeCell<[[u64; STATE / 8]; PLACES]>,
+    /// Each language's next entry; 0 if it has none.
+    entries: [Cell<u64>; PLACES],
+    /// Whose states and entries these are: who comes to a place in the middle of the walk is not
+    /// asked in it.
+    generations: [Cell<u32>; PLACES],
+    reads: Reads,
+    is_troubled: Cell<bool>,
+}
+
+impl fmt::Debug for Asking<'_> {
+    fn fmt(&self, _: &mut fmt::Formatter<'_>) -> fmt::Result {
+        Ok(())
+    }
+}
+
+/// One call of a callback: what [`Cursor::walk`] points at.
+struct Call<'a> {
+    asking: &'a Asking<'a>,
+    index: usize,
+    name: &'a [u8],
+    /// Null where no frames are wanted.
+    frames: *mut FrameBuffer<'a>,
+    pushed: Cell<u32>,
+    /// What is to be described next.
+    unknown: Cell<Option<(Key, u64)>>,
+    is_unreadable: Cell<bool>,
+    is_too_much: Cell<bool>,
+}
+
+/// What a call came to.
+struct Called {
+    answer: i32,
+    cursor: Cursor,
+    pushed: u32,
+    is_unreadable: bool,
+    is_too_long: bool,
+}
+
+impl<'a> Asking<'a> {
+    /// For a walk of this thread from there.
+    pub fn new(this: &'a ThreadState, interrupted: &'a Registers) -> Self {
+        Self {
+            this,
+            interrupted,
+            states: UnsafeCell::new([[0; STATE / 8]; PLACES]),
+            entries: [const { Cell::new(0) }; PLACES],
+            generations: [const { Cell::new(0) }; PLACES],
+            reads: Reads::new(),
+            is_troubled: Cell::new(false),
+        }
+    }
+
+    /// Whether frames of a language may be missing, because it was in trouble.
+    pub fn is_troubled(&self) -> bool {
+        self.is_troubled.get()
+    }
+
+    fn state(&self, index: usize) -> *mut c_void {
+        let states = self.states.get().cast::<[u64; STATE / 8]>();
+        states.wrapping_add(index % PLACES).cast()
+    }
+
+    /// The cursor that a callback gets.
+    fn cursor(&self, index: usize, at: &WalkCursor, memory: &StackMemory) -> Cursor {
+        let (low, high) = match memory.plain() {
+            (low, high) if low < high => (low, high),
+            _ => (0, 0),
+        };
+        Cursor {
+            registers: at.registers().general,
+            pc: at.pc(),
+            known: at.valid(),
+            flags: if at.is_exact() { flags::EXACT } else { 0 },
+            cfa: 0,
+            entry: 0,
+            stack_low: low,
+            stack_high: high,
+            interrupted: self.interrupted,
+            state: self.state(index),
+            walk: ptr::null(),
+        }
+    }
+
+    /// Calls a callback, for frames or for the entry.
+    fn call(
+        &'a self,
+        index: usize,
+        asked: &Asked,
+        mut cursor: Cursor,
+        frames: Option<&mut FrameBuffer<'_>>,
+    ) -> Called {
+        let is_for_entry = frames.is_none();
+        let call = Call {
+            asking: self,
+            index,
+            name: asked.name,
+            frames: frames.map_or(ptr::null_mut(), |frames| ptr::from_mut(frames).cast()),
+            pushed: Cell::new(0),
+            unknown: Cell::new(None),
+            is_unreadable: Cell::new(false),
+            is_too_much: Cell::new(false),
+        };
+        cursor.walk = (&raw const call).cast();
+        let _kept = errno::Kept::now();
+        let began_ns = clock::monotonic_ns();
+        let answer = if is_for_entry {
+            let entry = asked.entry(&mut cursor);
+            cursor.entry = entry.unwrap_or(0);
+            answer::NATIVE
+        } else {
+            asked.call(&mut cursor)
+        };
+        let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+        let counts = &asked.place.counts;
+        counts.asked.fetch_add(u64::from(!is_for_entry), Relaxed);
+        counts
+            .frames
+            .fetch_add(u64::from(call.pushed.get()), Relaxed);
+        let slow = asked.place.is_slow(usize::from(is_for_entry), took_ns);
+        Called {
+            answer,
+            cursor,
+            pushed: call.pushed.get(),
+            is_unreadable: call.is_unreadable.get(),
+            is_too_long: slow || call.is_too_much.get(),
+        }
+    }
+
+    /// Believes an answer, or not; gives it, and the next entry where it was asked by entry.
+    fn believe(&self, called: &Called, question: &Question<'_>) -> (Verdict, Answer, u64) {
+        let (cursor, at) = (&called.cursor, question.cursor);
+        let mut verdict = Verdict {
+            is_unreadable: called.is_unreadable,
+            is_too_long: called.is_too_long,
+            ..Verdict::default()
+        };
+        let entry = match question.cfa {
+            Some(cfa) if cursor.entry != 0 && cursor.entry < cfa => {
+                verdict.is_not_advancing = true;
+                0
+            }
+            Some(_) => cursor.entry,
+            None => 0,
+        };
+        let answer = match called.answer {
+            answer::NOT_MINE | answer::NATIVE => Answer::Native,
+            answer::END => Answer::End,
+            answer::CALLER => {
+                let registers = Registers {
+                    general: cursor.registers,
+                    pc: cursor.pc,
+                };
+                let is_whole = registers.pc != 0 && registers.sp().is_multiple_of(8);
+                if is_whole && registers.sp() > at.sp() && cursor.known & SP.bit() != 0 {
+                    Answer::Caller(at.told(&registers, cursor.known))
+                } else {
+                    verdict.is_not_advancing = true;
+                    Answer::Native
+                }
+            }
+            need => match need.checked_sub(answer::NEED).map(|number| number as usize) {
+                Some(number) if number < COUNT => {
+                    let is_known = at.valid() & Register(number as u8).bit() != 0;
+                    match question.can_redo && !is_known && called.pushed == 0 {
+                        true => Answer::MissingRegister,
+                        false => {
+                            verdict.is_missing = true;
+                            Answer::Native
+                        }
+                    }
+                }
+                _ => {
+                    verdict.is_not_advancing = true;
+                    Answer::Native
+                }
+            },
+        };
+        (verdict, answer, entry)
+    }
+
+    /// Counts trouble, and switches a language off that has had enough.
+    fn judge(&self, asked: &Asked, verdict: Verdict) {
+        let is_troubled = verdict != Verdict::default();
+        if is_troubled {
+            self.is_troubled.set(true);
+            let counts = &asked.place.counts;
+            let count = |count: &AtomicU64, is_so| count.fetch_add(u64::from(is_so), Relaxed);
+            count(&counts.unreadable, verdict.is_unreadable);
+            count(&counts.not_advancing, verdict.is_not_advancing);
+            count(&counts.too_long, verdict.is_too_long);
+            count(&counts.missing, verdict.is_missing);
+        }
+        if asked.judge(is_troubled) {
+            self.say_switched_off(asked);
+        }
+    }
+
+    #[cold]
+    fn say_switched_off(&self, asked: &Asked) {
+        let counts = &asked.place.counts;
+        let part = |count: &AtomicU64| count.load(Relaxed);
+        let text = Text::<256>::new()
+            .then(b"the unwinder of the language ")
+            .then(asked.name)
+            .then(b" was switched off after repeated trouble: of ")
+            .decimal(part(&counts.asked))
+            .then(b" answers ")
+            .decimal(part(&counts.unreadable))
+            .then(b" read what cannot be read, ")
+            .decimal(part(&counts.not_advancing))
+            .then(b" did not advance, ")
+            .decimal(part(&counts.too_long))
+            .then(b" took too long, ")
+            .decimal(part(&counts.missing))
+            .then(b" missed their frames");
+        self.this.event(EventKind::Note, 0, text.bytes());
+    }
+
+    /// The language with the nearest entry from a stack address on.
+    fn nearest(&self, from: u64) -> Option<(usize, u64)> {
+        let all = self.entries.iter().map(Cell::get).enumerate();
+        all.filter(|(_, entry)| *entry >= from.max(1))
+            .min_by_key(|(_, entry)| *entry)
+    }
+
+    fn enter(&self, index: usize) -> Option<Asked> {
+        table::enter(index, self.generations.get(index)?.get())
+    }
+
+    fn set_entry(&self, index: usize, entry: u64) {
+        if let Some(place) = self.entries.get(index) {
+            place.set(entry);
+        }
+    }
+}
+
+/// In which ways a language was in trouble.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+struct Verdict {
+    is_unreadable: bool,
+    is_not_advancing: bool,
+    is_too_long: bool,
+    is_missing: bool,
+}
+
+impl Languages for Asking<'_> {
+    fn begin(&self, leaf: &WalkCursor, memory: &mut StackMemory) {
+        self.reads.begin();
+        self.is_troubled.set(false);
+        for generation in &self.generations {
+            generation.set(0);
+        }
+        for (index, generation) in table::registered() {
+            if let Some(place) = self.generations.get(index) {
+                place.set(generation);
+            }
+            // SAFETY: no callback runs now.
+            unsafe { self.state(index).cast::<u8>().write_bytes(0, STATE) };
+            self.set_entry(index, 0);
+            let Some(asked) = self.enter(index).filter(Asked::has_entries) else {
+                continue;
+            };
+            let called = self.call(index, &asked, self.cursor(index, leaf, memory), None);
+            self.set_entry(index, called.cursor.entry);
+            let verdict = Verdict {
+                is_unreadable: called.is_unreadable,
+                is_too_long: called.is_too_long,
+                ..Verdict::default()
+            };
+            if verdict != Verdict::default() {
+                self.judge(&asked, verdict);
+            }
+        }
+    }
+
+    fn entry(&self, from: u64) -> Option<u64> {
+        self.nearest(from).map(|(_, entry)| entry)
+    }
+
+    fn rule(&self, pc: RuntimeAddress, _: &WideRows) -> Option<UnwindRule> {
+        let made = if jit::any() {
+            jit::rule(self.this, pc.0)
+        } else {
+            None
+        };
+        made.or_else(|| ranges::find(pc.0).map(UnwindRule::language))
+    }
+
+    fn ask(
+        &self,
+        question: &Question<'_>,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Answer {
+        let (index, entry) = match (question.whose, self.nearest(question.cursor.sp())) {
+            (Whose::Code(index), _) => (index as usize, 0),
+            (Whose::Entry, Some(nearest)) => nearest,
+            (Whose::Entry, None) => return Answer::Native,
+        };
+        let Some(asked) = self.enter(index) else {
+            self.set_entry(index, 0);
+            return Answer::Native;
+        };
+        let mut cursor = self.cursor(index, question.cursor, memory);
+        cursor.cfa = question.cfa.unwrap_or(0);
+        cursor.entry = entry;
+        if question.whose == Whose::Entry {
+            cursor.flags |= flags::ENTRY;
+        }
+        if !question.can_redo {
+            cursor.flags |= flags::LAST;
+        }
+        let called = self.call(index, &asked, cursor, Some(frames));
+        let (verdict, answer, next) = self.believe(&called, question);
+        if question.whose == Whose::Entry {
+            self.set_entry(index, next);
+        }
+        self.judge(&asked, verdict);
+        answer
+    }
+
+    fn finish(&self, last: &WalkCursor, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) {
+        while let Some((index, entry)) = self.nearest(0) {
+            self.set_entry(index, 0);
+            let Some(asked) = self.enter(index) else {
+                continue;
+            };
+            // Native frames between are not known, nor whether there are any.
+            frames.push_frame(Frame {
+                method: Method::Language,
+                ..Frame::default()
+            });
+            let mut cursor = self.cursor(index, last, memory);
+            cursor.flags |= flags::REST | flags::LAST;
+            cursor.entry = entry;
+            let called = self.call(index, &asked, cursor, Some(frames));
+            let verdict = Verdict {
+                is_unreadable: called.is_unreadable,
+                is_too_long: called.is_too_long,
+                is_missing: true,
+                is_not_advancing: false,
+            };
+            self.judge(&asked, verdict);
+        }
+    }
+}
+
+/// The call that a cursor was given to.
+///
+/// # Safety
+/// See the module.
+unsafe fn call_of<'a>(cursor: *const Cursor) -> Result<&'a Call<'a>, Error> {
+    // SAFETY: the caller's promise.
+    let cursor = unsafe { cursor.as_ref() }.ok_or(Error::Null)?;
+    // SAFETY: as above; the callback runs, so the call is there.
+    unsafe { cursor.walk.cast::<Call<'a>>().as_ref() }.ok_or(Error::Null)
+}
+
+impl Call<'_> {
+    fn noted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+        match result {
+            Err(Error::Budget) => self.is_too_much.set(true),
+            Err(Error::Unreadable) => self.is_unreadable.set(true),
+            _ => {}
+        }
+        result
+    }
+
+    fn push(&self, number: u64, position: u32) -> Result<(), Error> {
+        // SAFETY: the walk's, which waits for this call.
+        let frames = unsafe { self.frames.as_mut() }.ok_or(Error::Null)?;
+        let pushed = self.pushed.get();
+        let frame = Frame {
+            pc: RuntimeAddress(number),
+            method: Method::Language,
+            position,
+        };
+        if pushed >= MOST_FRAMES || !frames.push_frame(frame) {
+            return Err(Error::Budget);
+        }
+        self.pushed.set(pushed.saturating_add(1));
+        Ok(())
+    }
+}
+
+/// `rsunwind_load`: the word at an address.
+///
+/// # Signal safety
+/// As all of these, for callbacks only, which run in the handler.
+///
+/// # Errors
+/// [`Error::Unreadable`], [`Error::Budget`].
+///
+/// # Safety
+/// See the module.
+pub unsafe fn load(cursor: *const Cursor, address: u64) -> Result<u64, Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    call.noted(call.asking.reads.load(address))
+}
+
+/// `rsunwind_copy`: bytes from an address.
+///
+/// # Errors
+/// As above.
+///
+/// # Safety
+/// See the module; `to` has room for so many.
+pub unsafe fn copy(
+    cursor: *const Cursor,
+    address: u64,
+    to: *mut u8,
+    length: usize,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    if to.is_null() {
+        return Err(Error::Null);
+    }
+    // SAFETY: the caller's promise.
+    call.noted(unsafe { call.asking.reads.copy(address, to, length) })
+}
+
+/// `rsunwind_frame`: adds a frame; `false` if its code object is to be described.
+///
+/// # Errors
+/// [`Error::Budget`]; [`Error::Null`] where no frames are asked for.
+///
+/// # Safety
+/// See the module.
+pub unsafe fn frame(
+    cursor: *const Cursor,
+    id: u64,
+    check: u64,
+    position: u32,
+) -> Result<bool, Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    let key = Key::new(call.index, id, check);
+    let known = codes::find(key);
+    let number = known.unwrap_or_else(codes::new_number);
+    call.noted(call.push(number, position))?;
+    call.unknown.set(known.is_none().then_some((key, number)));
+    Ok(known.is_some())
+}
+
+/// `rsunwind_describe`: describes the code object of the frame just added.
+///
+/// # Errors
+/// [`Error::Null`] if none is to be described.
+///
+/// # Safety
+/// See the module; what the description points at can be read.
+pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    // SAFETY: likewise.
+    let described = unsafe { codes::look_at(code) }?;
+    let (key, number) = call.unknown.take().ok_or(Error::Null)?;
+    codes::describe(call.asking.this, key, number, call.name, &described);
+    Ok(())
+}
+
+/// The same of a description as it is written, by a language of our own: but for its number, time
+/// and language.
+///
+/// # Errors
+/// As above.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn describe_as_written(
+    cursor: *const Cursor,
+    code: wire::code::Code<'_>,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    let (key, number) = call.unknown.take().ok_or(Error::Null)?;
+    let language = call.name;
+    let code = wire::code::Code { language, ..code };
+    codes::write(call.asking.this, key, number, code);
+    Ok(())
+}

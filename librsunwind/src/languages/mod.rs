@@ -1,0 +1,66 @@
+//! Languages: who knows frames that no table has, an interpreter or a JIT, says so here, and is
+//! asked in walks.
+//!
+//! What a language is and what its callback may do is in `include/rsunwind.h`; when a walk asks is
+//! in [`engine::language`]. A callback is not trusted to be right: what it asks for and answers is
+//! checked ([`asking`]), and one that gives trouble again and again is switched off, which the
+//! recording says.
+//!
+//! ```text
+//! walk ─► frame of a registered range, or over an entry ─► callback ─► rsunwind_load …, rsunwind_frame … ─► answer ─► walk goes on
+//! ```
+//!
+//! | file | |
+//! |---|---|
+//! | [`api`] | **for Rust programs** |
+//! | [`table`] | the registered languages |
+//! | `ranges` | their code |
+//! | [`asking`] | the languages in one walk: states, entries, budgets, what is believed |
+//! | [`reads`] | guarded reads |
+//! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
+//! | `lock` | who changes what is registered |
+//! | [`codes`] | code objects: which were described, and the record that does |
+//! | `python` | CPython, which registers nothing |
+//! | [`layout`] | what crosses the C interface |
+
+pub mod api;
+mod arena;
+pub mod asking;
+pub mod codes;
+pub mod jit;
+pub mod layout;
+mod lock;
+mod python;
+mod ranges;
+pub mod reads;
+pub mod table;
+
+pub(crate) use asking::Asking;
+
+use crate::thread::ThreadState;
+
+/// Whether there is anybody to ask.
+#[inline]
+pub(crate) fn any() -> bool {
+    table::any() || jit::any()
+}
+
+/// Whether the walk just made has met an interpreter that nobody knew: then there is somebody to
+/// ask from now on.
+///
+/// # Signal safety
+/// Two loads; raw system calls when it is so.
+#[inline]
+pub(crate) fn has_come(this: &ThreadState) -> bool {
+    python::has_come(this)
+}
+
+/// In a fork child: none of the parent's callbacks is under way. What was described there is
+/// forgotten with the memory that says so.
+pub fn after_fork_in_child() {
+    table::forget_running();
+    if jit::any() {
+        // Codes whose rules are cached would not be described to the recording of this process.
+        table::forget_rules();
+    }
+}

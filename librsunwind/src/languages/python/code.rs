@@ -1,0 +1,163 @@
+//! What a frame runs: its code object, told from others that had its address, and what it is shown
+//! as.
+
+use super::super::codes::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, mix};
+use super::layout::{Entries, Layout};
+use super::memory::Memory;
+use super::strings::Text;
+use engine::wire::code::{Code, LineFormat};
+
+/// Where a frame stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Its code object.
+    pub code: u64,
+    /// Where in it, bytes.
+    pub position: u32,
+}
+
+/// Of every object: its type. Of those of variable size: how many items.
+const TYPE: u64 = 8;
+const SIZE: u64 = 16;
+/// Of a bytes object.
+const BYTES: u64 = 32;
+
+impl Layout {
+    /// Where a frame stands.
+    pub fn place(&self, memory: &impl Memory, frame: u64) -> Option<Place> {
+        /// Tags of references, from 3.14 on.
+        const TAGS: u64 = 7;
+        let code = memory.at(frame, self.code)? & !TAGS;
+        let instruction = memory.at(frame, self.instruction)?;
+        let position = match self.instructions {
+            Some(start) => instruction.wrapping_sub(code.wrapping_add(start)) as i64,
+            None => i64::from(instruction as i32).wrapping_mul(2),
+        };
+        // A frame that has not begun stands before its first instruction.
+        let position = u32::try_from(position.max(0)).unwrap_or(0);
+        (code != 0).then_some(Place { code, position })
+    }
+
+    /// A number that is another when another code object is at that address: of its lines and the
+    /// lengths and ends of its texts, since the next one may have its parts where this one had
+    /// them. 0 if it is none, cannot be read, or has no lines.
+    pub fn check(&self, memory: &impl Memory, code: u64, code_type: u64) -> u64 {
+        self.digest(memory, code, code_type).unwrap_or(0)
+    }
+
+    fn digest(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<u64> {
+        if memory.at(code, TYPE)? != code_type {
+            return None;
+        }
+        let lines = memory.at(code, self.lines)?;
+        let length = memory.at(lines, SIZE)?;
+        let mut digest = mix(self.first_line(memory, code)?) ^ length;
+        if length == 0 {
+            return None;
+        }
+        for word in ends(memory, lines.checked_add(BYTES)?, length) {
+            digest = mix(digest ^ word?);
+        }
+        for text in [self.name, self.file] {
+            let text = Text::at(memory, self, memory.at(code, text)?)?;
+            digest = mix(digest ^ text.size);
+            for word in ends(memory, text.start, text.size) {
+                digest = mix(digest ^ word?);
+            }
+        }
+        Some(digest.max(1))
+    }
+
+    fn first_line(&self, memory: &impl Memory, code: u64) -> Option<u64> {
+        let line = memory.at(code, self.first_line)?;
+        Some(line & u64::from(u32::MAX))
+    }
+
+    /// Describes a code object; not if it cannot be read.
+    #[cold]
+    #[inline(never)]
+    pub fn describe(&self, memory: &impl Memory, code: u64, tell: impl FnOnce(Code<'_>)) {
+        let mut room = Room {
+            name: [0; LONGEST_NAME],
+            file: [0; LONGEST_FILE],
+            lines: [0; LONGEST_LINES],
+        };
+        if let Some(code) = self.read(memory, code, &mut room) {
+            tell(code);
+        }
+    }
+
+    fn read<'r>(&self, memory: &impl Memory, code: u64, room: &'r mut Room) -> Option<Code<'r>> {
+        let text = |offset| Text::at(memory, self, memory.at(code, offset)?);
+        let table = memory.at(code, self.lines)?;
+        let length = usize::try_from(memory.at(table, SIZE)?).ok()?;
+        let lines = room.lines.get_mut(..length.min(LONGEST_LINES))?;
+        memory.copy(table.checked_add(BYTES)?, lines)?;
+        Some(Code {
+            name: text(self.name)?.read(memory, &mut room.name)?,
+            file: text(self.file)?.read(memory, &mut room.file)?,
+            first_line: u32::try_from(self.first_line(memory, code)?).ok()?,
+            format: match self.entries {
+                Entries::One { .. } => LineFormat::Python310,
+                _ => LineFormat::Python311,
+            },
+            lines,
+            ..Code::default()
+        })
+    }
+}
+
+/// For a description.
+struct Room {
+    name: [u8; LONGEST_NAME],
+    file: [u8; LONGEST_FILE],
+    lines: [u8; LONGEST_LINES],
+}
+
+/// The first and last eight bytes of some, or all of fewer.
+fn ends(memory: &impl Memory, start: u64, length: u64) -> [Option<u64>; 2] {
+    let first = memory.load(start);
+    match length.checked_sub(8) {
+        Some(rest) => [first, memory.at(start, rest)],
+        None => {
+            let beyond = 64u64.wrapping_sub(length.wrapping_mul(8)) as u32;
+            [
+                first.map(|word| word.checked_shl(beyond).unwrap_or(0)),
+                Some(0),
+            ]
+        }
+    }
+}
+
+/// Words of [`Codes`].
+const CODE_WORDS: usize = 16;
+
+/// The numbers of code objects that a walk met last, by their addresses.
+#[derive(Debug)]
+pub struct Codes<'a>(&'a mut [u64; CODE_WORDS]);
+
+impl<'a> Codes<'a> {
+    /// In zeroed memory, or what was kept there.
+    pub const fn new(words: &'a mut [u64; CODE_WORDS]) -> Self {
+        Self(words)
+    }
+
+    fn slot(&mut self, code: u64) -> Option<&mut [u64; 2]> {
+        let (slots, _) = self.0.as_chunks_mut::<2>();
+        let count = slots.len();
+        slots.get_mut((mix(code) as usize).checked_rem(count)?)
+    }
+
+    /// That of a code object.
+    pub fn find(&mut self, code: u64) -> Option<u64> {
+        let [known, check] = self.slot(code)?;
+        (*known == code).then_some(*check)
+    }
+
+    /// Keeps one.
+    pub fn keep(&mut self, code: u64, check: u64) {
+        if let Some(slot) = self.slot(code) {
+            *slot = [code, check];
+        }
+    }
+}

@@ -1,0 +1,254 @@
+//! Where the fields of CPython's structures are. 3.13 and later say so themselves, at the beginning
+//! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
+//!
+//! # Safety
+//! Reads the interpreter's own table, in the data of its module, which is in use.
+#![allow(unsafe_code)]
+
+use crate::modules::python::Python as Module;
+use engine::memory::{is_readable, load_verified};
+
+/// Why there is no layout.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Without a GIL other rules hold.
+    FreeThreaded,
+    /// A version that is not known.
+    Version,
+}
+
+/// How the entries of a thread are recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Entries {
+    /// 3.10: a chain of `CFrame`s, of a frame each.
+    One {
+        /// Of a thread state.
+        innermost: u64,
+        /// Also of a thread state, which has the outermost one itself.
+        root: u64,
+        /// Of a `CFrame`.
+        previous: u64,
+    },
+    /// 3.11: likewise, each with the innermost of its frames, of which the outermost has a mark.
+    Marked {
+        /// As above.
+        innermost: u64,
+        /// As above.
+        root: u64,
+        /// As above.
+        previous: u64,
+        /// The frame, of a `_PyCFrame`.
+        frame: u64,
+        /// Of a frame, a byte.
+        is_entry: u64,
+    },
+    /// From 3.12 on: the outermost frame of each lies on the C stack, and says so.
+    OnStack {
+        /// Of a frame, a byte.
+        owner: u64,
+        /// From the pointer in the thread state to the innermost frame's; none if it is that one
+        /// (from 3.13 on).
+        by_way_of: Option<u64>,
+    },
+}
+
+/// Offsets, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub entries: Entries,
+    /// Of a thread state: `thread_id`, which is `pthread_self()`.
+    pub thread_id: u64,
+    /// Of a thread state: what leads to the innermost frame.
+    pub innermost: u64,
+    /// From the key of the thread states to the running one's, where that key is not right in
+    /// subinterpreters (to 3.11).
+    pub running_before_key: Option<u64>,
+    /// Of a frame: the frame that called it.
+    pub previous: u64,
+    /// Of a frame: its code object.
+    pub code: u64,
+    /// Of a frame: where it stands.
+    pub instruction: u64,
+    /// Of a code object: its name, qualified from 3.11 on.
+    pub name: u64,
+    /// Of a code object.
+    pub file: u64,
+    /// Likewise, four bytes.
+    pub first_line: u64,
+    /// Likewise, the line table.
+    pub lines: u64,
+    /// Of a code object: its instructions; none where frames count from there (to 3.10, in units of
+    /// two bytes).
+    pub instructions: Option<u64>,
+    /// Of strings that are ASCII: their characters.
+    pub ascii: u64,
+    /// Of other strings: likewise.
+    pub characters: u64,
+}
+
+const PY_3_10: Layout = Layout {
+    entries: Entries::One {
+        innermost: 48,
+        root: 264,
+        previous: 8,
+    },
+    thread_id: 176,
+    innermost: 24,
+    running_before_key: Some(16),
+    previous: 24,
+    code: 32,
+    instruction: 96,
+    name: 112,
+    file: 104,
+    first_line: 40,
+    lines: 120,
+    instructions: None,
+    ascii: 48,
+    characters: 72,
+};
+
+const PY_3_11: Layout = Layout {
+    entries: Entries::Marked {
+        innermost: 56,
+        root: 336,
+        previous: 16,
+        frame: 8,
+        is_entry: 68,
+    },
+    thread_id: 152,
+    innermost: 56,
+    running_before_key: Some(16),
+    previous: 48,
+    code: 32,
+    instruction: 56,
+    name: 128,
+    file: 112,
+    first_line: 72,
+    lines: 136,
+    instructions: Some(184),
+    ascii: 48,
+    characters: 72,
+};
+
+const PY_3_12: Layout = Layout {
+    entries: Entries::OnStack {
+        owner: 70,
+        by_way_of: Some(0),
+    },
+    thread_id: 136,
+    innermost: 56,
+    running_before_key: None,
+    previous: 8,
+    code: 0,
+    instruction: 56,
+    name: 128,
+    file: 112,
+    first_line: 68,
+    lines: 136,
+    instructions: Some(192),
+    ascii: 40,
+    characters: 56,
+};
+
+/// The layout of an interpreter.
+///
+/// # Signal safety
+/// Guarded loads.
+pub fn of(module: &Module) -> Result<Layout, Refusal> {
+    match module.minor() {
+        10 => Ok(PY_3_10),
+        11 => Ok(PY_3_11),
+        12 => Ok(PY_3_12),
+        13 | 14 => told(module.minor(), |index| table_word(module.runtime, index)),
+        _ => Err(Refusal::Version),
+    }
+}
+
+/// A word of `_Py_DebugOffsets`.
+fn table_word(runtime: u64, index: u64) -> Option<u64> {
+    let address = runtime.checked_add(index.checked_mul(8)?)?;
+    // SAFETY: just found readable; the table is part of the module.
+    is_readable(address).then(|| unsafe { load_verified(address) })
+}
+
+/// What the interpreter says in its table.
+fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal> {
+    const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
+    let own = word(1).ok_or(Refusal::Version)?;
+    if word(0) != Some(COOKIE) || own >> 24 != 3 || own >> 16 & 0xff != minor {
+        return Err(Refusal::Version);
+    }
+    if word(2) != Some(0) {
+        return Err(Refusal::FreeThreaded);
+    }
+    let offset = |index| {
+        let is_likely = |offset: &u64| *offset < 4096;
+        word(index).filter(is_likely).ok_or(Refusal::Version)
+    };
+    let [innermost, thread_id, frame, file, code] = match minor {
+        13 => [23, 24, 29, 35, 43],
+        _ => [26, 27, 32, 40, 48],
+    };
+    let owner = if minor == 13 { 33 } else { 36 };
+    Ok(Layout {
+        entries: Entries::OnStack {
+            owner: offset(owner)?,
+            by_way_of: None,
+        },
+        thread_id: offset(thread_id)?,
+        innermost: offset(innermost)?,
+        running_before_key: None,
+        previous: offset(frame)?,
+        code: offset(frame.wrapping_add(1))?,
+        instruction: offset(frame.wrapping_add(2))?,
+        name: offset(file.wrapping_add(2))?,
+        file: offset(file)?,
+        first_line: offset(file.wrapping_add(4))?,
+        lines: offset(file.wrapping_add(3))?,
+        instructions: Some(offset(code)?),
+        ascii: 40,
+        characters: 56,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(version: u64, free_threaded: u64) -> impl Fn(u64) -> Option<u64> {
+        move |index| match index {
+            0 => Some(u64::from_le_bytes(*b"xdebugpy")),
+            1 => Some(version),
+            2 => Some(free_threaded),
+            // Each offset tells its place in the table.
+            index => Some(index),
+        }
+    }
+
+    #[test]
+    fn what_the_interpreter_says_is_taken() {
+        let layout = told(13, table(0x030d_00f0, 0)).unwrap();
+        let found = [layout.innermost, layout.thread_id, layout.previous];
+        assert_eq!(found, [23, 24, 29]);
+        let found = [layout.code, layout.instruction, layout.file, layout.name];
+        assert_eq!(found, [30, 31, 35, 37]);
+        let found = [layout.lines, layout.first_line];
+        assert_eq!((found, layout.instructions), ([38, 39], Some(43)));
+        let layout = told(14, table(0x030e_0af0, 0)).unwrap();
+        let found = [layout.innermost, layout.thread_id, layout.previous];
+        assert_eq!(found, [26, 27, 32]);
+    }
+
+    #[test]
+    fn other_builds_are_refused() {
+        let refusal = |version, free_threaded| told(13, table(version, free_threaded));
+        assert_eq!(refusal(0x030d_00f0, 1), Err(Refusal::FreeThreaded));
+        assert_eq!(refusal(0x030e_00f0, 0), Err(Refusal::Version));
+        assert_eq!(told(13, |_| Some(5000)), Err(Refusal::Version));
+        let far = |index| match index {
+            0..=2 => table(0x030d_00f0, 0)(index),
+            _ => Some(5000),
+        };
+        assert_eq!(told(13, far), Err(Refusal::Version));
+    }
+}

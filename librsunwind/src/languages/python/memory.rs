@@ -1,0 +1,27 @@
+//! How the interpreter's memory is read: in a walk through its cursor, in tests from what is made
+//! up.
+
+use super::super::api::Cursor;
+
+/// Memory that may be read, or not.
+pub trait Memory {
+    /// The word at an address.
+    fn load(&self, address: u64) -> Option<u64>;
+    /// Copies bytes that another thread may unmap at this moment.
+    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()>;
+
+    /// The word at the sum of two numbers.
+    fn at(&self, address: u64, offset: u64) -> Option<u64> {
+        self.load(address.checked_add(offset)?)
+    }
+}
+
+impl Memory for Cursor<'_> {
+    fn load(&self, address: u64) -> Option<u64> {
+        Cursor::load(self, address).ok()
+    }
+
+    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        Cursor::copy(self, address, to).ok()
+    }
+}

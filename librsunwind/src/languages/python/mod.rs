@@ -1,0 +1,238 @@
+//! CPython's frames, without a word from the interpreter: 3.10 to 3.14, found by what its module
+//! exports, read from its own structures.
+//!
+//! Nothing of libpython is called, and nothing is taken from it but by guarded reads. A native
+//! frame that runs Python code has a record of its entry on the C stack; it is followed by the
+//! Python frames that it runs, from 3.11 on there may be many.
+//!
+//! ```text
+//! thread state ─► innermost entry ─► its frames ─► code object: name, file, line table; position in it
+//!                  └► next outer entry ─► …
+//! ```
+//!
+//! | file | |
+//! |---|---|
+//! | [`layout`] | where fields are, in each version |
+//! | [`thread_state`] | the thread state of the interrupted thread |
+//! | [`entries`] | the entries of a thread, and the frames of each |
+//! | [`code`] | what a frame runs: its code object, told from others, and described |
+//! | `strings` | text of its string objects |
+//! | `memory` | how all of these read |
+//!
+//! # Safety
+//! What is known of the interpreter is written before the language can be asked, and not again.
+#![allow(unsafe_code)]
+
+mod code;
+mod entries;
+mod layout;
+mod memory;
+mod strings;
+#[cfg(test)]
+mod tests;
+mod thread_state;
+
+use super::api::{self, Answer, Cursor, Language};
+use super::layout::{STATE, flags};
+use crate::modules::python::{Python as Module, found};
+use crate::sys;
+use crate::text::Text;
+use crate::thread::ThreadState;
+use code::Codes;
+use core::cell::UnsafeCell;
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use engine::registers::thread_block;
+use engine::wire::event::EventKind;
+use entries::Entry;
+use layout::{Layout, Refusal};
+
+const NOT_YET: u32 = 0;
+const REGISTERED: u32 = 1;
+const DECLINED: u32 = 2;
+
+/// What is known of the interpreter.
+struct Interpreter {
+    module: Module,
+    layout: Layout,
+}
+
+struct Python {
+    /// Of these.
+    state: AtomicU32,
+    known: UnsafeCell<Option<Interpreter>>,
+}
+
+// SAFETY: see the module.
+unsafe impl Sync for Python {}
+
+static PYTHON: Python = Python {
+    state: AtomicU32::new(NOT_YET),
+    known: UnsafeCell::new(None),
+};
+
+/// Whether an interpreter has been met that was not known before this walk, and is registered now.
+///
+/// # Signal safety
+/// Two loads; raw system calls where there is one.
+#[inline]
+pub(super) fn has_come(this: &ThreadState) -> bool {
+    if PYTHON.state.load(Relaxed) != NOT_YET {
+        return false;
+    }
+    found().is_some_and(|module| PYTHON.comes(this, module))
+}
+
+impl Python {
+    #[cold]
+    fn comes(&'static self, this: &ThreadState, module: Module) -> bool {
+        let layout = match layout::of(&module) {
+            Ok(layout) => layout,
+            Err(refusal) => {
+                self.decline(this, &module, refusal);
+                return false;
+            }
+        };
+        // Memory for names is not asked for where that may kill the program.
+        if sys::seccomp_filtered() {
+            return false;
+        }
+        api::add_own(self, || {
+            let is_first = self.state.load(Acquire) == NOT_YET;
+            if is_first {
+                // SAFETY: the language is not registered, and nobody else comes here meanwhile.
+                unsafe { *self.known.get() = Some(Interpreter { module, layout }) };
+                self.state.store(REGISTERED, Release);
+            }
+            is_first
+        })
+    }
+
+    fn decline(&self, this: &ThreadState, module: &Module, refusal: Refusal) {
+        let change = self
+            .state
+            .compare_exchange(NOT_YET, DECLINED, AcqRel, Relaxed);
+        if change.is_err() {
+            return;
+        }
+        let text = match refusal {
+            Refusal::FreeThreaded => Text::<160>::new()
+                .then(b"no Python frames: this is a free-threaded build of CPython"),
+            Refusal::Version => Text::<160>::new()
+                .then(b"no Python frames: they are known of CPython 3.10 to 3.14, this is 3.")
+                .decimal(module.minor()),
+        };
+        let text = text.then(b"; its native frames are shown");
+        this.event(EventKind::Note, module.version, text.bytes());
+    }
+
+    /// The interpreter, while its module is loaded.
+    fn interpreter(&self) -> Option<&Interpreter> {
+        found()?;
+        // SAFETY: only called for the registered language.
+        unsafe { (*self.known.get()).as_ref() }
+    }
+}
+
+/// What a walk keeps, in the words of its state.
+struct Kept<'a> {
+    entry: &'a mut [u64; Entry::WORDS],
+    codes: Codes<'a>,
+}
+
+fn kept(state: &mut [u64; STATE / 8]) -> Option<Kept<'_>> {
+    let (entry, rest) = state.split_first_chunk_mut()?;
+    Some(Kept {
+        entry,
+        codes: Codes::new(rest.first_chunk_mut()?),
+    })
+}
+
+// SAFETY: reads through the cursor alone, and is bounded.
+unsafe impl Language for Python {
+    const NAME: &'static CStr = c"python";
+    const HAS_ENTRIES: bool = true;
+
+    fn entry(&self, cursor: &mut Cursor<'_>) -> Option<u64> {
+        let known = self.interpreter()?;
+        let own = thread_block();
+        let thread = thread_state::find(cursor, &known.module, &known.layout, own)?;
+        let entry = known.layout.innermost(cursor, thread)?;
+        *kept(cursor.state())?.entry = entry.to_words();
+        Some(entry.address)
+    }
+
+    fn unwind(&self, cursor: &mut Cursor<'_>) -> Answer {
+        let at = cursor.entry();
+        cursor.set_entry(None);
+        let next = self.interpreter().and_then(|known| known.give(cursor, at));
+        cursor.set_entry(next);
+        Answer::Native
+    }
+}
+
+impl Interpreter {
+    /// Gives the frames of the entry that was met, or of all that were not; and the next entry.
+    fn give(&self, cursor: &mut Cursor<'_>, at: u64) -> Option<u64> {
+        /// Entries that were not met, at most.
+        const MOST: u32 = 1000;
+        let is_rest = cursor.flags() & flags::REST != 0;
+        let mut entry = Entry::from_words(kept(cursor.state())?.entry);
+        if entry.address != at {
+            return None;
+        }
+        for _ in 0..MOST {
+            self.give_frames(cursor, &entry)?;
+            entry = self.layout.outer(cursor, &entry)?;
+            if !is_rest {
+                break;
+            }
+        }
+        *kept(cursor.state())?.entry = entry.to_words();
+        Some(entry.address)
+    }
+
+    fn give_frames(&self, cursor: &mut Cursor<'_>, entry: &Entry) -> Option<()> {
+        /// Frames of an entry, at most: more than a sample has room for. Of more, both ends.
+        const MOST: u32 = 16_000;
+        let left_out = entry.count.saturating_sub(MOST);
+        let gap = MOST / 2..(MOST / 2).saturating_add(left_out);
+        let mut frame = entry.frame;
+        for index in 0..entry.count {
+            if !gap.contains(&index)
+                && let Some(place) = self.layout.place(cursor, frame)
+            {
+                self.give_frame(cursor, place)?;
+            }
+            frame = self.layout.caller(cursor, frame)?;
+        }
+        Some(())
+    }
+
+    /// Gives a frame, with a description of its code object if that is new. One whose code object
+    /// is none, or has no lines (the interpreter's own), is left out.
+    fn give_frame(&self, cursor: &mut Cursor<'_>, place: code::Place) -> Option<()> {
+        let known = kept(cursor.state())?.codes.find(place.code);
+        let check = match known {
+            Some(check) => check,
+            None => {
+                let check = self.layout.check(cursor, place.code, self.module.code_type);
+                kept(cursor.state())?.codes.keep(place.code, check);
+                check
+            }
+        };
+        if check == 0 {
+            return Some(());
+        }
+        let is_known = cursor.own_frame(place.code, check, place.position).ok()?;
+        if !is_known {
+            self.layout.describe(cursor, place.code, |code| {
+                // The frame stays without a name if that fails, and is described at the next
+                // sample.
+                let _ = cursor.own_description(code);
+            });
+        }
+        Some(())
+    }
+}

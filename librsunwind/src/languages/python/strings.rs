@@ -1,0 +1,109 @@
+//! CPython's string objects (PEP 393): one, two or four bytes a character, as UTF-8.
+
+use super::layout::Layout;
+use super::memory::Memory;
+
+/// The characters of a string object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Text {
+    /// Where they are.
+    pub start: u64,
+    /// Bytes.
+    pub size: u64,
+    /// Bytes of a character: 1, 2 or 4.
+    width: u64,
+    is_ascii: bool,
+}
+
+/// Of a string object: how many characters it has, and what they are.
+const LENGTH: u64 = 16;
+const STATE: u64 = 32;
+const COMPACT: u64 = 1 << 5;
+const ASCII: u64 = 1 << 6;
+/// Characters of a longer one are no name.
+const LONGEST: u64 = 1 << 30;
+
+impl Text {
+    /// Of the object at an address; `None` if it is none with its characters in it, as those of
+    /// code objects are.
+    pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
+        let length = memory.at(object, LENGTH)?;
+        let state = memory.at(object, STATE)?;
+        let (width, is_ascii) = (state >> 2 & 7, state & ASCII != 0);
+        let is_one = matches!(width, 1 | 2 | 4) && state & COMPACT != 0 && length < LONGEST;
+        let offset = if is_ascii {
+            layout.ascii
+        } else {
+            layout.characters
+        };
+        is_one.then_some(Self {
+            start: object.checked_add(offset)?,
+            size: length.wrapping_mul(width),
+            width,
+            is_ascii,
+        })
+    }
+
+    /// The text, as much as there is room for.
+    pub fn read<'t>(&self, memory: &impl Memory, to: &'t mut [u8]) -> Option<&'t [u8]> {
+        if self.is_ascii {
+            let size = usize::try_from(self.size).ok()?.min(to.len());
+            let text = to.get_mut(..size)?;
+            memory.copy(self.start, text)?;
+            return Some(text);
+        }
+        let mut out = Utf8 { to, length: 0 };
+        let mut piece = [0u8; 256];
+        let mut done = 0;
+        while done < self.size {
+            let size = self.size.saturating_sub(done).min(piece.len() as u64);
+            let bytes = piece.get_mut(..size as usize)?;
+            memory.copy(self.start.checked_add(done)?, bytes)?;
+            for character in bytes.chunks((self.width as usize).max(1)) {
+                let number = character
+                    .iter()
+                    .rev()
+                    .fold(0, |number, byte| number << 8 | u32::from(*byte));
+                if out.put(number).is_none() {
+                    return out.text();
+                }
+            }
+            done = done.checked_add(size)?;
+        }
+        out.text()
+    }
+}
+
+struct Utf8<'t> {
+    to: &'t mut [u8],
+    length: usize,
+}
+
+impl<'t> Utf8<'t> {
+    /// Adds a character; `None` if there is no room. What is none (a surrogate) becomes U+FFFD.
+    fn put(&mut self, number: u32) -> Option<()> {
+        let character = char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER);
+        let number = character as u32;
+        let size = character.len_utf8();
+        let end = self.length.checked_add(size)?;
+        let room = self.to.get_mut(self.length..end)?;
+        let mut rest = number;
+        for byte in room.iter_mut().skip(1).rev() {
+            *byte = 0x80 | (rest & 0x3f) as u8;
+            rest >>= 6;
+        }
+        let mark = match size {
+            1 => 0,
+            2 => 0xc0,
+            3 => 0xe0,
+            _ => 0xf0,
+        };
+        *room.first_mut()? = mark | rest as u8;
+        self.length = end;
+        Some(())
+    }
+
+    fn text(self) -> Option<&'t [u8]> {
+        self.to.get(..self.length)
+    }
+}

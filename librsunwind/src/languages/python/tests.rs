@@ -1,0 +1,266 @@
+//! Code objects and frames in made-up memory, whole and damaged.
+
+use super::code::Place;
+use super::layout::{self, Layout};
+use super::memory::Memory;
+use super::thread_state;
+use crate::modules::python::Python as Module;
+use engine::wire::code::{Code, LineFormat};
+use std::cell::RefCell;
+
+/// Some bytes from an address on; what lies outside cannot be read.
+struct Made {
+    bytes: RefCell<Vec<u8>>,
+}
+
+const BASE: u64 = 0x10_0000;
+const SIZE: usize = 0x4000;
+
+impl Made {
+    fn new() -> Self {
+        let bytes = RefCell::new(vec![0; SIZE]);
+        Self { bytes }
+    }
+
+    fn put(&self, address: u64, bytes: &[u8]) {
+        let at = (address - BASE) as usize;
+        self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
+    }
+
+    fn put_word(&self, address: u64, word: u64) {
+        self.put(address, &word.to_le_bytes());
+    }
+
+    fn put_text(&self, layout: &Layout, address: u64, text: &str, width: u64) {
+        let is_ascii = text.is_ascii();
+        self.put_word(address + 16, text.chars().count() as u64);
+        self.put_word(address + 32, width << 2 | 1 << 5 | u64::from(is_ascii) << 6);
+        let start = if is_ascii {
+            layout.ascii
+        } else {
+            layout.characters
+        };
+        for (index, character) in text.chars().enumerate() {
+            let bytes = u32::from(character).to_le_bytes();
+            let place = address + start + index as u64 * width;
+            self.put(place, &bytes[..width as usize]);
+        }
+    }
+
+    fn put_bytes(&self, address: u64, bytes: &[u8]) {
+        self.put_word(address + 16, bytes.len() as u64);
+        self.put(address + 32, bytes);
+    }
+}
+
+impl Memory for Made {
+    fn load(&self, address: u64) -> Option<u64> {
+        let mut word = [0; 8];
+        self.copy(address, &mut word)?;
+        Some(u64::from_le_bytes(word))
+    }
+
+    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        let at = usize::try_from(address.checked_sub(BASE)?).ok()?;
+        let bytes = self.bytes.borrow();
+        to.copy_from_slice(bytes.get(at..at.checked_add(to.len())?)?);
+        Some(())
+    }
+}
+
+const TYPE: u64 = BASE + 0x10;
+const CODE: u64 = BASE + 0x100;
+const NAME: u64 = BASE + 0x400;
+const FILE: u64 = BASE + 0x1000;
+const LINES: u64 = BASE + 0x1800;
+
+fn layout_of(minor: u64) -> Layout {
+    layout::of(&module(minor)).unwrap()
+}
+
+fn module(minor: u64) -> Module {
+    Module {
+        module: BASE,
+        runtime: BASE,
+        code_type: TYPE,
+        version: 3 << 24 | minor << 16,
+    }
+}
+
+/// A code object of that name.
+fn code_object(layout: &Layout, name: &str, width: u64) -> Made {
+    let made = Made::new();
+    made.put_word(CODE + 8, TYPE);
+    made.put_word(CODE + layout.name, NAME);
+    made.put_word(CODE + layout.file, FILE);
+    made.put_word(CODE + layout.lines, LINES);
+    made.put(CODE + layout.first_line, &77u32.to_le_bytes());
+    made.put_text(layout, NAME, name, width);
+    made.put_text(layout, FILE, "/some/where/file.py", 1);
+    made.put_bytes(LINES, &[0xd8, 1, 2, 0xd8, 3, 4]);
+    made
+}
+
+/// Describes it into an owned record.
+fn described(layout: &Layout, made: &Made) -> Option<(String, String, u32, LineFormat, Vec<u8>)> {
+    let mut told = None;
+    layout.describe(made, CODE, |code: Code<'_>| {
+        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+        let (name, file) = (text(code.name), text(code.file));
+        told = Some((
+            name,
+            file,
+            code.first_line,
+            code.format,
+            code.lines.to_vec(),
+        ));
+    });
+    told
+}
+
+#[test]
+fn names_of_all_widths_are_read_in_all_versions() {
+    for minor in [10, 11, 12] {
+        let layout = layout_of(minor);
+        let long = "a".repeat(90);
+        let cut = "𝄞".repeat(100);
+        for (name, width) in [
+            ("plain.name", 1),
+            ("Töpfer", 1),
+            ("Ж.деление", 2),
+            ("𝄞", 4),
+            ("x", 1),
+            (long.as_str(), 1),
+            (cut.as_str(), 4),
+        ] {
+            let made = code_object(&layout, name, width);
+            let expected_format = match minor {
+                10 => LineFormat::Python310,
+                _ => LineFormat::Python311,
+            };
+            let found = described(&layout, &made).unwrap();
+            let file = "/some/where/file.py".to_owned();
+            let lines = vec![0xd8, 1, 2, 0xd8, 3, 4];
+            let expected = (name.to_owned(), file, 77, expected_format, lines);
+            assert_eq!(found, expected);
+        }
+    }
+}
+
+#[test]
+fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
+    let layout = layout_of(12);
+    let check = |made: &Made| layout.check(made, CODE, TYPE);
+    let first = check(&code_object(&layout, "some_function", 1));
+    assert_ne!(first, 0);
+    assert_eq!(first, check(&code_object(&layout, "some_function", 1)));
+    let mut seen = vec![first];
+    for name in [
+        "same_function",
+        "some_functiom",
+        "some_functio",
+        "x",
+        "y",
+        "xy",
+    ] {
+        seen.push(check(&code_object(&layout, name, 1)));
+    }
+    let made = code_object(&layout, "some_function", 1);
+    made.put(CODE + layout.first_line, &78u32.to_le_bytes());
+    seen.push(check(&made));
+    let made = code_object(&layout, "some_function", 1);
+    made.put_bytes(LINES, &[0xd8, 1, 2, 0xd8, 3, 5]);
+    seen.push(check(&made));
+    let made = code_object(&layout, "some_function", 1);
+    made.put_text(&layout, FILE, "/some/where/life.py", 1);
+    seen.push(check(&made));
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len(), count);
+    // What is behind a short text is not part of it.
+    let made = code_object(&layout, "xy", 1);
+    let before = check(&made);
+    made.put(NAME + layout.ascii + 2, b"garbage");
+    assert_eq!(check(&made), before);
+    // What is none.
+    assert_eq!(layout.check(&made, CODE, TYPE + 8), 0);
+    made.put_bytes(LINES, &[]);
+    assert_eq!(check(&made), 0, "the interpreter's own");
+}
+
+/// Every byte of everything is damaged in turn, in several ways: nothing is read outside, nothing
+/// panics, nothing is endless.
+#[test]
+fn damage_is_survived() {
+    for minor in [10, 11, 12] {
+        let layout = layout_of(minor);
+        for name in ["some_function", "Ж.деление"] {
+            let width = if name.is_ascii() { 1 } else { 2 };
+            let whole = code_object(&layout, name, width);
+            let mut differ = 0;
+            let objects = [(CODE, 0x100), (NAME, 0x60), (FILE, 0x60), (LINES, 0x40)];
+            let places = objects.into_iter().flat_map(|(at, size)| at..at + size);
+            for place in places {
+                for damage in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+                    let at = (place - BASE) as usize;
+                    let before = whole.bytes.borrow()[at];
+                    whole.put(place, &[damage]);
+                    let _ = layout.check(&whole, CODE, TYPE);
+                    let found = described(&layout, &whole);
+                    differ += u32::from(found.is_none());
+                    whole.put(place, &[before]);
+                }
+            }
+            assert!(differ > 50, "{differ}");
+        }
+    }
+}
+
+/// Frames, entries and thread states of random words.
+#[test]
+fn garbage_has_no_end_of_frames_that_is_waited_for() {
+    let mut random = 88172645463325252u64;
+    let mut next = || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    };
+    for round in 0..60 {
+        let made = Made::new();
+        for place in (BASE..BASE + SIZE as u64).step_by(8) {
+            // Mostly addresses in it, so that chains go on, and go in circles.
+            let word = match next() % 4 {
+                0 => next(),
+                _ => BASE + next() % SIZE as u64 / 8 * 8,
+            };
+            made.put_word(place, word);
+        }
+        for minor in [10, 11, 12] {
+            let layout = layout_of(minor);
+            let thread = BASE + next() % 0x1000;
+            let mut entry = layout.innermost(&made, thread);
+            for _ in 0..10 {
+                let Some(known) = entry else { break };
+                let _: Option<Place> = layout.place(&made, known.frame);
+                entry = layout.outer(&made, &known);
+            }
+            let found = thread_state::find(&made, &module(minor), &layout, 0x1234_5678);
+            assert_eq!(found, None, "round {round}");
+        }
+    }
+}
+
+#[test]
+fn versions_that_are_not_known_are_refused() {
+    for minor in [0, 8, 9, 15, 99] {
+        assert_eq!(layout::of(&module(minor)), Err(layout::Refusal::Version));
+    }
+    // Later ones have a table, at whose place there is nothing here.
+    for minor in [13, 14] {
+        let mut module = module(minor);
+        module.runtime = 8;
+        assert_eq!(layout::of(&module), Err(layout::Refusal::Version));
+    }
+}

@@ -1,0 +1,73 @@
+//! The thread state of the interrupted thread: what its interpreter has under its key of
+//! thread-local storage. The key is found by what it must lead to, since its place in `_PyRuntime`
+//! is another one in each version.
+//!
+//! # Safety
+//! Calls libc's `pthread_getspecific`, which reads the thread's own storage.
+#![allow(unsafe_code)]
+
+use super::layout::Layout;
+use super::memory::Memory;
+use crate::modules::python::Python as Module;
+use crate::weak_address;
+use core::ffi::c_void;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+use engine::memory::is_readable;
+
+/// The address of the key; 0 while it is not known.
+static KEY: AtomicU64 = AtomicU64::new(0);
+
+/// How far into `_PyRuntime` the key may be.
+const FURTHEST: u64 = 8192;
+/// libc has no more keys.
+const KEYS: u64 = 1024;
+
+/// The running thread state of this thread, whose `pthread_self()` is `own`; `None` if it has none.
+///
+/// # Signal safety
+/// Loads. Some 2,000 while no thread has been seen with a thread state.
+pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) -> Option<u64> {
+    let known = KEY.load(Relaxed);
+    let is_own = |thread: u64| memory.at(thread, layout.thread_id) == Some(own);
+    let (key, of_key) = if known != 0 {
+        let thread = value(memory.load(known)?)?;
+        (known, Some(thread).filter(|thread| is_own(*thread))?)
+    } else {
+        let of_key = |key: &u64| {
+            let thread = memory.load(*key).and_then(value)?;
+            // Else it is no trouble that it cannot be read.
+            let is_one = is_readable(thread.checked_add(layout.thread_id)?) && is_own(thread);
+            is_one.then_some((*key, thread))
+        };
+        let places = (module.runtime..module.runtime.checked_add(FURTHEST)?).step_by(4);
+        let found = places.into_iter().find_map(|place| of_key(&place))?;
+        KEY.store(found.0, Relaxed);
+        found
+    };
+    Some(running(memory, layout, key, own).unwrap_or(of_key))
+}
+
+/// The thread state that holds the GIL, if it is this thread's: in a subinterpreter it is another
+/// than the key's, up to 3.11.
+fn running(memory: &impl Memory, layout: &Layout, key: u64, own: u64) -> Option<u64> {
+    let place = key.checked_sub(layout.running_before_key?)?;
+    let thread = memory.load(place).filter(|thread| *thread != 0)?;
+    // Another thread's may go at any moment.
+    let mut id = [0; 8];
+    memory.copy(thread.checked_add(layout.thread_id)?, &mut id)?;
+    (u64::from_le_bytes(id) == own).then_some(thread)
+}
+
+/// What this thread has under a key: a `Py_tss_t` is whether there is a key, and the key.
+fn value(tss: u64) -> Option<u64> {
+    type GetSpecific = unsafe extern "C" fn(u32) -> *mut c_void;
+    let (is_made, key) = (tss as u32, tss >> 32);
+    let function = weak_address!("pthread_getspecific");
+    if is_made != 1 || key >= KEYS || function == 0 {
+        return None;
+    }
+    // SAFETY: libc's function of that signature, which gives null for what is no key.
+    let value = unsafe { core::mem::transmute::<usize, GetSpecific>(function)(key as u32) } as u64;
+    (value != 0 && value.is_multiple_of(8)).then_some(value)
+}

@@ -1,0 +1,174 @@
+//! Guarded reads for callbacks, with a budget for each walk.
+//!
+//! Two kinds. A *load* probes the page once a walk and loads then: for memory that stays mapped
+//! while the thread is in the walk, such as its interpreter's frames. A *copy* has the kernel read,
+//! which cannot fault whatever other threads unmap meanwhile, and costs a system call.
+//!
+//! # Safety
+//! Loads follow a probe of their pages; what is copied to is the caller's.
+#![allow(unsafe_code)]
+
+use crate::error::Error;
+use crate::sys;
+use core::cell::Cell;
+use engine::memory::{is_readable, load_verified};
+
+/// Loads that the languages of a walk may make.
+const LOADS: u32 = 262_144;
+/// Copies and probes of pages likewise.
+const COPIES: u32 = 8192;
+/// Bytes of a copy, at most.
+pub const LONGEST: usize = 65_536;
+const PAGE: u64 = 4096;
+/// Pages that a walk remembers as readable, by their low bits.
+const PAGES: usize = 64;
+
+/// What a walk has left, and knows of memory.
+#[derive(Debug)]
+pub(super) struct Reads {
+    loads: Cell<u32>,
+    copies: Cell<u32>,
+    pages: [Cell<u64>; PAGES],
+    /// Whether other system calls than the probe's are out of the question; unknown at first.
+    is_filtered: Cell<Option<bool>>,
+}
+
+impl Reads {
+    pub const fn new() -> Self {
+        Self {
+            loads: Cell::new(LOADS),
+            copies: Cell::new(COPIES),
+            pages: [const { Cell::new(0) }; PAGES],
+            is_filtered: Cell::new(None),
+        }
+    }
+
+    /// A walk begins again: what was probed is still so, but the budget is whole.
+    pub fn begin(&self) {
+        self.loads.set(LOADS);
+        self.copies.set(COPIES);
+    }
+
+    fn take(left: &Cell<u32>) -> Result<(), Error> {
+        left.set(left.get().checked_sub(1).ok_or(Error::Budget)?);
+        Ok(())
+    }
+
+    /// The word at an address.
+    ///
+    /// # Errors
+    /// [`Error::Unreadable`], [`Error::Budget`].
+    pub fn load(&self, address: u64) -> Result<u64, Error> {
+        Self::take(&self.loads)?;
+        let last = address.checked_add(7).ok_or(Error::Unreadable)?;
+        self.probe(address)?;
+        if last / PAGE != address / PAGE {
+            self.probe(last)?;
+        }
+        // SAFETY: both pages were just found readable, or in this walk.
+        Ok(unsafe { load_verified(address) })
+    }
+
+    fn probe(&self, address: u64) -> Result<(), Error> {
+        let page = address & !(PAGE - 1);
+        let known = self.pages.get((page / PAGE) as usize % PAGES);
+        if known.is_some_and(|known| known.get() == page && page != 0) {
+            return Ok(());
+        }
+        Self::take(&self.copies)?;
+        if !is_readable(page) {
+            return Err(Error::Unreadable);
+        }
+        if let Some(known) = known {
+            known.set(page);
+        }
+        Ok(())
+    }
+
+    /// Copies bytes.
+    ///
+    /// # Errors
+    /// As above.
+    ///
+    /// # Safety
+    /// `to` has room for so many.
+    pub unsafe fn copy(&self, address: u64, to: *mut u8, length: usize) -> Result<(), Error> {
+        if length > LONGEST {
+            return Err(Error::Budget);
+        }
+        Self::take(&self.copies)?;
+        let filtered = self.is_filtered.get().unwrap_or_else(sys::seccomp_filtered);
+        self.is_filtered.set(Some(filtered));
+        if !filtered {
+            // SAFETY: the caller's promise.
+            match unsafe { sys::copy_from_self(address, to, length) } {
+                Some(copied) if copied == length => return Ok(()),
+                Some(_) => return Err(Error::Unreadable),
+                None => {} // not to be had here
+            }
+        }
+        for offset in 0..length {
+            let at = address
+                .checked_add(offset as u64)
+                .ok_or(Error::Unreadable)?;
+            self.probe(at)?;
+            // SAFETY: probed; the caller's promise.
+            unsafe {
+                let byte = core::ptr::with_exposed_provenance::<u8>(at as usize).read_volatile();
+                to.wrapping_add(offset).write(byte);
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A readable page before an unreadable one.
+    fn edge() -> u64 {
+        let page = sys::map_anonymous(8192).unwrap();
+        sys::protect_none(page.wrapping_add(4096), 4096);
+        // SAFETY: a fresh mapping.
+        unsafe {
+            page.wrapping_add(4088)
+                .cast::<u64>()
+                .write(0x1122_3344_5566_7788)
+        };
+        page as u64 + 4096
+    }
+
+    #[test]
+    fn what_cannot_be_read_is_an_error_and_no_fault() {
+        let (reads, edge) = (Reads::new(), edge());
+        assert_eq!(reads.load(edge - 8), Ok(0x1122_3344_5566_7788));
+        for bad in [edge - 7, edge, 0, 8, u64::MAX, u64::MAX - 7, 1 << 63] {
+            assert_eq!(reads.load(bad), Err(Error::Unreadable), "{bad:#x}");
+        }
+        for filtered in [false, true] {
+            reads.is_filtered.set(Some(filtered));
+            let mut to = [0u8; 16];
+            // SAFETY: there is room.
+            let mut copy = |from, length| unsafe { reads.copy(from, to.as_mut_ptr(), length) };
+            assert_eq!(copy(edge - 8, 8), Ok(()));
+            assert_eq!(copy(edge - 8, 9), Err(Error::Unreadable));
+            assert_eq!(copy(u64::MAX - 3, 8), Err(Error::Unreadable));
+            assert_eq!(copy(edge - 8, LONGEST + 1), Err(Error::Budget));
+            assert_eq!(to[..8], 0x1122_3344_5566_7788u64.to_le_bytes());
+        }
+    }
+
+    #[test]
+    fn a_walk_may_read_only_so_much() {
+        let (reads, edge) = (Reads::new(), edge());
+        let loads = (0..).take_while(|_| reads.load(edge - 8).is_ok()).count();
+        assert_eq!(loads as u32, LOADS);
+        assert_eq!(reads.load(edge - 8), Err(Error::Budget));
+        reads.begin();
+        let probes = (0..).take_while(|_| reads.load(edge) == Err(Error::Unreadable));
+        assert_eq!(probes.count() as u32, COPIES);
+        reads.begin();
+        assert!(reads.load(edge - 8).is_ok());
+    }
+}

@@ -1,0 +1,386 @@
+//! The registered languages, for all threads.
+//!
+//! A language is called through the [`Gate`] of its place, so that nobody calls one that has been
+//! taken back.
+//!
+//! # Safety
+//! Callbacks and their data were given together by whoever registered; they do not change while the
+//! place is taken.
+#![allow(unsafe_code)]
+
+use super::layout::{Callback, Counts, Cursor, EntryCallback, Language, PLACES};
+use super::lock::Locked;
+use super::{codes, ranges};
+use crate::arch;
+use crate::error::Error;
+use crate::gate::{Gate, Inside};
+use crate::modules;
+use crate::text::Text;
+use crate::thread::{self, ThreadState};
+use core::cell::UnsafeCell;
+use core::ffi::{CStr, c_char, c_void};
+use core::ptr;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+
+/// Bits of a handle that are the place; the others are the generation.
+const PLACE_BITS: u32 = 4;
+const LAST_GENERATION: u32 = (1 << (31 - PLACE_BITS)) - 1;
+/// Longest name, bytes.
+pub const NAME: usize = 32;
+
+/// What one time in trouble adds; one without takes 1 away. So a language that is in trouble one
+/// time in ten goes on.
+const STRIKE: u32 = 8;
+/// At this it is switched off.
+const ENOUGH: u32 = 512;
+
+/// A callback that took longer than this took too long, ns.
+const LONGEST_NS: u64 = 2_000_000;
+
+/// [`Counts`] as they grow.
+#[derive(Debug)]
+pub(super) struct Counting {
+    pub asked: AtomicU64,
+    pub frames: AtomicU64,
+    pub troubled: AtomicU64,
+    pub unreadable: AtomicU64,
+    pub not_advancing: AtomicU64,
+    pub too_long: AtomicU64,
+    pub missing: AtomicU64,
+}
+
+pub(super) struct Place {
+    gate: Gate,
+    callback: AtomicUsize,
+    entry: AtomicUsize,
+    data: AtomicPtr<c_void>,
+    name: UnsafeCell<Text<NAME>>,
+    strikes: AtomicU32,
+    is_off: AtomicU32,
+    was_slow: [AtomicBool; 2],
+    pub counts: Counting,
+}
+
+impl Place {
+    /// Whether a callback that took `took_ns` took too long: if the one before it did, too. A
+    /// single one may have been put off the processor meanwhile, and the thread's CPU clock is too
+    /// dear to be read for each. `kind` keeps the two callbacks apart.
+    pub fn is_slow(&self, kind: usize, took_ns: u64) -> bool {
+        let (slow, before) = (took_ns > LONGEST_NS, &self.was_slow[kind & 1]);
+        let was_slow = before.load(Relaxed);
+        // Most are not: then nothing is written, which other threads would have to fetch.
+        if slow != was_slow {
+            before.store(slow, Relaxed);
+        }
+        slow && was_slow
+    }
+}
+
+// SAFETY: the name is written before the place is opened, and read while it is.
+unsafe impl Sync for Place {}
+
+static TABLE: [Place; PLACES] = [const {
+    Place {
+        gate: Gate::new(),
+        callback: AtomicUsize::new(0),
+        entry: AtomicUsize::new(0),
+        data: AtomicPtr::new(ptr::null_mut()),
+        name: UnsafeCell::new(Text::EMPTY),
+        strikes: AtomicU32::new(0),
+        is_off: AtomicU32::new(0),
+        was_slow: [const { AtomicBool::new(false) }; 2],
+        counts: Counting {
+            asked: AtomicU64::new(0),
+            frames: AtomicU64::new(0),
+            troubled: AtomicU64::new(0),
+            unreadable: AtomicU64::new(0),
+            not_advancing: AtomicU64::new(0),
+            too_long: AtomicU64::new(0),
+            missing: AtomicU64::new(0),
+        },
+    }
+}; PLACES];
+
+/// The bits of the places that are taken.
+static TAKEN: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a language is registered.
+#[inline]
+pub(super) fn any() -> bool {
+    TAKEN.load(Relaxed) != 0
+}
+
+/// Makes the rules that walks have found so far be found anew.
+pub(super) fn forget_rules() {
+    if let Some(rules) = modules::rules() {
+        rules.invalidate();
+    }
+}
+
+fn found(number: i32) -> Result<(usize, &'static Place, u32), Error> {
+    let number = u32::try_from(number).map_err(|_| Error::NoClient)?;
+    let (index, generation) = (
+        (number & ((1 << PLACE_BITS) - 1)) as usize,
+        number >> PLACE_BITS,
+    );
+    let place = TABLE.get(index).ok_or(Error::NoClient)?;
+    if generation == 0 || place.gate.live() != generation {
+        return Err(Error::NoClient);
+    }
+    Ok((index, place, generation))
+}
+
+/// What a language may be called.
+///
+/// # Safety
+/// Null, or it ends with a zero byte.
+pub(super) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Error> {
+    if name.is_null() {
+        return Err(Error::Null);
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { CStr::from_ptr(name) }.to_bytes();
+    let is_good = |byte: &u8| byte.is_ascii_graphic() && !matches!(byte, b';' | b'[' | b']');
+    if name.is_empty() || name.len() >= NAME || !name.iter().all(is_good) {
+        return Err(Error::Null);
+    }
+    Ok(name)
+}
+
+/// Registers a language; gives its number, which is positive.
+///
+/// # Errors
+/// [`Error::Full`], [`Error::Null`], [`Error::Memory`].
+///
+/// # Safety
+/// What the header asks of callbacks; the name ends with a zero byte.
+pub unsafe fn add(language: &Language) -> Result<i32, Error> {
+    let callback = language.callback.ok_or(Error::Null)?;
+    if language.size != size_of::<Language>() {
+        return Err(Error::Null);
+    }
+    // SAFETY: the caller's promise.
+    let name = unsafe { name_of(language.name) }?;
+    codes::prepare()?;
+    enter_in_table(&Locked::now(), language, callback, name)
+}
+
+/// The same in a handler; `None` if it cannot be now. `prepare` is called under the lock, and says
+/// whether it is still wanted.
+///
+/// # Signal safety
+/// Raw system calls.
+///
+/// # Safety
+/// As above.
+pub(super) unsafe fn add_in_handler(
+    language: &Language,
+    prepare: impl FnOnce() -> bool,
+) -> Option<i32> {
+    let callback = language.callback?;
+    // SAFETY: the caller's promise.
+    let name = unsafe { name_of(language.name) }.ok()?;
+    codes::prepare().ok()?;
+    let locked = Locked::unless_held()?;
+    if !prepare() {
+        return None;
+    }
+    enter_in_table(&locked, language, callback, name).ok()
+}
+
+fn enter_in_table(
+    _: &Locked,
+    language: &Language,
+    callback: Callback,
+    name: &[u8],
+) -> Result<i32, Error> {
+    let taken = TAKEN.load(Relaxed);
+    let index = taken.trailing_ones() as usize;
+    let place = TABLE.get(index).ok_or(Error::Full)?;
+    place
+        .callback
+        .store(callback as *const () as usize, Relaxed);
+    let entry = language
+        .entry
+        .map_or(0, |entry| entry as *const () as usize);
+    place.entry.store(entry, Relaxed);
+    place.data.store(language.data, Relaxed);
+    // SAFETY: closed, so nobody reads it.
+    unsafe { *place.name.get() = Text::new().then(name) };
+    place.strikes.store(0, Relaxed);
+    place.is_off.store(0, Relaxed);
+    place.counts.reset();
+    let generation = place.gate.next(LAST_GENERATION);
+    TAKEN.store(taken | 1 << index, Release);
+    place.gate.open(generation);
+    Ok((generation << PLACE_BITS | index as u32) as i32)
+}
+
+/// Takes a language back. When this is done none of its callbacks runs, and none will.
+///
+/// # Errors
+/// [`Error::NoClient`]; [`Error::InCallback`] in a walk of the same thread; [`Error::StillRuns`].
+pub fn remove(number: i32) -> Result<(), Error> {
+    not_in_a_walk()?;
+    let (index, place, generation) = found(number)?;
+    let walks_ended = || thread::wait_for_walks(ThreadState::current_unchecked());
+    place.gate.close(generation, walks_ended)?;
+    let _locked = Locked::now();
+    if ranges::remove(index, None) {
+        forget_rules();
+    }
+    TAKEN.fetch_and(!(1 << index), Release);
+    Ok(())
+}
+
+pub(super) fn not_in_a_walk() -> Result<(), Error> {
+    match ThreadState::current_unchecked() {
+        Some(this) if this.shared.is_walking_at(arch::stack_pointer()) => Err(Error::InCallback),
+        _ => Ok(()),
+    }
+}
+
+/// From now on a language is asked about code from `start` to before `end`; or no more.
+///
+/// # Errors
+/// [`Error::NoClient`], [`Error::Null`] (an empty range, or none such to take back),
+/// [`Error::Full`], [`Error::InCallback`].
+pub fn cover(number: i32, start: u64, end: u64, is_on: bool) -> Result<(), Error> {
+    not_in_a_walk()?;
+    if start >= end || end >> 47 != 0 {
+        return Err(Error::Null);
+    }
+    let _locked = Locked::now();
+    let (index, ..) = found(number)?;
+    if is_on {
+        ranges::add(index, start, end)?;
+    } else if !ranges::remove(index, Some((start, end))) {
+        return Err(Error::Null);
+    }
+    forget_rules();
+    Ok(())
+}
+
+/// What has happened to a language so far.
+///
+/// # Errors
+/// [`Error::NoClient`].
+pub fn counts(number: i32) -> Result<Counts, Error> {
+    let (_, place, _) = found(number)?;
+    let counts = &place.counts;
+    Ok(Counts {
+        asked: counts.asked.load(Relaxed),
+        frames: counts.frames.load(Relaxed),
+        troubled: counts.troubled.load(Relaxed),
+        unreadable: counts.unreadable.load(Relaxed),
+        not_advancing: counts.not_advancing.load(Relaxed),
+        too_long: counts.too_long.load(Relaxed),
+        missing: counts.missing.load(Relaxed),
+        is_off: u64::from(place.is_off.load(Relaxed)),
+    })
+}
+
+/// The place and generation of each registered language.
+pub(super) fn registered() -> impl Iterator<Item = (usize, u32)> {
+    let taken = TAKEN.load(Acquire);
+    let places = TABLE.iter().enumerate();
+    places
+        .filter(move |(index, _)| taken >> index & 1 != 0)
+        .map(|(index, place)| (index, place.gate.live()))
+}
+
+pub(super) fn forget_running() {
+    for place in &TABLE {
+        place.gate.forget_running();
+    }
+}
+
+/// A registered language that is being asked, and not taken back meanwhile.
+pub(super) struct Asked {
+    pub place: &'static Place,
+    pub name: &'static [u8],
+    _inside: Inside<'static>,
+}
+
+/// The language of that place and generation, if it is registered and not switched off.
+///
+/// # Signal safety
+/// Atomics only.
+pub(super) fn enter(index: usize, generation: u32) -> Option<Asked> {
+    let place = TABLE.get(index)?;
+    let inside = place.gate.enter(generation)?;
+    if place.is_off.load(Relaxed) != 0 {
+        return None;
+    }
+    Some(Asked {
+        place,
+        // SAFETY: written before the place was opened; not again before who is inside has left.
+        name: unsafe { (*place.name.get()).bytes() },
+        _inside: inside,
+    })
+}
+
+impl Asked {
+    /// Calls the callback.
+    pub fn call(&self, cursor: &mut Cursor) -> i32 {
+        let callback = self.place.callback.load(Relaxed);
+        // SAFETY: what was registered, which stays so while this is there.
+        unsafe {
+            let callback = core::mem::transmute::<usize, Callback>(callback);
+            callback(cursor, self.place.data.load(Relaxed))
+        }
+    }
+
+    /// Calls for the innermost entry; `None` if the language is not asked by entry.
+    pub fn entry(&self, cursor: &mut Cursor) -> Option<u64> {
+        let callback = self.place.entry.load(Relaxed);
+        // SAFETY: as above; null or what was registered.
+        unsafe {
+            let callback = core::mem::transmute::<usize, Option<EntryCallback>>(callback)?;
+            Some(callback(cursor, self.place.data.load(Relaxed)))
+        }
+    }
+
+    /// Whether it has an entry callback.
+    pub fn has_entries(&self) -> bool {
+        self.place.entry.load(Relaxed) != 0
+    }
+
+    /// Notes how it went; `true` if the language is switched off for that.
+    pub fn judge(&self, is_troubled: bool) -> bool {
+        let strikes = &self.place.strikes;
+        if !is_troubled {
+            let less = |strikes: u32| strikes.checked_sub(1);
+            let _ = strikes.fetch_update(Relaxed, Relaxed, less);
+            return false;
+        }
+        self.place.counts.troubled.fetch_add(1, Relaxed);
+        let before = strikes.fetch_add(STRIKE, Relaxed);
+        before >= ENOUGH && self.place.is_off.swap(1, Relaxed) == 0
+    }
+}
+
+impl Counting {
+    fn reset(&self) {
+        let Self {
+            asked,
+            frames,
+            troubled,
+            unreadable,
+            not_advancing,
+            too_long,
+            missing,
+        } = self;
+        let all = [
+            asked,
+            frames,
+            troubled,
+            unreadable,
+            not_advancing,
+            too_long,
+            missing,
+        ];
+        all.into_iter().for_each(|count| count.store(0, Relaxed));
+    }
+}

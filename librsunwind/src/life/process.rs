@@ -1,0 +1,254 @@
+//! The process: its recording, its fork, its end. A fork child has a cheap life until its first
+//! signal.
+//!
+//! # Safety
+//! A fork child has one thread, and nothing of its parent's state is touched.
+#![allow(unsafe_code)]
+
+use super::{charge, family, thread};
+use crate::config::Destination;
+use crate::process::PROCESS;
+use crate::segment::{SEGMENT, Writer};
+use crate::session::Control;
+use crate::sys::{self, Errno, HeldBack};
+use crate::text::{PATH_SIZE, Text, parse_decimal};
+use crate::thread::{self as registry, ThreadState, handler_stack};
+use crate::{arch, clients, clock, modules};
+use engine::registers::thread_block;
+use engine::wire::process::{Origin, Process as ProcessRecord};
+use engine::wire::record::RecordKind;
+use engine::wire::thread::ThreadEndReason;
+
+/// Makes the process's segment.
+pub(super) fn create_segment() -> Result<(), Errno> {
+    let config = PROCESS.config();
+    let writer = Writer {
+        pid: sys::getpid(),
+        process_key: PROCESS.key(),
+        start_ticks: own_start_ticks(),
+    };
+    let path = match config.destination {
+        Destination::Session(directory) => directory
+            .then(b"/")
+            .hexadecimal(u64::from(writer.pid))
+            .then(b".")
+            .hexadecimal(writer.process_key)
+            .then(b".seg"),
+        Destination::File(pattern) => expand(&pattern, writer.pid),
+    };
+    SEGMENT.set_path(path);
+    SEGMENT.create(writer, config.size)
+}
+
+/// The inode of the PID namespace in which the kernel began (`PROC_PID_INIT_INO`).
+const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
+
+/// Writes what the process is.
+pub(super) fn record(this: &ThreadState, origin: Origin) {
+    let (mut ids, mut executable, mut command) = ([0u8; 1024], [0u8; 1024], [0u8; 4096]);
+    let pid_namespace = own_pid_namespace();
+    let own_pid = Text::<16>::new().decimal(u64::from(sys::getpid()));
+    let ns_pids = if pid_namespace == FIRST_PID_NAMESPACE {
+        own_pid.bytes() // it has no other
+    } else {
+        let status = sys::read_file(b"/proc/self/status\0", &mut ids);
+        line_value(status, b"NSpid:\t")
+    };
+    let executable = sys::read_link(b"/proc/self/exe\0", &mut executable);
+    let command = sys::read_file(b"/proc/self/cmdline\0", &mut command);
+    let config = PROCESS.config();
+    let [cpu_ns, thread_cpu_ns] = charge::began_at();
+    let record = ProcessRecord {
+        origin,
+        parent_pid: sys::getppid(),
+        parent_key: PROCESS.parent_key(),
+        time_ns: PROCESS.key(),
+        realtime_offset_ns: clock::realtime_offset_ns(),
+        start_ticks: SEGMENT.header().map_or(0, |header| header.start_ticks),
+        asked_period_ns: config.period_ns,
+        period_ns: PROCESS.period_ns(),
+        max_depth: config.max_depth as u64,
+        ns_pids,
+        pid_namespace,
+        executable,
+        command,
+        cpu_ns,
+        thread_cpu_ns,
+    };
+    this.write(RecordKind::Process, |out| record.encode(out));
+}
+
+/// In the child of a fork: forgets all that was the parent's and starts a CPU timer, with an event
+/// that raises nothing beside it; the first sample does the rest, so that a child that execs or
+/// exits at once costs little.
+pub fn after_fork_in_child() {
+    if !PROCESS.is_new_child() {
+        return;
+    }
+    PROCESS.become_child();
+    charge::forget();
+    SEGMENT.forget();
+    clients::after_fork_in_child();
+    if !PROCESS.is_main_thread() {
+        // Another thread forked: it is the first of this process, on the stack that it has.
+        PROCESS.set_main_stack_top(thread_block());
+    }
+    let before = arch::thread_word();
+    arch::set_thread_word(core::ptr::null_mut());
+    ThreadState::inherit(before.cast(), PROCESS.config().max_depth);
+    let state = match Control::over() {
+        true => None,
+        false => ThreadState::allocate(PROCESS.config().max_depth).ok(),
+    };
+    let Some(state) = state else {
+        handler_stack::take_back_of_parent(before);
+        return;
+    };
+    PROCESS.activate(state.cast());
+    // SAFETY: fresh, and this thread's from now on.
+    let this = unsafe { ThreadState::adopt_late(state) };
+    this.handler_stack.lend(before);
+    this.birth.set_unfinished(true);
+    this.arm_fork_child(None);
+}
+
+/// The rest of a fork child's set-up, at its first signal.
+///
+/// # Signal safety
+/// Raw system calls.
+pub fn finish_fork_child(this: &ThreadState) {
+    this.birth.set_unfinished(false);
+    PROCESS.set_key_to_now();
+    if let Err(errno) = create_segment() {
+        family::refused(sys::getpid(), errno);
+        this.disarm();
+        return;
+    }
+    record(this, Origin::Fork);
+    modules::record_known(this);
+    this.settle_early();
+    this.arm_again();
+}
+
+/// Before a thread is created: a fork child that makes threads is not brief, whether it saw a tick
+/// of the kernel's clock or not, and they need what its first signal would set up.
+pub fn expect_thread() {
+    let Some(this) = ThreadState::current().filter(|this| this.birth.is_unfinished()) else {
+        return;
+    };
+    let _held = HeldBack::ours();
+    if this.birth.is_unfinished() {
+        finish_fork_child(this);
+        this.weigh_from_birth();
+        thread::take_last(this);
+    }
+}
+
+/// The rest of a fork child's set-up at its end, if it never saw a tick of the kernel's clock and
+/// yet used a period or more.
+fn finish_late(this: &ThreadState) -> bool {
+    let _held = HeldBack::ours();
+    if this.birth.is_unfinished() && this.cpu_ns().is_none_or(|used| used < PROCESS.period_ns()) {
+        return false;
+    }
+    if this.birth.is_unfinished() {
+        finish_fork_child(this);
+        this.weigh_from_birth();
+    }
+    true
+}
+
+/// The process ends: closes the accounts of all its threads.
+pub fn end(reason: ThreadEndReason) {
+    if !PROCESS.is_active() {
+        return;
+    }
+    let Some(this) = ThreadState::current() else {
+        return;
+    };
+    if this.birth.is_unfinished() && !finish_late(this) {
+        return;
+    }
+    thread::close(this, reason);
+    registry::for_each_other(Some(this), |other| this.close_account_of(other, reason));
+    charge::process_ends(this, reason);
+}
+
+/// The inode of the PID namespace; 0 where `/proc` is hidden.
+fn own_pid_namespace() -> u64 {
+    let mut buffer = [0u8; 64];
+    let link = sys::read_link(b"/proc/self/ns/pid\0", &mut buffer);
+    link.strip_prefix(b"pid:[")
+        .and_then(|rest| rest.strip_suffix(b"]"))
+        .and_then(parse_decimal)
+        .unwrap_or(0)
+}
+
+/// Field 22 of `/proc/self/stat`; 0 where `/proc` is hidden.
+fn own_start_ticks() -> u64 {
+    let mut buffer = [0u8; 1024];
+    let stat = sys::read_file(b"/proc/self/stat\0", &mut buffer);
+    // The command name in field 2 may hold anything, but the last parenthesis ends it.
+    let rest = stat
+        .iter()
+        .rposition(|byte| *byte == b')')
+        .and_then(|end| stat.get(end.wrapping_add(2)..));
+    rest.and_then(|rest| rest.split(|byte| *byte == b' ').nth(19))
+        .and_then(parse_decimal)
+        .unwrap_or(0)
+}
+
+fn line_value<'a>(text: &'a [u8], key: &[u8]) -> &'a [u8] {
+    text.split(|byte| *byte == b'\n')
+        .find_map(|line| line.strip_prefix(key))
+        .unwrap_or(&[])
+}
+
+/// Puts the pid where the pattern has `%p`; a pattern without gets it before its extension, so that
+/// children never share a file.
+fn expand(pattern: &Text<PATH_SIZE>, pid: u32) -> Text<PATH_SIZE> {
+    let pattern = pattern.bytes();
+    let number = Text::<16>::new().decimal(u64::from(pid));
+    let (place, skip) = match pattern.windows(2).position(|pair| pair == b"%p") {
+        Some(at) => (at, 2usize),
+        None => (
+            pattern
+                .len()
+                .saturating_sub(if pattern.ends_with(b".rsu") { 3 } else { 0 }),
+            0,
+        ),
+    };
+    let (before, after) = pattern.split_at_checked(place).unwrap_or((pattern, &[]));
+    let text = Text::new().then(before);
+    let text = if skip == 0 && !before.ends_with(b".") {
+        text.then(b".")
+    } else {
+        text
+    };
+    let text = text.then(number.bytes());
+    let text = if skip == 0 && !after.is_empty() {
+        text.then(b".")
+    } else {
+        text
+    };
+    text.then(after.get(skip..).unwrap_or(&[]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_pid_always_finds_its_place() {
+        let expanded = |pattern: &[u8]| expand(&Text::new().then(pattern), 42).bytes().to_vec();
+        assert_eq!(expanded(b"/tmp/prof.%p.rsu"), b"/tmp/prof.42.rsu");
+        assert_eq!(expanded(b"/tmp/prof.rsu"), b"/tmp/prof.42.rsu");
+        assert_eq!(expanded(b"/tmp/prof"), b"/tmp/prof.42");
+        assert_eq!(expanded(b"%p"), b"42");
+    }
+
+    #[test]
+    fn the_start_time_is_read_behind_any_command_name() {
+        assert!(own_start_ticks() > 0);
+    }
+}

@@ -1,0 +1,77 @@
+//! The start of profiling: in the constructor of the preloaded library, before the program's own
+//! code.
+//!
+//! # Safety
+//! Runs once, on the only thread there is.
+#![allow(unsafe_code)]
+
+use super::{charge, family, process};
+use crate::config::{Config, Destination};
+use crate::modules::{self, Auxiliary};
+use crate::process::PROCESS;
+use crate::segment::SEGMENT;
+use crate::session;
+use crate::shim;
+use crate::signal;
+use crate::sys::{self, Errno};
+use crate::thread::ThreadState;
+use crate::trigger::cost;
+use engine::affordable;
+use engine::wire::process::Origin;
+
+/// Why the program runs unprofiled.
+#[derive(Clone, Copy, Debug)]
+pub enum StartError {
+    /// A setting is wrong.
+    Config(crate::config::ConfigError),
+    /// The session is over, or its collector gone: nothing to say, it is an outliving descendant.
+    SessionOver,
+    /// The file for samples could not be made; [`crate::segment::Segment::path`] names it.
+    Segment(Errno),
+    /// Memory could not be had.
+    Memory(Errno),
+    /// The signal's action could not be set.
+    Signal(Errno),
+}
+
+/// Sets the whole runtime up and arms the calling thread.
+///
+/// # Errors
+/// The program is then unprofiled, and unchanged.
+pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(), StartError> {
+    charge::begin();
+    family::begin();
+    if let Destination::Session(directory) = config.destination {
+        SEGMENT.set_path(directory);
+        session::attach(directory).map_err(|error| match error {
+            session::AttachError::Over => StartError::SessionOver,
+            session::AttachError::Refused(errno) => StartError::Segment(errno),
+        })?;
+    }
+    modules::find_tables(auxiliary).map_err(StartError::Memory)?;
+    let state = ThreadState::allocate(config.max_depth).map_err(StartError::Memory)?;
+    // SAFETY: nothing of ours runs yet that reads it.
+    unsafe { PROCESS.set_config(config) };
+    PROCESS.set_key_to_now();
+    process::create_segment().map_err(StartError::Segment)?;
+    signal::choose(config.signal);
+    shim::install(signal::current()).map_err(StartError::Signal)?;
+    PROCESS.set_period_ns(affordable::period_ns(config.period_ns, || {
+        let cost = cost::of_event(&config)?;
+        PROCESS.set_event_cost_ns(cost);
+        Some(cost)
+    }));
+    PROCESS.activate(state.cast());
+    // SAFETY: fresh, and this thread's from now on.
+    let this = unsafe { ThreadState::adopt_late(state) };
+    // A mask inherited across exec.
+    let ours = sys::bit(this.signal());
+    let blocked = sys::signal_mask(libc::SIG_UNBLOCK, ours) & ours != 0;
+    this.belief.set_blocked(blocked);
+    process::record(this, origin);
+    modules::record_vdso(this);
+    modules::record_own(this);
+    modules::record_program(this);
+    this.arm();
+    Ok(())
+}

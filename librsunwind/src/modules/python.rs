@@ -1,0 +1,102 @@
+//! Where CPython is, if a module of the process is one: known by what it exports, which is looked
+//! for once in each module, when it is found.
+//!
+//! # Safety
+//! Looks into modules that the loader gave for code on this thread's stack, or for the program
+//! itself.
+#![allow(unsafe_code)]
+
+use crate::loader;
+use core::ffi::CStr;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+
+/// What CPython exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Python {
+    /// Where its module starts.
+    pub module: u64,
+    /// `_PyRuntime`.
+    pub runtime: u64,
+    /// `PyCode_Type`.
+    pub code_type: u64,
+    /// As in `Py_Version`: 0x030b07f0 is 3.11.7. Of those before 3.11, which do not say so, only
+    /// the minor version.
+    pub version: u64,
+}
+
+impl Python {
+    /// The minor version of 3; 0 of another.
+    pub const fn minor(&self) -> u64 {
+        match self.version >> 24 {
+            3 => self.version >> 16 & 0xff,
+            _ => 0,
+        }
+    }
+}
+
+const NOBODY: u64 = 0;
+const BEING_WRITTEN: u64 = 1;
+const HERE: u64 = 2;
+const GONE: u64 = 3;
+
+/// Of these, in this order; a process has one CPython, the first that is found, or none any more.
+static STATE: AtomicU64 = AtomicU64::new(NOBODY);
+static WORDS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+
+/// The process's CPython.
+///
+/// # Signal safety
+/// Loads.
+#[inline]
+pub fn found() -> Option<Python> {
+    if STATE.load(Acquire) != HERE {
+        return None;
+    }
+    let [module, runtime, code_type, version] = WORDS.each_ref().map(|word| word.load(Relaxed));
+    Some(Python {
+        module,
+        runtime,
+        code_type,
+        version,
+    })
+}
+
+/// Looks whether a module is CPython.
+pub(super) fn look_at(module: u64, bias: u64, dynamic: u64) {
+    if STATE.load(Relaxed) != NOBODY {
+        return;
+    }
+    let exported = |name: &CStr| {
+        // SAFETY: see the module.
+        let found = unsafe { loader::exported(bias as usize, dynamic as usize, name) };
+        found.map(|address| address as u64)
+    };
+    let Some(runtime) = exported(c"_PyRuntime") else {
+        return;
+    };
+    let Some(code_type) = exported(c"PyCode_Type") else {
+        return;
+    };
+    let version = match exported(c"Py_Version") {
+        // SAFETY: the variable, an unsigned long, of a module in use.
+        Some(address) => unsafe { engine::memory::load_verified(address) },
+        None if exported(c"PyIter_Send").is_some() => 0x030a_0000,
+        None if exported(c"PyFrame_GetCode").is_some() => 0x0309_0000,
+        None => 0x0308_0000,
+    };
+    let claimed = STATE.compare_exchange(NOBODY, BEING_WRITTEN, Acquire, Relaxed);
+    if claimed.is_ok() {
+        for (word, value) in WORDS.iter().zip([module, runtime, code_type, version]) {
+            word.store(value, Relaxed);
+        }
+        STATE.store(HERE, Release);
+    }
+}
+
+/// A module was unloaded; no walk uses it any more.
+pub(super) fn forget(module: u64) {
+    if found().is_some_and(|python| python.module == module) {
+        STATE.store(GONE, Release);
+    }
+}

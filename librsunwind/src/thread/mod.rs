@@ -1,0 +1,37 @@
+//! One profiled thread: what is known of it ([`ThreadState`]), and what can be done with that
+//! alone: arm it, write its records.
+//!
+//! All of it lies in one mapping of its own, found through one thread-local word:
+//!
+//! ```text
+//! | guard page | handler stack … <- stack_top | ThreadState | frames of this sample | of the sample before | spare |
+//! ```
+//!
+//! A fork child sees the mapping filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and
+//! nothing inherited is ever touched.
+
+mod account;
+mod arming;
+mod belief;
+mod birth;
+mod early;
+pub mod handler_stack;
+mod memory;
+mod output;
+mod records;
+mod registry;
+pub mod requests;
+mod room;
+mod shared;
+mod shim_words;
+mod state;
+mod trigger_slot;
+mod unsampled;
+
+pub use belief::Belief;
+pub(crate) use belief::Information;
+pub use birth::{Birth, Start};
+pub use registry::{for_each_other, wait_for_walks};
+pub use shared::Shared;
+pub use state::ThreadState;
+pub use trigger_slot::TriggerSlot;

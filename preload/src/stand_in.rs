@@ -1,0 +1,105 @@
+//! Standing in front of a function of the program without being on the stack while it runs: what is
+//! to be done first is done, and the program's function is jumped to with the caller's arguments,
+//! as if it had been called itself.
+
+use core::ffi::c_int;
+
+/// The arguments of a function as they lie in registers and on the stack: the first six, where it
+/// returns to, and the seventh.
+#[derive(Debug)]
+#[repr(C)]
+pub struct Arguments {
+    pub first: u64,
+    pub second: u64,
+    pub third: u64,
+    pub fourth: u64,
+    pub fifth: u64,
+    pub sixth: u64,
+    pub caller: u64,
+    pub seventh: u64,
+}
+
+impl Arguments {
+    /// The stack pointer as the function was entered.
+    #[inline]
+    pub fn sp(&self) -> u64 {
+        (&raw const self.caller) as u64
+    }
+}
+
+/// What is jumped to where the program has no such function.
+pub extern "C" fn absent() -> c_int {
+    rsunwind::errno::set(libc::ENOSYS);
+    -1
+}
+
+/// Declares functions that jump to the program's of the same name, after `|arguments| …` has run,
+/// in ordinary Rust, and may have changed the arguments, or returned the address of another
+/// function. `else` names what to jump to where the program has none.
+///
+/// r10 and r11 are no arguments of a function: zero in them is what [`rsunwind::restart`] wants to
+/// find at the system call, in the one for a register that it may need, in the other to tell a call
+/// that is made again from one that is about to be made.
+#[macro_export]
+macro_rules! stand_in {
+    ($(fn $name:ident = |$arguments:ident| $before:block $(else $absent:path)?;)*) => {
+        $(
+            const _: () = {
+                static REAL: $crate::next::Next = $crate::next::Next::new(
+                    // SAFETY: one zero byte, at the end.
+                    unsafe { core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes()) });
+
+                extern "C" fn before($arguments: &mut $crate::stand_in::Arguments) -> usize {
+                    $before
+                    let absent = $crate::stand_in::absent as *const () as usize;
+                    $(let absent = { let _ = absent; $absent as *const () as usize };)?
+                    REAL.address().unwrap_or(absent)
+                }
+
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    core::arch::naked_asm!(
+                        ".cfi_startproc",
+                        "endbr64",
+                        "push r9",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push r8",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rcx",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rdx",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rsi",
+                        ".cfi_adjust_cfa_offset 8",
+                        "push rdi",
+                        ".cfi_adjust_cfa_offset 8",
+                        "mov rdi, rsp",
+                        "sub rsp, 8", // 16-byte aligned again
+                        ".cfi_adjust_cfa_offset 8",
+                        "call {before}",
+                        "add rsp, 8",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rdi",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rsi",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rdx",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop rcx",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop r8",
+                        ".cfi_adjust_cfa_offset -8",
+                        "pop r9",
+                        ".cfi_adjust_cfa_offset -8",
+                        "xor r10d, r10d",
+                        "xor r11d, r11d",
+                        "jmp rax",
+                        ".cfi_endproc",
+                        before = sym before,
+                    )
+                }
+            };
+        )*
+    };
+}

@@ -1,0 +1,104 @@
+//! Threads that end before they are sampled: where there are many, the next are armed late, at
+//! little cost, and their time is a row of its own. None is unknown, and one that lasts is sampled
+//! like any other.
+
+use engine::wire::chunk::SEGMENT_STRIDE;
+use engine::wire::sample::Trigger;
+use engine::wire::thread::ThreadEndReason;
+use rsunwind_tests::assert_measured;
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::recording::{Recording, ThreadFacts};
+use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
+use rsunwind_tests::victim;
+
+const BRIEF: usize = 300;
+/// A period that no thread that does nothing will fill, however slow the machine.
+const SLOW: &str = "rate=100";
+
+fn run(settings: &str) -> (Recording, u64) {
+    let outcome = Run::profiled(settings, victim::c("brief_threads.c"))
+        .arg(BRIEF.to_string())
+        .outcome()
+        .quiet();
+    let length = std::fs::metadata(&outcome.files()[0]).unwrap().len();
+    (outcome.recording(), length)
+}
+
+fn named<'r>(recording: &'r Recording, name: &str) -> &'r ThreadFacts {
+    let mut threads = recording.threads.values();
+    threads.find(|thread| thread.name == name).unwrap()
+}
+
+/// Those that were never armed but for a first signal that did not come.
+fn late(recording: &Recording) -> impl Iterator<Item = &ThreadFacts> {
+    let all = recording.threads.values();
+    all.filter(|thread| thread.triggers == [Trigger::Timer] && thread.samples.is_empty())
+}
+
+#[test]
+fn each_is_known_and_none_has_an_event_or_a_chunk_of_its_own() {
+    let (recording, length) = run(SLOW);
+    // The first thread, the one that lasts and the one that sleeps.
+    assert_eq!(recording.threads.len(), BRIEF + 3);
+    for thread in late(&recording) {
+        let (cpu_ns, _) = thread.end.expect("its end");
+        assert!(cpu_ns > 0 && thread.unarmed_cpu_ns == cpu_ns, "{thread:?}");
+        assert!(!thread.name.is_empty(), "{thread:?}");
+    }
+    let late = late(&recording).count();
+    assert!(late > BRIEF / 2, "{late} of {BRIEF} were armed late");
+    let chunks = length as usize / SEGMENT_STRIDE;
+    assert!(chunks < 8, "{chunks} chunks");
+}
+
+#[test]
+fn one_that_lasts_is_armed_at_its_first_tick_and_weighs_what_it_used() {
+    judge(|| {
+        let (recording, _) = run(SLOW);
+        let lasting = named(&recording, "lasting");
+        let [Trigger::Timer, .., Trigger::PerfKernel] = lasting.triggers[..] else {
+            panic!("{:?}", lasting.triggers);
+        };
+        // But for what was before anything of ours.
+        let unarmed_ns = lasting.unarmed_cpu_ns;
+        assert!(unarmed_ns < lasting.period_ns, "{unarmed_ns}");
+        let (cpu_ns, reason) = lasting.end.expect("its end");
+        assert_eq!(reason, ThreadEndReason::ThreadExit);
+        let told_ns = lasting.delivered() * lasting.period_ns;
+        assert!(
+            told_ns.abs_diff(cpu_ns) <= lasting.period_ns,
+            "{told_ns} of {cpu_ns}"
+        );
+        assert_measured!(lasting.samples.len() > 25, "{}", lasting.samples.len());
+    });
+}
+
+#[test]
+fn one_that_sleeps_when_the_process_exits_is_known() {
+    let (recording, _) = run(SLOW);
+    let (_, reason) = named(&recording, "idle").end.expect("its end");
+    assert_eq!(reason, ThreadEndReason::ProcessExit);
+}
+
+#[test]
+fn where_events_are_insisted_on_all_have_them() {
+    let (recording, _) = run("rate=100,trigger=perf");
+    assert_eq!(recording.threads.len(), BRIEF + 3);
+    for thread in recording.threads.values() {
+        assert!(!thread.triggers.contains(&Trigger::Timer), "{thread:?}");
+    }
+}
+
+#[test]
+fn their_time_is_a_row() {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "100"]);
+    let result = output(command.arg(victim::c("brief_threads.c")).arg("2000"));
+    let summary = text(&result.stderr);
+    assert!(result.status.success(), "{summary}");
+    assert!(
+        summary.contains("[threads, before they were armed]"),
+        "{summary}"
+    );
+}

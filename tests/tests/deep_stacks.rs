@@ -1,0 +1,34 @@
+//! Stacks of a hundred thousand frames, more than a walk visits: the program gets on, whatever its
+//! walks cost, and each sample says how far its walk went and why it ended. How much longer the
+//! program takes is in the table of `tests/start_costs`.
+
+use engine::frame_buffer::BUDGET;
+use engine::wire::sample::StopReason;
+use rsunwind_tests::run::Run;
+use rsunwind_tests::victim;
+
+const FRAMES: &str = "100000";
+
+#[test]
+fn a_program_a_hundred_thousand_frames_deep_comes_to_its_end_and_its_samples_say_so() {
+    let program = victim::c("deep.c");
+    for settings in [
+        "rate=999,trigger=timer",
+        "rate=999",
+        "rate=10000,trigger=timer",
+    ] {
+        let outcome = Run::profiled(settings, &program)
+            .args([FRAMES, "400"])
+            .outcome()
+            .quiet();
+        assert_eq!(outcome.text(), format!("{FRAMES}\n"), "{settings}");
+        let recording = outcome.recording();
+        let whole = recording.samples().filter(|sample| {
+            let depth = sample.frames.len() as u64 + sample.head.elided;
+            depth == u64::from(BUDGET) && sample.head.stop == StopReason::FrameBudget
+        });
+        let count = whole.count();
+        assert!(count > 5, "{settings}: {count}");
+        assert_eq!(recording.lost(), 0, "{settings}");
+    }
+}

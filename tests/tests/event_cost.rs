@@ -1,0 +1,122 @@
+//! What an event costs is measured once, not by each program that is started; and a period is never
+//! so short that samples take more than a quarter of it. What events and the collector cost is said
+//! when recording ends.
+
+use engine::wire::sample::Trigger;
+use rsunwind_tests::command::{Bench, output, shell, text};
+use rsunwind_tests::run::Run;
+use rsunwind_tests::traced::{self, Step, Trace};
+use std::path::Path;
+
+/// Five programs one after another, two of them of a second generation.
+const TREE: &str = "/bin/true; sh -c '/bin/true; exec /bin/true'; exec /bin/true";
+
+/// Events opened for the measurement, by the thread that opened them.
+fn measurements(trace: &Path) -> Vec<u32> {
+    let period = format!("sample_period={},", engine::affordable::TRIAL_PERIOD_NS);
+    let is_one = |step: &Step| matches!(step, Step::Call(name, arguments) if name == "perf_event_open" && arguments.contains(&period) && !arguments.contains("= -1"));
+    let all = Trace::read(trace).threads;
+    let opened = all
+        .iter()
+        .flat_map(|(tid, steps)| steps.iter().filter(|step| is_one(step)).map(|_| *tid));
+    opened.collect()
+}
+
+#[test]
+fn without_a_collector_the_first_program_tells_the_others() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace");
+    let outcome = Run::profiled("rate=5000", "/bin/sh")
+        .args(["-c", TREE])
+        .with(|command| traced::trace(command, &trace))
+        .outcome()
+        .quiet();
+    assert!(outcome.files().len() >= 4, "{:?}", outcome.files());
+    assert_eq!(measurements(&trace).len(), 1);
+    // All have the same period, whatever it is.
+    let mut periods: Vec<u64> = outcome
+        .recordings()
+        .iter()
+        .flat_map(|recording| recording.processes.iter().map(|process| process.period_ns))
+        .collect();
+    periods.dedup();
+    assert_eq!(periods.len(), 1, "{periods:?}");
+}
+
+#[test]
+fn settings_that_the_program_changes_for_another_are_left_alone() {
+    let outcome = Run::profiled("rate=5000", "/bin/sh")
+        .args(["-c", "RSUNWIND=${RSUNWIND},rate=99 /bin/true; :"])
+        .outcome()
+        .quiet();
+    let asked = |asked_ns: u64| {
+        let recordings = outcome.recordings();
+        let all = recordings.iter().flat_map(|recording| &recording.processes);
+        all.filter(|process| process.asked_period_ns == asked_ns)
+            .count()
+    };
+    assert_eq!((asked(200_000), asked(10_101_010)), (1, 1));
+}
+
+#[test]
+fn with_a_collector_no_program_measures() {
+    let bench = Bench::new();
+    let trace = bench.path("trace");
+    let mut command = bench.record(&["-F", "5000"]);
+    command.arg(shell(TREE, [""; 0]).get_program());
+    command.args(["-c", TREE]);
+    traced::trace(&mut command, &trace);
+    command.current_dir(bench.path(""));
+    assert_eq!(rsunwind_tests::command::status(&mut command), 0);
+    let measured = measurements(&trace);
+    let recording = bench.recording();
+    let programs: Vec<u32> = recording.processes.iter().map(|run| run.pid).collect();
+    assert!(programs.len() >= 4, "{programs:?}");
+    assert!(!measured.is_empty(), "the collector does");
+    assert!(
+        measured.iter().all(|tid| !programs.contains(tid)),
+        "{measured:?} of {programs:?}"
+    );
+}
+
+#[test]
+fn low_rates_and_timers_are_not_measured_at_all() {
+    for settings in ["rate=999", "rate=5000,trigger=timer", "rate=5000,cost=9"] {
+        let directory = tempfile::tempdir().unwrap();
+        let trace = directory.path().join("trace");
+        let outcome = Run::profiled(settings, "/bin/true")
+            .with(|command| traced::trace(command, &trace))
+            .outcome();
+        assert!(outcome.quiet().files().len() == 1);
+        assert_eq!(measurements(&trace).len(), 0, "{settings}");
+    }
+}
+
+/// Waits a hundred and fifty times, and computes for fifty milliseconds.
+const WAITS: &str = "select undef, undef, undef, 0.0005 for 1..150; 1 while (times)[0] < 0.05";
+
+#[test]
+fn what_was_taken_beside_the_program_s_own_clocks_is_said() {
+    let bench = Bench::new();
+    let mut command = bench.record(&[]);
+    let said = text(&output(command.args(["perl", "-e", WAITS])).stderr);
+    let recording = bench.recording();
+    let session = recording.session.as_ref().expect("it was ended");
+    assert!(session.switches >= 150, "{}", session.switches);
+    assert!(session.collector_ns > 0);
+    assert!(
+        said.contains(": rsunwind itself, which recorded it"),
+        "{said}"
+    );
+    let has_events = |trigger| matches!(trigger, Trigger::PerfKernel | Trigger::PerfUser);
+    let has_events = recording
+        .threads
+        .iter()
+        .any(|thread| has_events(thread.trigger()));
+    let price = session.event_ns + session.switch_ns + session.thread_ns;
+    let estimate = said.lines().find(|line| line.contains("besides, some"));
+    assert_eq!(estimate.is_some(), has_events && price > 0, "{said}");
+    let switches = format!("{} context switches at ", session.switches);
+    let says_switches = estimate.is_some_and(|line| line.contains(&switches));
+    assert_eq!(says_switches, has_events && session.switch_ns > 0, "{said}");
+}

@@ -1,0 +1,110 @@
+//! What the handler asks of the kernel in steady state: with a perf event the thread's CPU clock,
+//! with a timer nothing; wherever the thread stands on a stack of its own, its walks read it
+//! without asking.
+
+use engine::wire::sample::flags;
+use rsunwind_tests::run::Run;
+use rsunwind_tests::traced::{self, Trace};
+use rsunwind_tests::victim;
+
+/// The signal that threads are asked by, as strace names it.
+const SIGNAL: &str = "SIGURG";
+/// Runs of the handler until it has seen the whole stack and all code.
+const UNTIL_STEADY: usize = 10;
+/// So many later runs may meet code for the first time: the few instructions around a reading of
+/// the clock, whose tables are read then.
+const MEET_NEW_CODE: usize = 3;
+const OWN: [&str; 4] = ["main", "thread", "child", "child-of-thread"];
+
+/// Runs the victim under strace; gives (place, system calls of each run of its handler).
+fn runs_of_the_handler(settings: &str, places: &[&str]) -> Vec<(String, Vec<Vec<String>>)> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let outcome = Run::profiled(settings, victim::c("steady.c"))
+        .args(places)
+        .with(|command| traced::trace(command, &file))
+        .outcome()
+        .quiet();
+    let trace = Trace::read(&file);
+    let said = outcome.text();
+    let places = said.lines().filter_map(|line| line.split_once(' '));
+    places
+        .map(|(place, tid)| {
+            let runs = trace.in_handler(tid.parse().unwrap(), SIGNAL);
+            assert!(
+                runs.len() > 2 * UNTIL_STEADY,
+                "{place}: {} runs",
+                runs.len()
+            );
+            (place.to_string(), runs)
+        })
+        .collect()
+}
+
+#[track_caller]
+fn assert_steady(place: &str, runs: &[Vec<String>], is_right: impl Fn(&[String]) -> bool) {
+    let steady = &runs[UNTIL_STEADY..];
+    let others: Vec<_> = steady.iter().filter(|run| !is_right(run)).collect();
+    assert!(
+        others.len() <= MEET_NEW_CODE,
+        "{place}: {others:?} of {}",
+        steady.len()
+    );
+}
+
+#[test]
+fn a_steady_handler_asks_for_the_clock_and_nothing_else() {
+    for (place, runs) in runs_of_the_handler("rate=500", &OWN) {
+        // A signal that stands for nothing new (coalesced) needs not even that.
+        assert_steady(&place, &runs, |run| {
+            run.is_empty() || run == ["clock_gettime"]
+        });
+    }
+}
+
+#[test]
+fn by_timer_it_asks_for_nothing() {
+    for (place, runs) in runs_of_the_handler("rate=200,trigger=timer", &OWN) {
+        assert_steady(&place, &runs, <[String]>::is_empty);
+    }
+}
+
+#[test]
+fn on_a_stack_that_is_not_the_threads_each_page_is_asked_for() {
+    // The control: there it must.
+    for (place, runs) in runs_of_the_handler("rate=500", &["context"]) {
+        let asked = runs[UNTIL_STEADY..]
+            .iter()
+            .filter(|run| run.iter().any(|name| name == "rt_sigprocmask"))
+            .count();
+        assert!(asked > UNTIL_STEADY, "{place}: {asked} of {}", runs.len());
+    }
+}
+
+#[test]
+fn samples_say_whether_the_stack_was_the_threads_own() {
+    let foreign = |places: &[&str]| {
+        let outcome = Run::profiled("rate=500", victim::c("steady.c"))
+            .args(places)
+            .outcome()
+            .quiet();
+        let mut counts = (0usize, 0usize);
+        for recording in outcome.recordings() {
+            for sample in recording
+                .threads
+                .values()
+                .flat_map(|thread| &thread.samples)
+            {
+                if sample.frames.len() > 60 {
+                    counts.0 += 1;
+                    counts.1 += usize::from(sample.head.flags & flags::FOREIGN_STACK != 0);
+                }
+            }
+        }
+        counts
+    };
+    let (all, others) = foreign(&OWN);
+    assert!(all > 300 && others == 0, "{others} of {all}");
+    let (all, others) = foreign(&["context"]);
+    assert!(all > 80 && others == all, "{others} of {all}");
+}

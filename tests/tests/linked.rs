@@ -1,0 +1,105 @@
+//! An interpreter that is linked with the library, as `linked/install` installs it: it runs as ever
+//! by itself, and its frames are there where it is recorded.
+
+use collector::profile::{Profile, Show};
+use collector::symbolize::Places;
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::language::assert_stacks;
+use rsunwind_tests::run::Run;
+use rsunwind_tests::victim::{self, Compiler};
+use rsunwind_tests::{lock, repository, target_directory};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const WHOLE: [&str; 4] = [
+    "main",
+    "toy outer a.toy:10",
+    "between",
+    "toy inner b.toy:33",
+];
+
+/// Installs into the directory of this build, and gives that.
+fn install() -> PathBuf {
+    let _lock = lock::take("linked");
+    let prefix = target_directory().join("linked/prefix");
+    let mut command = Command::new(repository().join("linked/install"));
+    command.env("PREFIX", &prefix).env_remove("DESTDIR");
+    command.env("CARGO_TARGET_DIR", target_directory().join("linked"));
+    let result = output(&mut command);
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    prefix
+}
+
+/// What pkg-config says of it.
+fn flags(prefix: &Path, which: &str) -> Vec<String> {
+    let mut command = Command::new("pkg-config");
+    command.args([which, "rsunwind"]);
+    command.env("PKG_CONFIG_PATH", prefix.join("lib/pkgconfig"));
+    let result = output(&mut command);
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let said = text(&result.stdout);
+    said.split_whitespace().map(str::to_owned).collect()
+}
+
+/// The interpreter, linked in one way.
+fn toy(prefix: &Path, options: &[&str]) -> PathBuf {
+    let include = flags(prefix, "--cflags");
+    let mut arguments = vec!["-DLINKED"];
+    arguments.extend(include.iter().map(String::as_str));
+    arguments.extend(options);
+    victim::compile(Compiler::C, "toy.c", &arguments)
+}
+
+#[test]
+fn a_linked_interpreter_runs_plain_and_has_its_frames_where_it_is_recorded() {
+    let prefix = install();
+    let library = prefix.join("lib");
+    let archive = library.join("librsunwind.a");
+    let archive = archive.to_str().unwrap();
+    let libraries = flags(&prefix, "--libs");
+    let rpath = format!("-Wl,-rpath,{}", library.display());
+    let mut shared: Vec<_> = libraries.iter().map(String::as_str).collect();
+    shared.push(&rpath);
+    // Exported functions of the program's come before those of what is preloaded.
+    for options in [&shared[..], &[archive], &[archive, "-no-pie", "-rdynamic"]] {
+        let toy = toy(&prefix, options);
+        let plain = Run::plain(&toy).outcome().quiet();
+        assert_eq!(plain.text(), "frames: none\n", "{options:?}");
+        let bench = Bench::new();
+        let result = output(bench.record(&["-F", "2000"]).arg(&toy));
+        assert_eq!(
+            text(&result.stdout),
+            "frames: asked for\n",
+            "{options:?}: {}",
+            text(&result.stderr)
+        );
+        let profile = Profile::with(bench.recording(), &Places::default(), Show::default());
+        assert_stacks(&profile, &WHOLE);
+    }
+    let fixed = toy(&prefix, &[archive, "-static"]);
+    assert_eq!(Run::plain(fixed).outcome().quiet().text(), "frames: none\n");
+}
+
+/// Nothing but the header's functions, and no function that must be there.
+#[test]
+fn the_library_brings_nothing_else_along() {
+    let prefix = install();
+    for (file, option) in [("librsunwind.so", "-D"), ("librsunwind.a", "-g")] {
+        let mut nm = Command::new("nm");
+        let result = output(nm.arg(option).arg(prefix.join("lib").join(file)));
+        let symbols = text(&result.stdout);
+        let mut count = 0;
+        for line in symbols.lines().filter(|line| line.contains(' ')) {
+            let (kind, name) = line[17..].split_once(' ').unwrap();
+            match kind {
+                // Weak where Rust functions of ours look for it at run time, in the same object.
+                "T" | "W" => {
+                    assert!(name.starts_with("rsunwind_"), "{file}: {line}");
+                    count += 1;
+                }
+                other => assert_eq!(other, "w", "{file}: {line}"),
+            }
+        }
+        assert!(count > 15, "{file}: {count}");
+    }
+}

@@ -1,0 +1,454 @@
+//! CPython's frames, in programs of known work: which functions, in which order, at which lines,
+//! among which native frames.
+//!
+//! Debian's `python3` is always there. The versions that pyenv has are tested, too; which are
+//! missing is said.
+
+use collector::profile::{Mode, Profile, Show};
+use collector::recording::{RawFrame, RawSample, Recording};
+use collector::symbolize::Places;
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
+use rsunwind_tests::{assert_measured, repository, victim};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+const DEBIANS: &str = "/usr/bin/python3";
+
+/// Where pyenv has a minor version of Python 3, and a file of it, if it is there.
+fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")))?;
+    let versions = root.join("versions").read_dir().ok()?;
+    let wanted = format!("3.{minor}.");
+    let of_minor = versions.flatten().filter(|version| {
+        let name = version.file_name();
+        name.to_string_lossy().starts_with(&wanted)
+    });
+    let found = of_minor.map(|version| version.path().join(file));
+    found.filter(|path| path.exists()).max()
+}
+
+/// The interpreter of a minor version; says so if there is none.
+fn python(minor: u32) -> Option<PathBuf> {
+    let found = pyenv(minor, &format!("bin/python3.{minor}"));
+    if found.is_none() {
+        eprintln!("no Python 3.{minor} in pyenv: not tested");
+    }
+    found
+}
+
+/// The minor version of Debian's.
+fn debians_minor() -> u32 {
+    let mut command = Command::new(DEBIANS);
+    let result = output(command.args(["-c", "import sys; print(sys.version_info[1])"]));
+    text(&result.stdout).trim().parse().expect("a number")
+}
+
+/// Debian's, and 3.13, which keeps its entries in another way.
+fn two() -> Vec<(u32, PathBuf)> {
+    let own = (debians_minor(), PathBuf::from(DEBIANS));
+    let other = python(13).map(|path| (13, path));
+    std::iter::once(own).chain(other).collect()
+}
+
+fn script(name: &str) -> PathBuf {
+    repository().join("tests/victims/python").join(name)
+}
+
+/// Records a script under a version.
+fn record(python: &Path, name: &str, argument: &str) -> (Output, Recording) {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "2000"]);
+    command
+        .arg(python)
+        .arg("-S")
+        .arg(script(name))
+        .arg(argument);
+    let result = output(&mut command);
+    (result, bench.recording())
+}
+
+/// A frame, as the tests compare them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Seen {
+    Native,
+    Python {
+        name: String,
+        file: String,
+        line: u32,
+    },
+    Other,
+}
+
+impl Seen {
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::Python { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+}
+
+/// A sample's stack without the kernel's part, outermost first.
+fn stack(recording: &Recording, sample: &RawSample) -> Vec<Seen> {
+    let is_kernels = |frame: &RawFrame| matches!(frame, RawFrame::Kernel(_));
+    let seen = |frame| match frame {
+        RawFrame::Code { .. } => Seen::Native,
+        RawFrame::Language {
+            code: Some(code),
+            position,
+        } => {
+            let code = &recording.codes[code.index()];
+            assert_eq!(&*recording.languages[code.language.index()], "python");
+            Seen::Python {
+                name: code.name.to_string(),
+                file: code.file.to_string(),
+                line: code.line(position),
+            }
+        }
+        _ => Seen::Other,
+    };
+    let frames = recording.walk(sample.stack);
+    let mut frames: Vec<Seen> = frames.filter(|one| !is_kernels(one)).map(seen).collect();
+    frames.reverse();
+    frames
+}
+
+/// The stacks in which a function is, with their weight.
+fn stacks_with(recording: &Recording, function: &str) -> Vec<(Vec<Seen>, u64)> {
+    let samples = recording.samples.iter();
+    let all = samples.map(|sample| (stack(recording, sample), sample.weight));
+    all.filter(|(frames, _)| frames.iter().any(|frame| frame.name() == Some(function)))
+        .collect()
+}
+
+fn names(frames: &[Seen]) -> Vec<&str> {
+    frames.iter().filter_map(Seen::name).collect()
+}
+
+/// Within `judge`: at least 98 % of the stacks are right, and there are enough.
+#[track_caller]
+fn assert_right(stacks: &[(Vec<Seen>, u64)], is_right: impl Fn(&[Seen]) -> bool, python: &str) {
+    let right = stacks.iter().filter(|(frames, _)| is_right(frames)).count();
+    assert_measured!(
+        right > 50 && right * 50 > stacks.len() * 49,
+        "{python}: {right} of {}",
+        stacks.len()
+    );
+}
+
+fn share(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
+}
+
+/// The line of work.py at which a frame of that name stands.
+fn line_of(name: &str) -> u32 {
+    let text = std::fs::read_to_string(script("work.py")).expect("the victim");
+    let mark = format!("# at {name}");
+    let line = text.lines().position(|line| line.ends_with(&mark));
+    line.expect("a marked line") as u32 + 1
+}
+
+/// The frames of work.py, from `main` to who calls `spin`; names are qualified from 3.11 on.
+fn expected(minor: u32, who: &str) -> Vec<(String, u32)> {
+    let is_qualified = minor >= 11;
+    let name = |qualified: &str| match (is_qualified, qualified.rsplit_once('.')) {
+        (false, Some((_, last))) => last.to_owned(),
+        _ => qualified.to_owned(),
+    };
+    let frame = |qualified: &str, at: &str| (name(qualified), line_of(at));
+    vec![
+        frame("main", "main"),
+        frame("deep", "deep"),
+        frame("deep", "deep"),
+        frame("deep", "deep"),
+        frame("deep", "deepest"),
+        frame("generated", "generated"),
+        frame("Töpfer.both", "both"),
+        frame("Töpfer.both.<locals>.each", "each"),
+        frame(&format!("Töpfer.{who}"), who),
+    ]
+}
+
+fn whole_stacks(minor: u32, python: &Path) {
+    let (result, recording) = record(python, "work.py", "0.04");
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let stacks = stacks_with(&recording, "spin");
+    let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+    assert_measured!(all > 300, "{all} samples in spin");
+    let (mut right, mut threads, mut of_one) = (0, BTreeSet::new(), 0);
+    let mut wrong = None;
+    for (frames, weight) in &stacks {
+        let names = names(frames);
+        let who = if names.iter().any(|name| name.ends_with("one")) {
+            of_one += weight;
+            "one"
+        } else {
+            "three"
+        };
+        let found = is_whole(minor, frames, who);
+        match found {
+            Some(outermost) => {
+                threads.insert(outermost);
+                right += weight;
+            }
+            None => wrong = Some(frames),
+        }
+    }
+    assert_measured!(
+        share(right, all) > 0.98,
+        "{right} of {all} are right: {wrong:?}"
+    );
+    let of_one = share(of_one, all);
+    assert_measured!((0.2..0.3).contains(&of_one), "{of_one} in one");
+    assert_eq!(threads.len(), 2, "{threads:?}");
+}
+
+/// Whether a stack is what it must be, from the first frame to `spin`; gives what it begins with.
+fn is_whole(minor: u32, frames: &[Seen], who: &str) -> Option<&'static str> {
+    let python: Vec<usize> = (0..frames.len())
+        .filter(|index| frames[*index].name().is_some())
+        .collect();
+    let frame = |index: usize| match &frames[python[index]] {
+        Seen::Python { name, line, .. } => (name.clone(), *line),
+        _ => unreachable!("chosen so"),
+    };
+    let found: Vec<(String, u32)> = (0..python.len()).map(frame).collect();
+    let main = found.iter().position(|(name, _)| name == "main")?;
+    let spin = found.iter().position(|(name, _)| name == "spin")?;
+    let outer: Vec<&str> = found[..main]
+        .iter()
+        .map(|(name, _)| name.as_str())
+        .collect();
+    let thread = match minor {
+        10 => ["_bootstrap", "_bootstrap_inner", "run"],
+        _ => ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run"],
+    };
+    let begins = match outer.as_slice() {
+        ["<module>"] if found[0].1 == line_of("<module>") => "<module>",
+        outer if outer == thread => "thread",
+        _ => return None,
+    };
+    // Native frames outside of all, and where C calls Python; none where one frame runs many
+    // functions, but in 3.10.
+    let natives = |inner: usize| python[inner] - python[inner - 1] - 1;
+    let is_between = (main + 2..main + 5).all(|deep| (natives(deep) == 0) == (minor > 10));
+    let through_c = natives(main + 7) > 2 && python[0] > 2;
+    let is_right = found[main..spin] == expected(minor, who) && found.len() == spin + 1;
+    (is_right && is_between && through_c && !frames.contains(&Seen::Other)).then_some(begins)
+}
+
+#[test]
+fn debians_python_has_whole_stacks() {
+    judge(|| whole_stacks(debians_minor(), Path::new(DEBIANS)));
+}
+
+#[test]
+fn python_3_10_has_whole_stacks() {
+    judge(|| {
+        python(10)
+            .into_iter()
+            .for_each(|path| whole_stacks(10, &path))
+    });
+}
+
+#[test]
+fn python_3_11_has_whole_stacks() {
+    judge(|| {
+        python(11)
+            .into_iter()
+            .for_each(|path| whole_stacks(11, &path))
+    });
+}
+
+#[test]
+fn python_3_12_has_whole_stacks() {
+    judge(|| {
+        python(12)
+            .into_iter()
+            .for_each(|path| whole_stacks(12, &path))
+    });
+}
+
+#[test]
+fn python_3_13_has_whole_stacks() {
+    judge(|| {
+        python(13)
+            .into_iter()
+            .for_each(|path| whole_stacks(13, &path))
+    });
+}
+
+/// Native frames have their names around those of Python, and the interpreter's own are shown on
+/// request alone.
+#[test]
+fn native_frames_stand_around_those_of_python() {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "2000"]);
+    command.args([DEBIANS, "-S"]).arg(script("work.py"));
+    assert!(output(command.arg("0.04")).status.success());
+    for interpreters in [false, true] {
+        let show = Show {
+            interpreters,
+            ..Show::default()
+        };
+        let profile = Profile::with(bench.recording(), &Places::default(), show);
+        let (mut from_start, mut from_thread) = (0, 0);
+        for sample in &profile.samples {
+            let frames = profile
+                .walk(sample.stack)
+                .map(|frame| profile.function(frame));
+            let functions: Vec<_> = frames.filter(|one| one.mode != Mode::Kernel).collect();
+            let Some(main) = functions.iter().position(|one| &*one.name == "main") else {
+                continue;
+            };
+            assert!(matches!(functions[main].mode, Mode::Language(_)));
+            let inside = &functions[..main];
+            let Some(generated) = inside.iter().position(|one| &*one.name == "generated") else {
+                continue;
+            };
+            let own = inside[generated..].iter();
+            let own = own.filter(|one| one.name.contains("_PyEval_EvalFrameDefault"));
+            assert_eq!(own.count() > 0, interpreters);
+            match functions.last().map(|one| &*one.name) {
+                Some("_start") => from_start += sample.weight,
+                Some("clone3" | "__clone3" | "__GI___clone3") => from_thread += sample.weight,
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(
+            from_start > 50 && from_thread > 50,
+            "{from_start} {from_thread}"
+        );
+    }
+}
+
+#[test]
+fn a_thousand_levels_of_recursion_are_there() {
+    judge(|| {
+        let (_, recording) = record(Path::new(DEBIANS), "features.py", "recursion");
+        let stacks = stacks_with(&recording, "spin");
+        let is_right = |frames: &[Seen]| {
+            let names = names(frames);
+            let levels = names.iter().filter(|name| **name == "recursion");
+            levels.count() == 1000 && names.len() == 1002
+        };
+        assert_right(&stacks, is_right, DEBIANS);
+    });
+}
+
+#[test]
+fn what_awaits_stands_around_what_is_awaited() {
+    judge(|| {
+        for (minor, python) in two() {
+            let (_, recording) = record(&python, "features.py", "awaits");
+            let stacks = stacks_with(&recording, "spin");
+            let ends = [
+                "awaits.<locals>.outer",
+                "awaits.<locals>.middle",
+                "awaits.<locals>.inner",
+                "spin",
+            ];
+            let is_right = |frames: &[Seen]| names(frames).ends_with(&ends);
+            assert_right(&stacks, is_right, &format!("3.{minor}"));
+        }
+    });
+}
+
+/// Each function is named after the line that it is on: a name that another object had at that
+/// address would be on another one.
+#[test]
+fn a_code_object_at_the_place_of_another_has_its_own_name() {
+    for (minor, python) in two() {
+        let (_, recording) = record(&python, "features.py", "replaced");
+        let mut seen = BTreeSet::new();
+        for (frames, _) in stacks_with(&recording, "spin") {
+            for frame in frames {
+                let Seen::Python { name, file, line } = frame else {
+                    continue;
+                };
+                if let Some(number) = name.strip_prefix("on_line_") {
+                    assert_eq!((&*file, number.parse()), ("made.py", Ok(line)), "3.{minor}");
+                    seen.insert(name);
+                }
+            }
+        }
+        assert!(seen.len() > 20, "3.{minor}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_killed_process_and_a_fork_child_have_their_names() {
+    for (minor, python) in two() {
+        let (_, recording) = record(&python, "features.py", "killed");
+        let stacks = stacks_with(&recording, "spin");
+        let is_right = |(frames, _): &&(Vec<Seen>, u64)| names(frames).contains(&"killed");
+        assert!(stacks.iter().filter(is_right).count() > 50, "3.{minor}");
+        let (_, recording) = record(&python, "features.py", "forked");
+        assert_eq!(recording.processes.len(), 2);
+        for name in ["in_parent", "in_child"] {
+            let name = format!("forked.<locals>.{name}");
+            let stacks = stacks_with(&recording, &name);
+            let is_right = |(frames, _): &&(Vec<Seen>, u64)| names(frames).contains(&"spin");
+            let right = stacks.iter().filter(is_right).count();
+            assert!(right > 50, "3.{minor} {name}: {right}");
+        }
+    }
+}
+
+#[test]
+fn another_interpreter_on_the_thread_has_its_own_frames() {
+    judge(|| {
+        for (minor, python) in two() {
+            let (result, recording) = record(&python, "features.py", "another_interpreter");
+            assert!(result.status.success(), "{}", text(&result.stderr));
+            let stacks = stacks_with(&recording, "inside");
+            let is_right = |frames: &[Seen]| names(frames).ends_with(&["<module>", "inside"]);
+            assert_right(&stacks, is_right, &format!("3.{minor}"));
+        }
+    });
+}
+
+/// The first sample in it has its frames, too: the walk that meets an interpreter is made again.
+#[test]
+fn an_interpreter_may_be_loaded_late() {
+    let program = victim::c("python_late.c");
+    let found = (11..=13).find_map(|minor| pyenv(minor, &format!("lib/libpython3.{minor}.so.1.0")));
+    let Some(library) = found else {
+        eprintln!("no shared libpython in pyenv: not tested");
+        return;
+    };
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "2000"]);
+    command
+        .arg(program)
+        .arg(library)
+        .args(["-S".as_ref(), script("work.py").as_os_str()]);
+    let result = output(command.arg("0.04"));
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let stacks = stacks_with(&bench.recording(), "spin");
+    assert!(stacks.len() > 50, "{}", stacks.len());
+}
+
+#[test]
+fn a_version_that_is_not_known_is_said() {
+    let Some(python) = python(9) else { return };
+    let (result, recording) = record(&python, "work.py", "0.02");
+    assert!(result.status.success());
+    let summary = text(&result.stderr);
+    assert!(summary.contains("no Python frames"), "{summary}");
+    assert!(recording.codes.is_empty());
+}
+
+#[test]
+fn programs_do_the_same_under_fire() {
+    for (minor, python) in two() {
+        let program = Run::profiled("rate=10000,cost=1", &python).arg("-S");
+        let run = program.arg(script("features.py")).arg("storm");
+        let outcome = run.outcome().quiet();
+        assert_eq!(outcome.text(), "right\n", "3.{minor}");
+    }
+}

@@ -1,0 +1,147 @@
+//! Calls that a sample has ended are made again where the thread was sent back to them: in glibc,
+//! in musl, which has one instruction for all calls, and where a program has it somewhere else. The
+//! program's own signals end them as ever.
+//!
+//! That the same calls are ended where nobody sends a thread back is shown in
+//! `program_interrupted`.
+
+use engine::wire::sample::Trigger;
+use rsunwind_tests::run::{Outcome, Run};
+use rsunwind_tests::suite;
+use rsunwind_tests::victim::{self, Compiler};
+use std::path::{Path, PathBuf};
+
+const FAST: &str = "rate=10000,cost=1";
+
+fn programs() -> [PathBuf; 2] {
+    let linux = [
+        "-idirafter",
+        "/usr/include",
+        "-idirafter",
+        "/usr/include/x86_64-linux-gnu",
+    ];
+    [
+        victim::c("restarted.c"),
+        victim::compile(Compiler::MuslC, "restarted.c", &linux),
+    ]
+}
+
+/// What it printed, after a look at whether it was sampled in kernel mode, as only that ends calls.
+#[track_caller]
+fn restarted(program: &PathBuf, arguments: &[&str]) -> String {
+    text_of(Run::profiled(FAST, program), arguments)
+}
+
+#[track_caller]
+fn text_of(run: Run, arguments: &[&str]) -> String {
+    let outcome: Outcome = run.args(arguments).outcome().quiet();
+    let sampled = outcome.recordings().iter().any(|recording| {
+        let mut threads = recording.threads.values();
+        threads
+            .any(|thread| thread.triggers.contains(&Trigger::PerfKernel) && thread.delivered() > 0)
+    });
+    assert!(sampled, "{arguments:?}");
+    outcome.text()
+}
+
+#[test]
+fn no_wait_ends_with_an_error_or_before_its_time() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["storm", "400"]), "", "{program:?}");
+    }
+}
+
+#[test]
+fn signals_of_the_programs_end_every_call() {
+    // One below our numbers, one above, and one that is queued.
+    for signal in ["10", "28", "40"] {
+        for program in programs() {
+            let said = restarted(&program, &["own", signal]);
+            assert_eq!(said, "ended 3000, lost 0\n", "{signal} {program:?}");
+        }
+    }
+}
+
+#[test]
+fn sockets_with_a_time_limit_that_nobody_saw_set() {
+    for program in programs() {
+        for way in ["limited", "passed"] {
+            let outcome = Run::profiled(FAST, &program).arg(way).outcome();
+            assert_eq!(outcome.text(), "", "{way} {program:?}");
+        }
+    }
+}
+
+#[test]
+fn sockets_with_a_time_limit_for_sending() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["full", "200"]), "", "{program:?}");
+    }
+}
+
+#[test]
+fn vectors_are_written_whole_and_in_order() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["pieces", "60"]), "", "{program:?}");
+    }
+}
+
+#[test]
+fn what_is_waited_for_comes_whole() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["all", "60"]), "", "{program:?}");
+    }
+}
+
+#[test]
+fn a_call_that_takes_longer_than_a_sampling_period_ends() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["many", "10"]), "", "{program:?}");
+    }
+}
+
+#[test]
+fn under_a_filter_that_is_put_on_late() {
+    // It kills for what the program does not do itself.
+    let program = victim::c("late_filter.c");
+    assert_eq!(Run::plain(&program).outcome().quiet().text(), "");
+    assert_eq!(restarted(&program, &[]), "");
+}
+
+#[test]
+fn a_call_that_nobody_knows_is_left_as_it_is() {
+    for program in programs() {
+        assert_eq!(restarted(&program, &["elsewhere", "1000"]), "0 other\n");
+    }
+}
+
+/// The program with the C library of that suite.
+fn under(root: &Path, program: &Path) -> Run {
+    Run::profiled(FAST, root.join("lib64/ld-linux-x86-64.so.2"))
+        .arg("--library-path")
+        .arg(root.join("lib/x86_64-linux-gnu"))
+        .arg(program)
+}
+
+#[test]
+fn newer_libraries_have_one_instruction_for_all_calls() {
+    let [program, _] = programs();
+    // 2.41 and later.
+    for name in ["trixie", "sid"] {
+        let Some(root) = suite::unpack(name).map(|suite| suite.join("root/usr")) else {
+            continue;
+        };
+        for way in [
+            ["storm", "200"],
+            ["pieces", "30"],
+            ["all", "20"],
+            ["many", "5"],
+        ] {
+            assert_eq!(text_of(under(&root, &program), &way), "", "{name} {way:?}");
+        }
+        for signal in ["10", "40"] {
+            let said = text_of(under(&root, &program), &["own", signal]);
+            assert_eq!(said, "ended 3000, lost 0\n", "{name} {signal}");
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! How the sources hang together: no circles, imports that run downwards, and links that lead
+//! somewhere.
+
+use rsunwind_tests::imports::{Edges, Sources, describe, in_circles, module, rooms};
+use rsunwind_tests::repository;
+use std::collections::BTreeMap;
+use std::fs;
+
+/// Each room's floor, from the top, as the table in a crate's module doc says: its rows' first
+/// columns.
+fn floors(lib: &str) -> BTreeMap<String, usize> {
+    let rows = lib.lines().filter_map(|line| line.strip_prefix("//! | "));
+    let rows = rows.filter(|row| row.starts_with(['[', '`']));
+    let columns = rows.map(|row| row.split(" | ").next().unwrap());
+    let rooms = columns.map(|column| column.split('`').skip(1).step_by(2));
+    let numbered = rooms.enumerate();
+    numbered
+        .flat_map(|(floor, rooms)| rooms.map(move |room| (room.to_owned(), floor)))
+        .collect()
+}
+
+/// Imports from a floor above, without a comment `// Upwards: …` in front of them.
+fn upwards(sources: &Sources, edges: &Edges, floors: &BTreeMap<String, usize>) -> Vec<String> {
+    let mut complaints = Vec::new();
+    for (module, used) in edges.iter().filter(|(module, _)| !module.is_empty()) {
+        let Some(floor) = floors.get(&module[0]) else {
+            complaints.push(format!("{} has no floor in lib.rs", module[0]));
+            continue;
+        };
+        for (other, lines) in used {
+            let above = floors.get(&other[0]).is_some_and(|other| other < floor);
+            for line in lines.iter().filter(|_| above) {
+                let text = &sources.0[module];
+                let mut comment = text[..*line].iter().rev();
+                let mut comment = comment
+                    .by_ref()
+                    .map(|line| line.trim())
+                    .take_while(|line| line.starts_with("//"));
+                if !comment.any(|line| line.starts_with("// Upwards: ")) {
+                    let (module, other, line) = (module.join("::"), other.join("::"), line + 1);
+                    complaints.push(format!("{module} uses {other} (line {line})"));
+                }
+            }
+        }
+    }
+    complaints
+}
+
+#[test]
+fn no_files_of_the_runtime_and_the_engine_use_each_other() {
+    for (crate_, some_use) in [
+        ("librsunwind/src", ("trigger::perf", "sys")),
+        (
+            "librsunwind/engine/src",
+            ("table::eh_frame", "table::usual"),
+        ),
+    ] {
+        let edges = Sources::read(&repository().join(crate_)).edges();
+        assert!(edges[&module(some_use.0)].contains_key(&module(some_use.1)));
+        let circles = in_circles(&edges);
+        assert!(
+            circles.is_empty(),
+            "{crate_}:\n{}",
+            describe(&edges, &circles)
+        );
+    }
+}
+
+#[test]
+fn the_runtime_imports_downwards_or_says_why_not() {
+    let root = repository().join("librsunwind/src");
+    let sources = Sources::read(&root);
+    let floors = floors(&fs::read_to_string(root.join("lib.rs")).unwrap());
+    assert!(floors["life"] < floors["handler"] && floors["thread"] < floors["sys"]);
+    for room in floors.keys() {
+        let is_there = sources.0.contains_key(std::slice::from_ref(room));
+        assert!(
+            is_there,
+            "lib.rs gives `{room}` a floor, which is no module"
+        );
+    }
+    let complaints = upwards(&sources, &sources.edges(), &floors);
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn no_rooms_of_the_collector_use_each_other() {
+    let rooms = rooms(&Sources::read(&repository().join("collector/src")).edges());
+    assert!(rooms.len() > 20 && rooms[&module("record")].contains_key(&module("copy")));
+    let circles = in_circles(&rooms);
+    assert!(circles.is_empty(), "{}", describe(&rooms, &circles));
+}
+
+#[test]
+fn links_in_the_documents_lead_to_files() {
+    let root = repository();
+    let mut documents = vec![root.join("README.md")];
+    for folder in fs::read_dir(&root)
+        .unwrap()
+        .map(|entry| entry.unwrap().path())
+    {
+        let is_docs = folder.file_name().is_some_and(|name| name == "docs");
+        for file in fs::read_dir(&folder).into_iter().flatten() {
+            let file = file.unwrap().path();
+            let is_readme = file.file_name().is_some_and(|name| name == "README.md");
+            if is_readme || is_docs && file.extension().is_some_and(|end| end == "md") {
+                documents.push(file);
+            }
+        }
+    }
+    let mut count = 0;
+    for document in &documents {
+        let text = fs::read_to_string(document).unwrap();
+        for link in links(&text) {
+            let file = document.parent().unwrap().join(link);
+            assert!(file.exists(), "{}: {link} is not there", document.display());
+            count += 1;
+        }
+    }
+    assert!(
+        documents.len() > 3 && count > 30,
+        "{count} in {documents:?}"
+    );
+}
+
+/// The files that a Markdown text links to.
+fn links(text: &str) -> impl Iterator<Item = &str> {
+    let links = text.split("](").skip(1);
+    let links = links.filter_map(|rest| Some(rest.split_once(')')?.0));
+    let files = links.map(|link| link.split('#').next().unwrap());
+    files.filter(|file| !file.is_empty() && !file.contains("://"))
+}
+
+#[test]
+fn imports_upwards_are_found() {
+    let lib =
+        "//! | floor | what |\n//! |---|---|\n//! | [`top`] | a |\n//! | `low`, [`lower`] | b |\n";
+    let sources = Sources::made_up(&[
+        ("", lib),
+        ("top", "use crate::low;\nfn f() { low::f() }"),
+        (
+            "low",
+            "// Upwards: so it is\n// since then.\nuse crate::top::One;\nfn f() {\n    crate::top::f();\n}",
+        ),
+        ("lower::deep", "use crate::low::f;\n"),
+        ("none", ""),
+    ]);
+    let floors = floors(lib);
+    let found = upwards(&sources, &sources.edges(), &floors);
+    assert_eq!(
+        found,
+        ["low uses top (line 5)", "none has no floor in lib.rs"]
+    );
+}
+
+#[test]
+fn only_links_to_files_are_looked_up() {
+    let text = "[a](b/c.rs#L1) and [d](https://e/f), [g](#h) [i](j.md)";
+    assert_eq!(links(text).collect::<Vec<_>>(), ["b/c.rs", "j.md"]);
+}

@@ -1,0 +1,124 @@
+"""features.py NAME: what Python programs do beside calling functions, each with work that says who did it."""
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+
+
+def spin(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+
+
+def recursion(levels=1000):
+    sys.setrecursionlimit(1100)
+    if levels > 1:
+        return recursion(levels - 1)
+    spin(0.1)
+
+
+def awaits():
+    import asyncio
+
+    async def inner():
+        spin(0.1)
+
+    async def middle():
+        await inner()
+
+    async def outer():
+        await middle()
+
+    asyncio.run(outer())
+
+
+def replaced(seconds=0.2):
+    """Code objects that take each other's place: each is named after the line it is on."""
+    end = time.thread_time() + seconds
+    line = 0
+    while time.thread_time() < end:
+        line = line % 50 + 1
+        space = {}
+        source = "\n" * (line - 1) + f"def on_line_{line:02}(spin): spin(0.001)"
+        exec(compile(source, "made.py", "exec"), space)
+        space[f"on_line_{line:02}"](spin)
+
+
+def killed():
+    spin(0.1)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def forked():
+    def in_parent():
+        spin(0.1)
+
+    def in_child():
+        spin(0.1)
+
+    child = os.fork()
+    if child == 0:
+        in_child()
+        os._exit(0)
+    in_parent()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+def interpreters():
+    """The module of this version that makes others in the process; it is private, and has had two names."""
+    try:
+        import _interpreters as module
+    except ImportError:
+        import _xxsubinterpreters as module
+    return module
+
+
+IN_ANOTHER = """
+import time
+def inside(seconds):
+    end = time.thread_time() + seconds
+    while time.thread_time() < end:
+        pass
+inside({})
+"""
+
+
+def another_interpreter():
+    module = interpreters()
+    other = module.create()
+    module.run_string(other, IN_ANOTHER.format(0.1))
+    module.destroy(other)
+
+
+def storm(seconds=0.4):
+    """Threads, interpreters, code objects and garbage come and go."""
+    module = interpreters()
+    end = time.process_time() + seconds
+
+    def work(number):
+        space = {}
+        exec(compile(f"def f{number}(n):\n return n and f{number}(n - 1)", f"{number}.py", "exec"), space)
+        space[f"f{number}"](50)
+        sum(i * i for i in range(500))
+
+    number = 0
+    while time.process_time() < end:
+        number += 1
+        threads = [threading.Thread(target=work, args=(number + each,)) for each in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if number % 20 == 1:
+            other = module.create()
+            module.run_string(other, IN_ANOTHER.format(0.002))
+            module.destroy(other)
+        gc.collect(0)
+    print("right")
+
+
+if __name__ == "__main__":
+    globals()[sys.argv[1]]()

@@ -1,0 +1,26 @@
+// For AddressSanitizer: computes, with memory of the heap, and exits with status 6.
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static volatile double sink;
+
+static void *work(void *unused) {
+  for (int round = 0; round < 100; round++) {
+    char *memory = malloc(1000);
+    memset(memory, 1, 1000);
+    for (int i = 0; i < 100000; i++) sink += memory[i % 1000];
+    free(memory);
+  }
+  return unused;
+}
+
+int main(void) {
+  pthread_t thread;
+  pthread_create(&thread, NULL, work, NULL);
+  pthread_join(thread, NULL);
+  work(NULL);
+  puts("sanitized");
+  return 6;
+}
