@@ -131,7 +131,7 @@ fn what_goes_wrong_in_a_callback_is_contained_counted_and_said() {
             .iter()
             .filter(|sample| troubled(sample.flags))
             .count();
-        assert!((10..=70).contains(&marked), "{how}: {marked}");
+        assert!((10..=130).contains(&marked), "{how}: {marked}");
         if how != "endless" {
             assert_stacks(&profile, &NATIVE);
         }
@@ -165,7 +165,8 @@ fn entries_that_no_frame_reaches_over_are_shown_behind_a_gap() {
     });
     let frames: Vec<_> = frames.collect();
     let missing = frames.iter().filter(starts).count();
-    assert!((40..=65).contains(&missing), "{missing}");
+    // It is switched off at the 65th answer, and one walk may answer for two ticks.
+    assert!((40..=130).contains(&missing), "{missing}");
 }
 
 /// Another language's entry that lies below the stack is that language's trouble alone.

