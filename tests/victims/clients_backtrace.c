@@ -1,4 +1,5 @@
-/* rsunwind_backtrace beside glibc's backtrace: both called at the same place, they must give the same addresses. Prints "right". */
+/* rsunwind_backtrace beside glibc's backtrace: both called at the same place, they must give the
+ * same addresses. Prints "right". */
 #include "rsunwind.h"
 #include <execinfo.h>
 #include <pthread.h>
@@ -53,7 +54,8 @@ static void on_signal(int signal) {
 
 static void callback(const struct rsunwind_stack *stack, uint64_t nonce, void *data) {
     (void)nonce;
-    /* In a callback the stack is the handler's: this must neither fail nor disturb what is shown. */
+    /* In a callback the stack is the handler's: this must neither fail nor disturb what is shown.
+     */
     uint64_t first = stack->frames[0].pc, last = stack->frames[stack->count - 1].pc;
     void *found[64];
     int *result = data;

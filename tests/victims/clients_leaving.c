@@ -1,5 +1,6 @@
-/* Clients that are unregistered while all threads ask for them and are in their callbacks. After unregistering, what the callback was given is
- * poisoned: a callback that comes later finds that. usage: clients_leaving SECONDS THREADS */
+/* Clients that are unregistered while all threads ask for them and are in their callbacks. After
+ * unregistering, what the callback was given is poisoned: a callback that comes later finds that.
+ * usage: clients_leaving SECONDS THREADS */
 #include "rsunwind.h"
 #include <pthread.h>
 #include <sched.h>

@@ -1,5 +1,6 @@
 /* The rules of the interface, one after the other. Prints what is wrong, or "right".
- * "recorded" as the argument: the program is, so that requests come by the signal, which can be blocked. */
+ * "recorded" as the argument: the program is, so that requests come by the signal, which can be
+ * blocked. */
 #define _GNU_SOURCE
 #include "bare.h"
 #include "rsunwind.h"

@@ -1,6 +1,7 @@
-/* Three clients, many threads, and a storm of signals whose handler asks too. Every request that was accepted must be answered by exactly
- * one callback of its client, on its thread, under its nonce, with a stack that shows who asked. Prints "right" and the counts.
- * usage: clients_storm SECONDS THREADS */
+/* Three clients, many threads, and a storm of signals whose handler asks too. Every request that
+ * was accepted must be answered by exactly one callback of its client, on its thread, under its
+ * nonce, with a stack that shows who asked. Prints "right" and the counts. usage: clients_storm
+ * SECONDS THREADS */
 #include "rsunwind.h"
 #include <pthread.h>
 #include <signal.h>

@@ -1,6 +1,7 @@
-/* Ends in the way asked for, with MEGABYTES mapped and touched, so that the end takes a while; or costs time in ways that are no end. Its parent
- * waits and prints: the child's pid, what the kernel charged it to its end, and what its own clock showed right before, ns.
- * Usage: ends WAY MEGABYTES */
+/* Ends in the way asked for, with MEGABYTES mapped and touched, so that the end takes a while; or
+ * costs time in ways that are no end. Its parent waits and prints: the child's pid, what the
+ * kernel charged it to its end, and what its own clock showed right before, ns. Usage: ends WAY
+ * MEGABYTES */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <sched.h>

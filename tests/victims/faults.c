@@ -1,5 +1,5 @@
-/* Touches PAGES fresh pages in `toucher`, burns some CPU in `burner`, and makes CALLS system calls in `caller`.
- * usage: faults PAGES CALLS */
+/* Touches PAGES fresh pages in `toucher`, burns some CPU in `burner`, and makes CALLS system calls
+ * in `caller`. usage: faults PAGES CALLS */
 #define _GNU_SOURCE
 #include <stdlib.h>
 #include <sys/mman.h>

@@ -2,7 +2,8 @@
  *   languages HOW [MILLISECONDS OF CPU TIME]
  * The stack is always
  *   main, outer (a.toy:10), middle (a.toy:22), sort, inner (b.toy:33), work
- * where outer and middle share one native frame of the interpreter's, toy_enter, which has no unwind tables. Prints "right", or what is wrong. */
+ * where outer and middle share one native frame of the interpreter's, toy_enter, which has no
+ * unwind tables. Prints "right", or what is wrong. */
 #define _GNU_SOURCE
 #define RSUNWIND_OPTIONAL
 #include "rsunwind.h"
@@ -187,7 +188,8 @@ static int ask(struct rsunwind_cursor *cursor, void *data) {
     case DEMANDING: return RSUNWIND_NEED(0); /* which no call preserves */
     default: break;
     }
-    /* By code: where the interpreter's own instructions are interrupted, its entry may not be there yet. */
+    /* By code: where the interpreter's own instructions are interrupted, its entry may not be there
+     * yet. */
     if (cursor->flags & RSUNWIND_CURSOR_EXACT) return RSUNWIND_NOT_MINE;
     if (cursor->pc != (uint64_t)toy_enter_return) bad++;
     if (!(cursor->known & 1 << 3)) {
@@ -362,7 +364,8 @@ static void *call_made(void *data) {
     return NULL;
 }
 
-/* The code at one place changes its name all the time, and what it calls with it, while other threads are in code around it. */
+/* The code at one place changes its name all the time, and what it calls with it, while other
+ * threads are in code around it. */
 static void jit_storm(void) {
     make_all();
     until = now() + 1.5;

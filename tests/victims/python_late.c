@@ -1,4 +1,5 @@
-/* python_late LIBPYTHON SCRIPT ARGUMENT: runs a script in an interpreter that is loaded when the program has long begun. */
+/* python_late LIBPYTHON SCRIPT ARGUMENT: runs a script in an interpreter that is loaded when the
+ * program has long begun. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,6 +1,7 @@
 /* A program of the toy interpreter's. Its stack, for 0.2 s of CPU time, is
  *   main, outer (a.toy:10), between, inner (b.toy:33), work
- * with a toy_run for each frame of the interpreter's. It prints "done". -DLINKED: it tells of its frames itself, and prints the result. */
+ * with a toy_run for each frame of the interpreter's. It prints "done". -DLINKED: it tells of its
+ * frames itself, and prints the result. */
 #define _GNU_SOURCE
 #ifdef LINKED
 #include "toy_language.h"

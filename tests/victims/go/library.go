@@ -1,4 +1,5 @@
-// Go in a C program (-buildmode=c-shared): its runtime starts when it is loaded, and takes signals then.
+// Go in a C program (-buildmode=c-shared): its runtime starts when it is loaded, and takes signals
+// then.
 package main
 
 import "C"
@@ -19,7 +20,8 @@ func spin() (turns uint64) {
 	return turns
 }
 
-// Preempted gives 1 when goroutines that never call anything have been interrupted often enough for others to run.
+// Preempted gives 1 when goroutines that never call anything have been interrupted often enough for
+// others to run.
 //
 //export Preempted
 func Preempted() C.int {

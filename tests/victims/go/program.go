@@ -1,5 +1,6 @@
-// What Go needs SIGURG for: with one processor a goroutine that never calls anything is interrupted, so that others run and memory is
-// collected. Computed without calls by several at once; the sums are what they are, and so are the signals that the program asked for.
+// What Go needs SIGURG for: with one processor a goroutine that never calls anything is
+// interrupted, so that others run and memory is collected. Computed without calls by several at
+// once; the sums are what they are, and so are the signals that the program asked for.
 package main
 
 import (
