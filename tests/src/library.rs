@@ -1,4 +1,4 @@
-//! The preload library, built as the README says, in a target directory of its own (a shared one
+//! The preload library, built as docs/usage.md says, in a target directory of its own (a shared one
 //! would wait for the cargo that runs the tests).
 
 use crate::{lock, repository, target_directory};

@@ -1,5 +1,5 @@
 // Puts a seccomp filter on after its start that kills for anything but what it does itself and the
-// calls that README names. Then it makes calls that a signal can end and transfers that one can cut
+// calls that docs/limits.md names. Then it makes calls that a signal can end and transfers that one can cut
 // short: prints a line for each that was.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -44,7 +44,7 @@ int main(void) {
   memset(big, 1, sizeof big);
   static const unsigned allowed[] = {SYS_read, SYS_readv, SYS_write, SYS_writev, SYS_sendto, SYS_sendmsg, SYS_getrandom, SYS_poll, SYS_ppoll,
                                  SYS_clock_nanosleep, SYS_exit_group, SYS_rt_sigreturn,
-                                 // README's list: what a library that samples does in its program
+                                 // the list of docs/limits.md: what a library that samples does in its program
                                  SYS_rt_sigprocmask, SYS_clock_gettime};
   struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
   int size = 1;
