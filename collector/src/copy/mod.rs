@@ -20,6 +20,7 @@
 //! Not here: when this is done (`record`), and how recordings are read.
 
 mod copied_thread;
+mod cpu_clock;
 mod notes;
 mod program_runs;
 mod reader;

@@ -8,8 +8,8 @@
 //! Not here: one program run ([`super::run`]), where records come from ([`super::reader`]).
 
 use super::copied_thread::Waiting;
+use super::cpu_clock::Clock;
 use super::notes::{self, Counts};
-use super::reader::Clock;
 use super::run::{Nature, Run};
 use super::{Outcome, Settings};
 use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};

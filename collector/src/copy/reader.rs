@@ -6,18 +6,17 @@
 //! still get an older one.
 
 use super::Outcome;
+use super::cpu_clock::{Clock, clocks};
 use super::program_runs::ProgramRuns;
 use super::spate::{REST, Spate};
 use super::urgency::make_urgent;
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::request::{self, Kind};
-use crate::cpu_rings::{CpuRing, Task, TaskRecord, What, read};
+use crate::cpu_rings::{CpuRing, TaskRecord, What, read};
 use crate::exec_watch::ExecWatch;
-use crate::processes;
 use crate::recording::records::Chunk;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::time::TimeSpec;
-use std::collections::HashSet;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -57,14 +56,6 @@ pub(super) struct Look {
     until_ns: u64,
     /// When sampling ended, if this is the last one, ns.
     ended_ns: Option<u64>,
-}
-
-/// What a thread's CPU clock showed, ns, and when (`CLOCK_MONOTONIC`, ns).
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Clock {
-    pub(super) task: Task,
-    pub(super) cpu_ns: u64,
-    pub(super) now_ns: u64,
 }
 
 impl Reader {
@@ -213,23 +204,6 @@ fn rest(stop: &OwnedFd) -> bool {
     let _ = ppoll(&mut places, Some(TimeSpec::from_duration(REST)), None);
     let [place] = places;
     place.any().unwrap_or(true)
-}
-
-fn clocks(found: &[TaskRecord]) -> Vec<Clock> {
-    let sampled = found
-        .iter()
-        .filter(|record| matches!(record.what, What::Sample(_)));
-    let tasks: HashSet<Task> = sampled.map(|record| record.task).collect();
-    let clock = |task: Task| {
-        let cpu_ns = processes::cpu_ns(task.pid, task.tid)?;
-        let now_ns = monotonic_ns();
-        Some(Clock {
-            task,
-            cpu_ns,
-            now_ns,
-        })
-    };
-    tasks.into_iter().filter_map(clock).collect()
 }
 
 /// Unwinds what was read, and makes chunks of it, until there is no more. Gives what came of it.

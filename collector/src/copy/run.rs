@@ -6,7 +6,7 @@ mod recorded;
 
 use super::Settings;
 use super::copied_thread::{Thread, Waiting};
-use super::reader::Clock;
+use super::cpu_clock::Clock;
 use crate::cpu_rings::Adopted;
 use crate::off_cpu::Switches;
 use crate::processes::{self, FoundThread, Identity, Mapping};

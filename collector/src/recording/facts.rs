@@ -4,10 +4,12 @@
 //! Not here: stacks, which need the modules known first (the second pass, `stacks`).
 
 use super::error::Damages;
+use super::ids::{CodeId, LanguageId, ModuleId, ProcessId, ThreadId};
 use super::model::{
-    Arming, CodeId, CodeObject, Event, EventSource, LanguageId, Module, ModuleId, Process,
-    ProcessId, Recording, SessionInfo, Thread, ThreadEnd, ThreadId, Totals,
+    Arming, CodeObject, Event, EventSource, Process, Recording, SessionInfo, Thread, ThreadEnd,
+    Totals,
 };
+use super::modules::Module;
 use super::modules::ModuleMap;
 use crate::intern::{HashMap, HashSet, Interner};
 use engine::address::RuntimeAddress;

@@ -20,8 +20,10 @@ mod error;
 #[cfg(test)]
 pub(crate) mod example;
 mod facts;
+mod ids;
 mod kernel_half;
 mod model;
+mod module_at;
 mod modules;
 pub(crate) mod records;
 mod scan;
@@ -32,13 +34,13 @@ pub mod write;
 
 pub(crate) use chunk_records::Step;
 pub use error::{Damage, Damages, OpenError};
+pub use ids::{CodeId, FrameId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 pub use kernel_half::KernelHalf;
 pub use model::{
-    Arming, CodeId, CodeObject, Event, EventSource, FileReport, FrameId, LanguageId, Module,
-    ModuleId, Process, ProcessId, RawFrame, RawSample, Recording, SessionInfo, StackId, StackNode,
-    Thread, ThreadEnd, ThreadId, Totals,
+    Arming, CodeObject, Event, EventSource, FileReport, Process, RawFrame, RawSample, Recording,
+    SessionInfo, StackNode, Thread, ThreadEnd, Totals,
 };
-pub use modules::ModuleMap;
+pub use modules::{Module, ModuleMap};
 pub(crate) use stack_table::StackTable;
 
 use crate::intern::HashMap;

@@ -4,10 +4,10 @@
 //! Not here: names of functions (`symbolize`), what is shown of it (`profile`).
 
 use super::error::Damages;
+use super::ids::{CodeId, FrameId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 use super::kernel_half::KernelHalf;
-use super::modules::ModuleMap;
-use crate::intern::index;
-use engine::address::{CodeAddress, RuntimeAddress};
+use super::modules::{Module, ModuleMap};
+use engine::address::CodeAddress;
 use engine::wire::charge::{ChildEnd, ProcessEnd};
 use engine::wire::clocks::Clocks;
 use engine::wire::code::{Code, LineFormat};
@@ -19,35 +19,6 @@ use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-
-index!(
-    /// Of [`Recording::processes`].
-    ProcessId
-);
-index!(
-    /// Of [`Recording::threads`].
-    ThreadId
-);
-index!(
-    /// Of [`Recording::modules`].
-    ModuleId
-);
-index!(
-    /// Of [`Recording::languages`].
-    LanguageId
-);
-index!(
-    /// Of [`Recording::codes`].
-    CodeId
-);
-index!(
-    /// Of [`Recording::frames`].
-    FrameId
-);
-index!(
-    /// Of [`Recording::stacks`].
-    StackId
-);
 
 /// A recording, read.
 #[derive(Debug, Default)]
@@ -348,32 +319,6 @@ pub struct Totals {
     pub unarmed_cpu_ns: u64,
     pub lost_in_ring: u64,
     pub arming_ns: u64,
-}
-
-/// Code mapped into one process.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Module {
-    /// Whose.
-    pub process: ProcessId,
-    /// When it was noticed (`CLOCK_MONOTONIC`, ns).
-    pub time_ns: u64,
-    /// When it was unmapped; `u64::MAX` if it was not.
-    pub gone_ns: u64,
-    /// First runtime address.
-    pub start: RuntimeAddress,
-    /// One past the last.
-    pub end: RuntimeAddress,
-    /// Runtime address minus file address.
-    pub bias: u64,
-    /// `NT_GNU_BUILD_ID`; empty if it has none.
-    pub build_id: Vec<u8>,
-    /// As the process saw it; `[vdso]` for the vDSO; empty if unknown.
-    pub path: String,
-    /// It is the library that unwinds, by the word of the process itself: its frames are not the
-    /// program's.
-    pub ours: bool,
-    /// It is no file but code that a JIT made, which is described there.
-    pub code: Option<CodeId>,
 }
 
 /// A frame as recorded, with the module that it lies in.

@@ -4,7 +4,7 @@
 //! was noticed to be gone; so the best match in time is taken among all modules that ever were at
 //! the address.
 
-use super::model::{Module, ModuleId, Process, ProcessId, Recording};
+use super::ids::{CodeId, ModuleId, ProcessId};
 use engine::address::RuntimeAddress;
 
 /// How the names of C libraries begin: glibc's, which was several before 2.34, and musl's, under
@@ -18,8 +18,32 @@ const LIBC: [&str; 7] = [
     "ld-musl",
     "libc.musl",
 ];
-/// How far up to look for the modules of a process that forked and recorded none of its own.
-const MOST_FORKS: usize = 16;
+
+/// Code mapped into one process.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Module {
+    /// Whose.
+    pub process: ProcessId,
+    /// When it was noticed (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// When it was unmapped; `u64::MAX` if it was not.
+    pub gone_ns: u64,
+    /// First runtime address.
+    pub start: RuntimeAddress,
+    /// One past the last.
+    pub end: RuntimeAddress,
+    /// Runtime address minus file address.
+    pub bias: u64,
+    /// `NT_GNU_BUILD_ID`; empty if it has none.
+    pub build_id: Vec<u8>,
+    /// As the process saw it; `[vdso]` for the vDSO; empty if unknown.
+    pub path: String,
+    /// It is the library that unwinds, by the word of the process itself: its frames are not the
+    /// program's.
+    pub ours: bool,
+    /// It is no file but code that a JIT made, which is described there.
+    pub code: Option<CodeId>,
+}
 
 impl Module {
     /// Whether it is a C library.
@@ -27,40 +51,6 @@ impl Module {
         let name = self.path.rsplit('/').next().unwrap_or("");
         LIBC.iter().any(|libc| name.starts_with(libc))
     }
-}
-
-impl Recording {
-    /// The module in which an address of a process lay at that time.
-    pub(crate) fn module_at(
-        &self,
-        process: ProcessId,
-        address: RuntimeAddress,
-        time_ns: u64,
-    ) -> Option<ModuleId> {
-        let modules = &self.modules;
-        let mut owner = &self.processes[process.index()];
-        let mut found = owner.map.find(address, time_ns, modules);
-        for _ in 0..MOST_FORKS {
-            let parent = owner.parent.filter(|_| inherits(owner));
-            let Some(parent) = parent.filter(|_| found.is_none()) else {
-                break;
-            };
-            let forked_ns = owner.key;
-            owner = &self.processes[parent.index()];
-            found = owner.map.find(address, forked_ns.min(time_ns), modules);
-        }
-        found
-    }
-
-    /// Whether code of a process at that address was our own library's.
-    pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
-        let module = self.module_at(process, RuntimeAddress(address), time_ns);
-        module.is_some_and(|module| self.modules[module.index()].ours)
-    }
-}
-
-fn inherits(process: &Process) -> bool {
-    process.map.is_empty() && process.origin == engine::wire::process::Origin::Fork
 }
 
 /// The modules of one process.
@@ -168,7 +158,6 @@ fn near<'e>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::model::ProcessId;
 
     fn module(start: u64, end: u64, time_ns: u64, gone_ns: u64) -> Module {
         Module {

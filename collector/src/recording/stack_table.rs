@@ -1,6 +1,7 @@
 //! The frames and stacks of a recording, each held once.
 
-use super::model::{FrameId, RawFrame, Recording, StackId, StackNode};
+use super::ids::{FrameId, StackId};
+use super::model::{RawFrame, Recording, StackNode};
 use crate::intern::Interner;
 
 /// Finds them in the recording that it fills.

@@ -10,6 +10,7 @@
 //!
 //! Not here: how actions are set and read back ([`super::signals`]).
 
+use super::sets;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use rsunwind::arch::signal_frame::{self, Pushed};
@@ -96,7 +97,7 @@ fn adopt_one(signal: c_int) {
         if is_function(action.handler) && is_like_go(action.flags, action.mask) {
             handler_stack::leave_visible();
         }
-        super::signals::note_mask(signal, action.mask);
+        sets::note_mask(signal, action.mask);
         let handler = hide(action.handler);
         if handler != action.handler {
             let mask = match on_alternate_stack(signal, action.flags) {

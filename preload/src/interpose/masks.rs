@@ -2,7 +2,7 @@
 //! set.
 
 use super::calls;
-use super::signals::{mask_set, mask_word};
+use super::sets::{mask_set, mask_word};
 use super::strict;
 use crate::next::Next;
 use crate::stand_in;

@@ -31,6 +31,7 @@ pub mod exit;
 pub mod fork;
 pub mod handlers;
 mod masks;
+mod sets;
 mod signals;
 pub mod strict;
 pub mod syscalls;

@@ -3,9 +3,9 @@
 //! [`super::handlers`], and both read back as they were set.
 
 use super::handlers;
+use super::sets::{self, mask_set, mask_word, note_mask, with, without};
 use core::ffi::c_int;
 use core::ptr;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use rsunwind::config::SignalChoice;
 use rsunwind::life::leave;
 use rsunwind::process::PROCESS;
@@ -32,25 +32,6 @@ mod real {
 extern "C" fn fail(errno: i32) -> c_int {
     rsunwind::errno::set(errno);
     -1
-}
-
-/// Signals whose `sa_mask` the program set to include ours, by [`signal::index`].
-static MASKED: [AtomicU64; signal::COUNT] = [const { AtomicU64::new(0) }; signal::COUNT];
-
-/// The first word of libc's `sigset_t` is the kernel's mask.
-pub fn mask_word(set: &libc::sigset_t) -> u64 {
-    // SAFETY: sigset_t is at least eight bytes of plain data.
-    unsafe { ptr::from_ref(set).cast::<u64>().read_unaligned() }
-}
-
-/// A set with that first word and nothing else.
-pub fn mask_set(word: u64) -> libc::sigset_t {
-    // SAFETY: all zeros is a set, and it is at least eight bytes.
-    unsafe {
-        let mut set: libc::sigset_t = core::mem::zeroed();
-        ptr::from_mut(&mut set).cast::<u64>().write_unaligned(word);
-        set
-    }
 }
 
 /// `sigaction(2)`.
@@ -150,7 +131,7 @@ fn other_signal(
     let copy = new.map(|new| libc::sigaction {
         sa_sigaction: handlers::hide(new.sa_sigaction),
         sa_mask: match handlers::on_alternate_stack(signal, new.sa_flags as u32 as u64) {
-            true => mask_set_with(&new.sa_mask, ours),
+            true => with(&new.sa_mask, ours),
             false => without(&new.sa_mask, ours),
         },
         ..*new
@@ -172,47 +153,10 @@ fn other_signal(
     result
 }
 
-/// Notes what the program wants blocked while a signal's handler runs.
-pub fn note_mask(signal: c_int, mask: u64) {
-    for (masked, ours) in MASKED.iter().zip(signal::BY_INDEX) {
-        match mask & sys::bit(ours) {
-            0 => masked.fetch_and(!sys::bit(signal), Relaxed),
-            _ => masked.fetch_or(sys::bit(signal), Relaxed),
-        };
-    }
-}
-
 /// Makes what the kernel says of a signal's action what the program set.
 fn show(signal: c_int, action: &mut libc::sigaction) {
     action.sa_sigaction = handlers::shown(action.sa_sigaction);
-    for (masked, ours) in MASKED.iter().zip(signal::BY_INDEX) {
-        action.sa_mask = match masked.load(Relaxed) & sys::bit(signal) {
-            0 => without(&action.sa_mask, sys::bit(ours)),
-            _ => mask_set_with(&action.sa_mask, sys::bit(ours)),
-        };
-    }
-}
-
-fn without(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
-    let mut copy = *set;
-    // SAFETY: sigset_t is at least eight bytes of plain data.
-    unsafe {
-        ptr::from_mut(&mut copy)
-            .cast::<u64>()
-            .write_unaligned(mask_word(set) & !bits)
-    };
-    copy
-}
-
-fn mask_set_with(set: &libc::sigset_t, bits: u64) -> libc::sigset_t {
-    let mut copy = *set;
-    // SAFETY: as above.
-    unsafe {
-        ptr::from_mut(&mut copy)
-            .cast::<u64>()
-            .write_unaligned(mask_word(set) | bits)
-    };
-    copy
+    sets::show_mask(signal, &mut action.sa_mask);
 }
 
 /// Sets the program's action for our signal; gives the one before. By a handler it takes the signal

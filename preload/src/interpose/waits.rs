@@ -3,7 +3,7 @@
 
 use super::calls;
 use super::masks::without_ours;
-use super::signals::mask_word;
+use super::sets::mask_word;
 use crate::stand_in;
 use core::ffi::{c_int, c_void};
 use core::ptr;

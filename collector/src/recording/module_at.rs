@@ -1,0 +1,43 @@
+//! The module of an address in a whole recording, where a process that forked may have its
+//! parent's.
+
+use super::ids::{ModuleId, ProcessId};
+use super::model::{Process, Recording};
+use engine::address::RuntimeAddress;
+
+/// How far up to look for the modules of a process that forked and recorded none of its own.
+const MOST_FORKS: usize = 16;
+
+impl Recording {
+    /// The module in which an address of a process lay at that time.
+    pub(crate) fn module_at(
+        &self,
+        process: ProcessId,
+        address: RuntimeAddress,
+        time_ns: u64,
+    ) -> Option<ModuleId> {
+        let modules = &self.modules;
+        let mut owner = &self.processes[process.index()];
+        let mut found = owner.map.find(address, time_ns, modules);
+        for _ in 0..MOST_FORKS {
+            let parent = owner.parent.filter(|_| inherits(owner));
+            let Some(parent) = parent.filter(|_| found.is_none()) else {
+                break;
+            };
+            let forked_ns = owner.key;
+            owner = &self.processes[parent.index()];
+            found = owner.map.find(address, forked_ns.min(time_ns), modules);
+        }
+        found
+    }
+
+    /// Whether code of a process at that address was our own library's.
+    pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
+        let module = self.module_at(process, RuntimeAddress(address), time_ns);
+        module.is_some_and(|module| self.modules[module.index()].ours)
+    }
+}
+
+fn inherits(process: &Process) -> bool {
+    process.map.is_empty() && process.origin == engine::wire::process::Origin::Fork
+}
