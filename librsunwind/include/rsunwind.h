@@ -133,6 +133,32 @@ RSUNWIND_API int rsunwind_unregister(int client);
 RSUNWIND_API int rsunwind_request(int client, uint64_t *nonce);
 
 /*
+ * The same for `count` clients by one entry: one walk, which all of them are shown under one nonce.
+ * Returns 0; 1 if all had asked in the same entry before. (Two calls of rsunwind_request() one
+ * after the other are two entries: the thread has gone on between them.) Errors, in which case
+ * nobody has asked: as above; RSUNWIND_E_NULL for no clients, or more than RSUNWIND_CLIENTS.
+ */
+RSUNWIND_API int rsunwind_request_all(const int *clients, size_t count, uint64_t *nonce);
+
+/*
+ * Asks for a stack, and leaves it to the thread's next entry to show it, whoever begins that: the
+ * next rsunwind_request() of anybody on this thread, a sample of a recorded program,
+ * rsunwind_answer(), the thread's end. So parts of a program that know nothing of each other, and
+ * are called by one signal handler, share a walk: each asks by this, and the handler ends with
+ * rsunwind_answer(). The nonce, the same for all of them, is known at once, without a walk. Results
+ * and signal safety as of rsunwind_request().
+ */
+RSUNWIND_API int rsunwind_request_later(int client, uint64_t *nonce);
+
+/* Has what this thread was asked for answered now, as by rsunwind_request(); nothing happens if there is nothing. Returns 0. Signal safe.
+ * Errors: RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY. */
+RSUNWIND_API int rsunwind_answer(void);
+
+/* Stores the nonce of the entry under way on this thread (in a callback), else of its next one, without a walk. Returns 0. Signal safe.
+ * Errors: as above, RSUNWIND_E_NULL. */
+RSUNWIND_API int rsunwind_nonce(uint64_t *nonce);
+
+/*
  * backtrace(3) by this library's unwinder: stores up to `size` addresses that the calls under way
  * return to, the caller's own first, and gives how many. Of stacks deeper than 1,024 frames at most
  * the innermost 768 are had. Signal safe, also in callbacks. Takes up to 6 KiB of the caller's

@@ -62,6 +62,20 @@ fn a_program_that_is_not_recorded_has_clients_of_its_own() {
     let counts = api::counts();
     assert_eq!((counts.requests, counts.callbacks), (4002, 4002));
     assert_eq!((counts.entries, counts.unwinds), (4002, 4002));
+
+    let other = register().unwrap();
+    let later = client.request_later().unwrap();
+    assert_eq!((api::nonce(), later.already), (Ok(later.nonce), false));
+    assert_eq!(seen.calls.load(SeqCst), 4002, "not yet");
+    let both = api::request_all(&[&client, &other]).unwrap();
+    assert_eq!((both.nonce, both.already), (later.nonce, false));
+    assert_eq!(seen.calls.load(SeqCst), 4004);
+    assert_eq!(api::counts().unwinds, 4003);
+    client.request_later().unwrap();
+    api::answer().unwrap();
+    assert_eq!(seen.calls.load(SeqCst), 4005);
+    assert_eq!(api::request_all(&[]), Err(Error::Null));
+    other.unregister().unwrap();
     client.unregister().unwrap();
 
     let mut found = [0; 64];

@@ -89,6 +89,15 @@ static void nonsense_is_refused(void) {
         EXPECT(rsunwind_request(numbers[i], NULL) == RSUNWIND_E_NO_CLIENT);
         EXPECT(rsunwind_unregister(numbers[i]) == RSUNWIND_E_NO_CLIENT);
     }
+    int client = rsunwind_register(note, &a), mixed[] = {client, 0};
+    struct rsunwind_counts before, after;
+    rsunwind_counts(&before);
+    EXPECT(rsunwind_request_all(NULL, 1, NULL) == RSUNWIND_E_NULL && rsunwind_request_all(mixed, 0, NULL) == RSUNWIND_E_NULL);
+    EXPECT(rsunwind_request_all(mixed, RSUNWIND_CLIENTS + 1, NULL) == RSUNWIND_E_NULL);
+    EXPECT(rsunwind_request_all(mixed, 2, NULL) == RSUNWIND_E_NO_CLIENT && rsunwind_request_later(0, NULL) == RSUNWIND_E_NO_CLIENT);
+    EXPECT(rsunwind_nonce(NULL) == RSUNWIND_E_NULL);
+    rsunwind_counts(&after);
+    EXPECT(after.requests == before.requests && rsunwind_unregister(client) == 0);
     EXPECT(strcmp(rsunwind_error(0), "no error") == 0 && strcmp(rsunwind_error(-1), "unknown error") == 0);
 }
 
@@ -120,6 +129,70 @@ static void callbacks_share_their_entry(void) {
     EXPECT(a.result_leave == RSUNWIND_E_IN_CALLBACK && strstr(rsunwind_error(a.result_leave), "callback"));
     EXPECT(after.requests - before.requests == 3 && after.callbacks - before.callbacks == 3);
     EXPECT(after.entries - before.entries == 1 && after.unwinds - before.unwinds == 1);
+    end();
+}
+
+/* What three clients are told that are asked in one handler, in one way or the other. */
+static int way;
+static uint64_t told[4];
+
+static void asks_for_three(int signal) {
+    (void)signal;
+    if (way == 0) {
+        int all[] = {client_a, client_b, client_c};
+        EXPECT(rsunwind_nonce(&told[3]) == 0 && rsunwind_request_all(all, 3, &told[0]) == 0);
+        told[1] = told[2] = told[0];
+        return;
+    }
+    EXPECT(rsunwind_request_later(client_a, &told[0]) == 0);
+    EXPECT(rsunwind_request_later(client_b, &told[1]) == 0);
+    EXPECT(rsunwind_nonce(&told[3]) == 0);
+    if (way == 1)
+        EXPECT(rsunwind_request(client_c, &told[2]) == 0);
+    else
+        EXPECT(rsunwind_request_later(client_c, &told[2]) == 0 && rsunwind_answer() == 0);
+}
+
+static void who_asks_in_one_handler_shares_a_walk(void) {
+    begin();
+    struct sigaction action = {.sa_handler = asks_for_three};
+    sigaction(SIGUSR1, &action, NULL);
+    for (way = 0; way < 3; way++) {
+        int tries = 0, alone = 0;
+        /* A sample that comes in between answers what was asked before it. */
+        for (; tries < 10000 && !alone; tries++) {
+            struct rsunwind_counts before, after;
+            a.calls = b.calls = c.calls = 0;
+            rsunwind_counts(&before);
+            raise(SIGUSR1);
+            rsunwind_counts(&after);
+            alone = after.entries - before.entries == 1;
+            EXPECT(a.calls == 1 && b.calls == 1 && c.calls == 1);
+            EXPECT(a.nonce == told[0] && b.nonce == told[1] && c.nonce == told[2]);
+            EXPECT(after.requests - before.requests == 3 && after.callbacks - before.callbacks == 3);
+            if (alone) {
+                EXPECT(told[0] != 0 && told[0] == told[1] && told[1] == told[2] && told[2] == told[3]);
+                EXPECT(after.unwinds - before.unwinds == 1 && a.frames == c.frames && a.count == c.count);
+            }
+        }
+        EXPECT(alone);
+    }
+    EXPECT(rsunwind_answer() == 0 && a.calls + b.calls + c.calls == 3); /* nothing was left */
+    end();
+}
+
+static void *ends_without_an_answer(void *argument) {
+    EXPECT(rsunwind_request_later(client_a, argument) == 0);
+    return NULL;
+}
+
+static void what_is_left_is_answered_when_the_thread_ends(void) {
+    begin();
+    uint64_t nonce = 0;
+    pthread_t thread;
+    pthread_create(&thread, NULL, ends_without_an_answer, &nonce);
+    pthread_join(thread, NULL);
+    EXPECT(a.calls == 1 && a.nonce == nonce && nonce != 0);
     end();
 }
 
@@ -258,6 +331,8 @@ int main(int count, char **arguments) {
     there_are_62();
     each_request_is_an_entry_of_its_own();
     callbacks_share_their_entry();
+    who_asks_in_one_handler_shares_a_walk();
+    what_is_left_is_answered_when_the_thread_ends();
     a_client_may_ask_for_itself_only_once();
     handlers_may_ask();
     if (count > 1) {

@@ -10,6 +10,8 @@
 use super::stack::{Callback, Counts};
 use super::{backtrace as own_backtrace, broker, counts as own_counts};
 use crate::error::Error;
+pub use crate::thread::requests::Asked;
+use crate::thread::requests::CLIENTS;
 use crate::weak_address;
 use core::ffi::{c_int, c_void};
 use engine::registers::Registers;
@@ -18,15 +20,6 @@ use engine::registers::Registers;
 /// nothing.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Client(i32);
-
-/// A request that was accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Asked {
-    /// Names the entry whose stack the callback is shown; never 0.
-    pub nonce: u64,
-    /// Whether the client had asked in this entry before: there is one callback for both.
-    pub already: bool,
-}
 
 fn function<T>(address: usize) -> Option<T> {
     // SAFETY: `T` is the type of the function whose address it is.
@@ -71,11 +64,27 @@ impl Client {
     pub fn request(&self) -> Result<Asked, Error> {
         type Request = unsafe extern "C" fn(c_int, *mut u64) -> c_int;
         let Some(request) = function::<Request>(weak_address!("rsunwind_request")) else {
-            let asked = broker::request(self.0)?;
-            return Ok(Asked {
-                nonce: asked.nonce,
-                already: asked.already,
-            });
+            return broker::request(self.0);
+        };
+        let mut nonce = 0;
+        // SAFETY: the place is ours.
+        let already = checked(unsafe { request(self.0, &raw mut nonce) })? != 0;
+        Ok(Asked { nonce, already })
+    }
+
+    /// Asks for a stack of the calling thread that its next entry shows, whoever begins that: the
+    /// next request, a sample, [`answer`], the thread's end. All who ask in this way before it, and
+    /// who begins it, share its walk and its nonce.
+    ///
+    /// # Signal safety
+    /// May be called in signal handlers and in callbacks. No walk is made.
+    ///
+    /// # Errors
+    /// As [`Client::request`].
+    pub fn request_later(&self) -> Result<Asked, Error> {
+        type Request = unsafe extern "C" fn(c_int, *mut u64) -> c_int;
+        let Some(request) = function::<Request>(weak_address!("rsunwind_request_later")) else {
+            return broker::request_later(self.0);
         };
         let mut nonce = 0;
         // SAFETY: the place is ours.
@@ -96,6 +105,66 @@ impl Client {
         };
         done.map_err(|error| (self, error))
     }
+}
+
+/// Asks for several clients at once: one walk, one nonce. `already` if all of them had asked
+/// before.
+///
+/// # Signal safety
+/// As [`Client::request`].
+///
+/// # Errors
+/// As [`Client::request`], and nobody has asked; [`Error::Null`] for none, or more than there can
+/// be.
+pub fn request_all(clients: &[&Client]) -> Result<Asked, Error> {
+    type Request = unsafe extern "C" fn(*const c_int, usize, *mut u64) -> c_int;
+    let mut numbers = [0; CLIENTS];
+    let numbers = numbers.get_mut(..clients.len()).ok_or(Error::Null)?;
+    for (number, client) in numbers.iter_mut().zip(clients) {
+        *number = client.0;
+    }
+    let Some(request) = function::<Request>(weak_address!("rsunwind_request_all")) else {
+        return broker::request_all(numbers);
+    };
+    let mut nonce = 0;
+    // SAFETY: so many numbers; the place is ours.
+    let result = unsafe { request(numbers.as_ptr(), numbers.len(), &raw mut nonce) };
+    let already = checked(result)? != 0;
+    Ok(Asked { nonce, already })
+}
+
+/// Has what [`Client::request_later`] has left on this thread answered now.
+///
+/// # Signal safety
+/// As [`Client::request`].
+///
+/// # Errors
+/// [`Error::ForeignThread`], [`Error::Memory`].
+pub fn answer() -> Result<(), Error> {
+    type Answer = unsafe extern "C" fn() -> c_int;
+    match function::<Answer>(weak_address!("rsunwind_answer")) {
+        // SAFETY: no memory involved.
+        Some(answer) => checked(unsafe { answer() }).map(|_| ()),
+        None => broker::answer(),
+    }
+}
+
+/// The nonce of the entry under way on this thread, else of its next one.
+///
+/// # Signal safety
+/// As [`Client::request`]. No walk is made.
+///
+/// # Errors
+/// As above.
+pub fn nonce() -> Result<u64, Error> {
+    type Nonce = unsafe extern "C" fn(*mut u64) -> c_int;
+    let Some(function) = function::<Nonce>(weak_address!("rsunwind_nonce")) else {
+        return broker::nonce();
+    };
+    let mut nonce = 0;
+    // SAFETY: the place is ours.
+    checked(unsafe { function(&raw mut nonce) })?;
+    Ok(nonce)
 }
 
 /// Fills `out` with the addresses that the calls under way return to, the caller's own first; gives

@@ -52,7 +52,8 @@ fn inside_callback() -> bool {
 
 /// Asks for a stack of the calling thread. The callback has run when this returns, unless the
 /// signal is blocked on this thread, or this is called by a callback: then it runs when the thread
-/// lets the signal through, or after that callback.
+/// lets the signal through, or after that callback. What [`request_later`] has left is answered by
+/// the same entry.
 ///
 /// # Signal safety
 /// Raw system calls.
@@ -60,29 +61,101 @@ fn inside_callback() -> bool {
 /// # Errors
 /// [`Error::NoClient`], [`Error::ForeignThread`], [`Error::Memory`].
 pub fn request(client: i32) -> Result<Asked, Error> {
-    let client = table::find(client)?;
+    request_all(&[client])
+}
+
+/// The same for several clients, by one entry; `already` if all of them had asked before.
+///
+/// # Signal safety
+/// As above.
+///
+/// # Errors
+/// As above, and nobody has asked; [`Error::Null`] without clients.
+pub fn request_all(clients: &[i32]) -> Result<Asked, Error> {
+    ask(clients, answer_held)
+}
+
+/// Asks for a stack of the calling thread, to be had from its next entry, whoever begins that.
+///
+/// # Signal safety
+/// As above; no walk.
+///
+/// # Errors
+/// As above.
+pub fn request_later(client: i32) -> Result<Asked, Error> {
+    ask(&[client], |_| ())
+}
+
+/// Has what the calling thread was asked for answered now.
+///
+/// # Signal safety
+/// As above.
+///
+/// # Errors
+/// [`Error::ForeignThread`], [`Error::Memory`].
+pub fn answer() -> Result<(), Error> {
     let this = attend()?;
-    let requests = &this.requests;
-    if requests.is_inside() {
-        return Ok(counted(requests.ask(client)));
+    let _held = hold_back(this);
+    answer_held(this);
+    Ok(())
+}
+
+/// The nonce of the entry under way on the calling thread, else of its next one.
+///
+/// # Signal safety
+/// As above; no walk.
+///
+/// # Errors
+/// [`Error::ForeignThread`], [`Error::Memory`].
+pub fn nonce() -> Result<u64, Error> {
+    let this = attend()?;
+    let _held = hold_back(this);
+    Ok(this.requests.nonce_of_entry())
+}
+
+/// Asks for clients; `then` runs with all signals held back.
+fn ask(clients: &[i32], then: fn(&ThreadState)) -> Result<Asked, Error> {
+    if clients.is_empty() {
+        return Err(Error::Null);
     }
-    let _held = HeldBack::all();
-    let asked = counted(requests.ask(client));
-    if !asked.already && !ask_by_signal(this.signal()) {
+    for client in clients {
+        table::find(*client)?;
+    }
+    let this = attend()?;
+    let _held = hold_back(this);
+    let mut all = Asked {
+        nonce: this.requests.nonce_of_entry(),
+        already: true,
+    };
+    for client in clients {
+        // One that has been unregistered meanwhile is cancelled by the entry.
+        all.already &= counted(this.requests.ask(table::known(*client))).already;
+    }
+    then(this);
+    Ok(all)
+}
+
+/// In an entry all signals are held back already.
+fn hold_back(this: &ThreadState) -> Option<HeldBack> {
+    (!this.requests.is_inside()).then(HeldBack::all)
+}
+
+/// Answers what the calling thread was asked, if no entry is under way, which looks again before it
+/// ends.
+fn answer_held(this: &ThreadState) {
+    let requests = &this.requests;
+    if !requests.is_inside() && requests.any() && !ask_by_signal(this.signal()) {
         let registers = Registers::capture();
         // SAFETY: the calling thread's, not within an entry, all signals held back.
         unsafe { entry::serve_here(this, &registers, None) };
     }
-    Ok(asked)
 }
 
-fn counted(asked: Asked) -> Asked {
+fn counted((asked, is_displaced): (Asked, bool)) -> Asked {
     COUNTS
         .requests
         .fetch_add(u64::from(!asked.already), Relaxed);
-    COUNTS
-        .cancelled
-        .fetch_add(u64::from(asked.displaced), Relaxed);
+    COUNTS.cancelled.fetch_add(u64::from(is_displaced), Relaxed);
     asked
 }
 

@@ -22,6 +22,9 @@
 //!   in the handler: in a program that is not recorded, whose SIGPROF is its own, and under a
 //!   seccomp filter, which may answer a signal to oneself by killing the process.
 //!
+//! A request may also be left to the thread's next entry, whoever begins that
+//! ([`broker::request_later`]): its bit and its nonce are there at once, without a walk.
+//!
 //! A request made within an entry (by a callback) only sets its bit: the entry looks again before
 //! it ends. One that was answered in this entry already is not answered again.
 //!

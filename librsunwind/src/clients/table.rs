@@ -38,7 +38,8 @@ static PLACES: [Place; CLIENTS] = [const {
 
 static TAKEN: AtomicU64 = AtomicU64::new(0);
 
-fn known(number: i32) -> Known {
+/// The client that a number stands for, registered or not.
+pub(super) fn known(number: i32) -> Known {
     let number = number as u32;
     Known {
         index: (number & ((1 << PLACE_BITS) - 1)) as usize,

@@ -7,7 +7,10 @@
 //! Pointers are null or the caller's, as the header says of each function.
 #![allow(unsafe_code)]
 
-use crate::clients::{Callback, Counts, Error, backtrace as walk, broker, counts as counted};
+use crate::clients::api::Asked;
+use crate::clients::{
+    CLIENTS, Callback, Counts, Error, backtrace as walk, broker, counts as counted,
+};
 use core::ffi::{c_char, c_int, c_void};
 use engine::registers::Registers;
 
@@ -33,15 +36,69 @@ pub extern "C" fn unregister(client: c_int) -> c_int {
 /// # Safety
 /// See the header.
 pub unsafe extern "C" fn request(client: c_int, nonce: *mut u64) -> c_int {
-    let asked = match broker::request(client) {
-        Ok(asked) => asked,
-        Err(error) => return failure(error),
-    };
-    // SAFETY: null or the caller's place.
-    if let Some(place) = unsafe { nonce.as_mut() } {
-        *place = asked.nonce;
+    // SAFETY: the caller's promise.
+    unsafe { told(broker::request(client), nonce) }
+}
+
+/// `rsunwind_request_all`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn request_all(
+    clients: *const c_int,
+    count: usize,
+    nonce: *mut u64,
+) -> c_int {
+    if clients.is_null() || count > CLIENTS {
+        return failure(Error::Null);
     }
-    c_int::from(asked.already)
+    // SAFETY: the caller's array of so many.
+    let clients = unsafe { core::slice::from_raw_parts(clients, count) };
+    // SAFETY: the caller's promise.
+    unsafe { told(broker::request_all(clients), nonce) }
+}
+
+/// `rsunwind_request_later`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn request_later(client: c_int, nonce: *mut u64) -> c_int {
+    // SAFETY: the caller's promise.
+    unsafe { told(broker::request_later(client), nonce) }
+}
+
+/// `rsunwind_answer`.
+pub extern "C" fn answer() -> c_int {
+    broker::answer().map_or_else(failure, |()| 0)
+}
+
+/// `rsunwind_nonce`.
+///
+/// # Safety
+/// See the header.
+pub unsafe extern "C" fn nonce(nonce: *mut u64) -> c_int {
+    // SAFETY: null or the caller's place.
+    let Some(place) = (unsafe { nonce.as_mut() }) else {
+        return failure(Error::Null);
+    };
+    broker::nonce().map_or_else(failure, |nonce| {
+        *place = nonce;
+        0
+    })
+}
+
+/// Tells what has become of a request.
+///
+/// # Safety
+/// `nonce` is null or the caller's place.
+unsafe fn told(asked: Result<Asked, Error>, nonce: *mut u64) -> c_int {
+    asked.map_or_else(failure, |asked| {
+        // SAFETY: the caller's promise.
+        if let Some(place) = unsafe { nonce.as_mut() } {
+            *place = asked.nonce;
+        }
+        c_int::from(asked.already)
+    })
 }
 
 /// `rsunwind_backtrace`.

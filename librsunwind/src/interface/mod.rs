@@ -47,6 +47,10 @@ macro_rules! for_each_function {
             rsunwind_describe = languages::describe,
             rsunwind_jit_add = languages::jit_add,
             rsunwind_jit_remove = languages::jit_remove,
+            rsunwind_request_all = clients::request_all,
+            rsunwind_request_later = clients::request_later,
+            rsunwind_answer = clients::answer,
+            rsunwind_nonce = clients::nonce,
         }
     };
 }

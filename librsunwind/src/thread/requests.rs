@@ -47,12 +47,10 @@ pub(crate) struct Requests {
 /// A request that was made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Asked {
-    /// Of the entry that answers, or has answered.
+    /// Names the entry that answers; never 0.
     pub nonce: u64,
-    /// Whether the same client had asked in this entry before: then there is no second callback.
+    /// Whether the same client had asked in this entry before: there is one callback for both.
     pub already: bool,
-    /// Whether the request of a client that was in the same place before, and is gone, is given up.
-    pub(crate) displaced: bool,
 }
 
 impl Requests {
@@ -82,8 +80,9 @@ impl Requests {
         self.end();
     }
 
-    /// A client asks.
-    pub(crate) fn ask(&self, client: Known) -> Asked {
+    /// A client asks; gives besides whether the request of one that was in the same place before,
+    /// and is gone, is given up.
+    pub(crate) fn ask(&self, client: Known) -> (Asked, bool) {
         let nonce = self.nonce_of_entry();
         let bit = client.bit();
         let waits = self.pending.load(Relaxed) & bit != 0;
@@ -97,11 +96,7 @@ impl Requests {
             self.pending.fetch_or(bit, Relaxed);
             self.answered.fetch_and(!bit, Relaxed);
         }
-        Asked {
-            nonce,
-            already,
-            displaced: waits && !same,
-        }
+        (Asked { nonce, already }, waits && !same)
     }
 
     /// The CPU sampler asks.
@@ -136,7 +131,8 @@ impl Requests {
             .map_or(0, |generation| generation.load(Relaxed))
     }
 
-    fn nonce_of_entry(&self) -> u64 {
+    /// The nonce of the entry that will answer what is asked now, or of the one under way.
+    pub(crate) fn nonce_of_entry(&self) -> u64 {
         let mut nonce = self.nonce.load(Relaxed);
         while nonce == 0 {
             nonce = NONCES.fetch_add(1, Relaxed).wrapping_add(1);
