@@ -52,10 +52,13 @@ fn in_a_row(names: &[&str], wanted: &[&str]) -> bool {
     names.windows(wanted.len()).any(|row| row == wanted)
 }
 
+/// `hot` takes as much CPU time on a fast processor as on a slow one.
 const HOT: &str = "
+#include <time.h>
 static volatile unsigned long sink;
-__attribute__((noinline)) static void inner(void) { for (int i = 0; i < 100000; i++) sink += i; }
-__attribute__((noinline)) void hot(void) { for (int i = 0; i < 2000; i++) inner(); sink++; }
+static long used_ms(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }
+__attribute__((noinline)) static void inner(void) { for (int i = 0; i < 3000000; i++) sink += i; }
+__attribute__((noinline)) void hot(void) { long end = used_ms() + 200; do inner(); while (used_ms() < end); sink++; }
 ";
 
 #[test]
@@ -103,6 +106,7 @@ const TWICE: &str = "
 #include <stdlib.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
+#include <time.h>
 __attribute__((noinline, aligned(64))) void before(void) { __asm__ volatile(\"nop\"); }
 __attribute__((noinline, aligned(64))) unsigned long hot(unsigned long n) {
     unsigned long x = n;
@@ -120,7 +124,7 @@ int main(void) {
     char *copy = mmap(0, distance + 4096, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, first);
     if (copy == MAP_FAILED) return 1;
     volatile unsigned long sum = 0;
-    for (int i = 0; i < 20; i++) sum += ((unsigned long (*)(unsigned long))(copy + distance))(10000000);
+    while (clock() < CLOCKS_PER_SEC / 3) sum += ((unsigned long (*)(unsigned long))(copy + distance))(1000000);
     before(); behind();
     return 0;
 }
@@ -181,9 +185,11 @@ fn programs_of_musl_are_unwound_without_an_index() {
 
 const GO: &str = "package main
 
-// static volatile unsigned long sink; __attribute__((noinline)) static void leaf(void) { for (int i
-// = 0; i < 100000; i++) sink += i; } __attribute__((noinline)) static void work(void) { for (int i
-// = 0; i < 1000; i++) leaf(); sink++; }
+// #include <time.h>
+// static volatile unsigned long sink;
+// static long used_ms(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }
+// __attribute__((noinline)) static void leaf(void) { for (int i = 0; i < 3000000; i++) sink += i; }
+// __attribute__((noinline)) static void work(void) { long end = used_ms() + 100; do leaf(); while (used_ms() < end); sink++; }
 import \"C\"
 
 //go:noinline

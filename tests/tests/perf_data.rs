@@ -13,7 +13,7 @@ const PROGRAM: &str = r#"
 #include <fcntl.h>
 #include <unistd.h>
 __attribute__((noinline)) double leaf(long n) { volatile double x = 0; for (long i = 0; i < n; i++) x += i; return x; }
-__attribute__((noinline)) double again(int depth) { return depth ? again(depth - 1) + 1 : leaf(30000000) + 1; }
+__attribute__((noinline)) double again(int depth) { return depth ? again(depth - 1) + 1 : leaf(60000000) + 1; }
 __attribute__((noinline)) double middle(long n) { return leaf(n) + 1; }
 __attribute__((noinline)) long kernel(int n) {
     static char buffer[1 << 20];
@@ -23,7 +23,7 @@ __attribute__((noinline)) long kernel(int n) {
     close(zeros);
     return sum;
 }
-int main(void) { return middle(100000000) + again(5) + kernel(3000) > 0 ? 0 : 1; }
+int main(void) { return middle(200000000) + again(5) + kernel(6000) > 0 ? 0 : 1; }
 "#;
 const OWN: [&str; 7] = [
     "leaf", "again", "middle", "kernel", "main", "_start", "vfs_read",

@@ -193,7 +193,7 @@ fn a_program_that_a_signal_ends_leaves_its_profile() {
     let mut running = Running::start(bench.record(&["-q"]).args([
         "sh",
         "-c",
-        "i=0; while [ $i -lt 200000 ]; do i=$((i+1)); done; echo ready; while :; do :; done",
+        "i=0; while [ $i -lt 600000 ]; do i=$((i+1)); done; echo ready; while :; do :; done",
     ]));
     assert_eq!(running.line(), "ready");
     running.kill(&["-TERM".into(), running.child.id().to_string()]);

@@ -3,11 +3,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 static volatile double sink;
 
 static void *work(void *unused) {
-  for (int round = 0; round < 100; round++) {
+  clock_t end = clock() + CLOCKS_PER_SEC / 10;
+  while (clock() < end) {
     char *memory = malloc(1000);
     memset(memory, 1, 1000);
     for (int i = 0; i < 100000; i++) sink += memory[i % 1000];

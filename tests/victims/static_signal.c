@@ -2,9 +2,14 @@
 #include <signal.h>
 #include <stdio.h>
 #include <sys/time.h>
+#include <time.h>
 static volatile unsigned long sink;
 static volatile int done;
-__attribute__((noinline)) void work(void) { for (long i = 0; i < 600000000; i++) sink += i; }
+__attribute__((noinline)) void work(void) {
+  clock_t end = clock() + CLOCKS_PER_SEC;
+  while (clock() < end)
+    for (long i = 0; i < 1000000; i++) sink += i;
+}
 __attribute__((noinline)) void handler(int number) { work(); done = number; }
 __attribute__((noinline)) void interrupted(void) { while (!done) sink++; }
 int main(void) {
