@@ -57,17 +57,22 @@ fn nothing_is_lost(way: &str, account: &KernelAccount, shielded: bool) {
         account.merged + account.reused
     };
     let apart = possible - joined;
-    assert!(
+    assert_measured!(
         apart.saturating_sub(1) * 1000 <= possible,
         "{way}: {account}"
     );
 }
 
-fn check(way: &str, shielded: bool) -> (Recording, KernelAccount) {
-    let (recording, account) = recorded(way);
-    nothing_is_lost(way, &account, shielded);
-    (recording, account)
+/// That nothing is lost, and what else there is to see in the recording.
+fn check(way: &str, shielded: bool, more: impl Fn(&Recording, &KernelAccount)) {
+    judge(|| {
+        let (recording, account) = recorded(way);
+        nothing_is_lost(way, &account, shielded);
+        more(&recording, &account);
+    });
 }
+
+fn no_more(_: &Recording, _: &KernelAccount) {}
 
 /// Weight of the samples that were taken in the kernel, as a share of all.
 fn kernel_share(recording: &Recording) -> f64 {
@@ -96,49 +101,52 @@ fn both_halves_are_there(recording: &Recording) {
 #[test]
 fn long_reads() {
     for (way, shielded) in [("read", true), ("read-raw", false)] {
-        let (recording, _) = check(way, shielded);
-        assert!(kernel_share(&recording) > 0.95, "{way}");
-        both_halves_are_there(&recording);
+        check(way, shielded, |recording, _| {
+            assert_measured!(kernel_share(recording) > 0.95, "{way}");
+            both_halves_are_there(recording);
+        });
     }
 }
 
 #[test]
 fn one_user_stack_serves_all_samples_of_a_long_call() {
-    let (recording, account) = check("populate", false);
-    assert!(kernel_share(&recording) > 0.95);
-    assert!(account.merged * 10 < account.reused, "{account}");
-    both_halves_are_there(&recording);
+    check("populate", false, |recording, account| {
+        assert_measured!(kernel_share(recording) > 0.95, "{account}");
+        assert!(account.merged * 10 < account.reused, "{account}");
+        both_halves_are_there(recording);
+    });
 }
 
 #[test]
 fn page_faults() {
-    let (recording, _) = check("faults", false);
-    both_halves_are_there(&recording);
+    check("faults", false, |recording, _| {
+        both_halves_are_there(recording);
+    });
 }
 
 #[test]
 fn files() {
-    check("fsync", true);
-    check("sendfile", true);
+    check("fsync", true, no_more);
+    check("sendfile", true, no_more);
 }
 
 #[test]
 fn waiting() {
-    check("futex", true);
-    check("poll", true);
-    check("nanosleep", true);
+    check("futex", true, no_more);
+    check("poll", true, no_more);
+    check("nanosleep", true, no_more);
 }
 
 #[test]
 fn threads_that_end() {
-    check("threads", true);
-    check("exit", false);
+    check("threads", true, no_more);
+    check("exit", false, no_more);
 }
 
 #[test]
 fn signals_of_the_program_itself() {
     // Returning from its handlers it is in the kernel, too, where ip is still the handler's.
-    check("signals", true);
+    check("signals", true, no_more);
 }
 
 #[test]

@@ -34,12 +34,9 @@ fn no_call_is_interrupted_and_no_transfer_is_short() {
 
 #[test]
 fn raw_system_calls_show_what_would_happen() {
-    // The control: the same calls where we cannot stand in front of them.
-    let text = interrupted("rate=10000,cost=1", "raw").text();
-    let seen: Vec<&str> = text
-        .lines()
-        .filter_map(|line| line.split(' ').next())
-        .collect();
+    // The control: the same calls where we cannot stand in front of them. Which of them a sample
+    // meets in so short a time is chance.
+    let mut text = String::new();
     let needed = [
         "poll",
         "select",
@@ -50,12 +47,19 @@ fn raw_system_calls_show_what_would_happen() {
         "read-middle",
         "sendmmsg",
     ];
-    for name in needed {
-        assert!(
-            seen.contains(&name),
-            "{name} is not interrupted here, so the test proves nothing:\n{text}"
-        );
+    let mut missing = needed.to_vec();
+    for _ in 0..20 {
+        text += &interrupted("rate=10000,cost=1", "raw").text();
+        let seen = |name: &str| {
+            text.lines()
+                .any(|line| line.split(' ').next() == Some(name))
+        };
+        missing.retain(|name| !seen(name));
+        if missing.is_empty() {
+            return;
+        }
     }
+    panic!("{missing:?} are not interrupted here, so the test proves nothing:\n{text}");
 }
 
 #[test]

