@@ -57,6 +57,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show) -> Profi
         remainders,
         own_calls_ns,
         shown_event: CPU_EVENT,
+        unfiltered: None,
         recording,
         symbols,
     }

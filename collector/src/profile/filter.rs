@@ -1,7 +1,8 @@
-//! Leaves only the samples of some processes and threads.
+//! Leaves only the samples of some processes, threads, functions, binaries and times.
 
-use super::Profile;
+use super::{Names, Profile, Sample};
 use crate::recording::ThreadId;
+use regex::Regex;
 
 /// Which samples to keep; each list that is empty keeps all.
 #[derive(Clone, Debug, Default)]
@@ -10,6 +11,16 @@ pub struct Filter {
     pub processes: Vec<String>,
     /// Threads by tid, or by name.
     pub threads: Vec<String>,
+    /// Those with a function on the stack for each of these.
+    pub focus: Vec<Regex>,
+    /// Those without a function on the stack for any of these.
+    pub ignore: Vec<Regex>,
+    /// Those taken in a binary for one of these: that of the innermost frame.
+    pub modules: Vec<Regex>,
+    /// From when on, ns since the profile's start.
+    pub from_ns: Option<u64>,
+    /// Until when.
+    pub to_ns: Option<u64>,
 }
 
 /// Nothing would be left.
@@ -39,10 +50,85 @@ impl Filter {
             matches(&self.threads, threads[id.index()])
                 && matches(&self.processes, processes[process.index()])
         };
-        profile.samples.retain(|sample| keep(sample.thread));
-        profile.aside.retain(|sample| keep(sample.thread));
-        profile.remainders.retain(|sample| keep(sample.thread));
+        let in_range = self.range(profile);
+        let stacks = self.stacks(profile);
+        let keep = |sample: &Sample| keep(sample.thread) && stacks[sample.stack.index()];
+        let in_time = |sample: &Sample| in_range.contains(&sample.time_ns) && keep(sample);
+        profile.samples.retain(in_time);
+        profile.aside.retain(in_time);
+        // Nobody knows when within a process's life that was.
+        let any_time = self.from_ns.or(self.to_ns).is_none();
+        let remainders = &mut profile.remainders;
+        remainders.retain(|sample| any_time && keep(sample));
         Ok(())
+    }
+
+    /// Whether it keeps all.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let named = self.processes.is_empty() && self.threads.is_empty();
+        let stacks = self.focus.is_empty() && self.ignore.is_empty() && self.modules.is_empty();
+        named && stacks && self.from_ns.or(self.to_ns).is_none()
+    }
+
+    fn range(&self, profile: &Profile) -> std::ops::Range<u64> {
+        let at = |ns: u64| profile.start_ns().saturating_add(ns);
+        self.from_ns.map_or(0, at)..self.to_ns.map_or(u64::MAX, at)
+    }
+
+    /// For each stack whether it is kept.
+    fn stacks(&self, profile: &Profile) -> Vec<bool> {
+        let mut kept = vec![true; profile.stacks.len()];
+        let mut only = |keep: &dyn Fn(usize) -> bool| {
+            for (index, kept) in kept.iter_mut().enumerate() {
+                *kept &= keep(index);
+            }
+        };
+        for wanted in &self.focus {
+            let with = profile.stacks_with(wanted);
+            only(&|index| with[index]);
+        }
+        for unwanted in &self.ignore {
+            let with = profile.stacks_with(unwanted);
+            only(&|index| !with[index]);
+        }
+        if !self.modules.is_empty() {
+            let is_in = |function| {
+                let image = profile.image_name(function);
+                self.modules.iter().any(|wanted| wanted.is_match(image))
+            };
+            let functions: Vec<bool> = profile.functions.iter().map(is_in).collect();
+            only(&|index| {
+                let frame = &profile.frames[profile.stacks[index].frame.index()];
+                functions[frame.function.index()]
+            });
+        }
+        kept
+    }
+}
+
+impl Profile {
+    /// For each function whether it is called, whole or in short, what `wanted` matches.
+    #[must_use]
+    pub fn functions_like(&self, wanted: &Regex) -> Vec<bool> {
+        let like = |name| wanted.is_match(name);
+        let functions = self.functions.iter();
+        functions
+            .map(|function| like(function.called(Names::Short)) || like(&function.name))
+            .collect()
+    }
+
+    /// For each stack whether such a function is on it.
+    fn stacks_with(&self, wanted: &Regex) -> Vec<bool> {
+        let functions = self.functions_like(wanted);
+        let mut with: Vec<bool> = Vec::with_capacity(self.stacks.len());
+        for call in &self.stacks {
+            // A parent comes before its children.
+            let above = call.parent.is_some_and(|parent| with[parent.index()]);
+            let frame = &self.frames[call.frame.index()];
+            with.push(above || functions[frame.function.index()]);
+        }
+        with
     }
 }
 

@@ -70,6 +70,8 @@ pub struct Profile {
     pub own_calls_ns: u64,
     /// Which event is shown; 0 for CPU time.
     pub shown_event: u32,
+    /// What was recorded of it, if a filter has left out some.
+    pub unfiltered: Option<u64>,
 }
 
 /// Whose code a frame is.
@@ -276,6 +278,13 @@ impl Profile {
             return sample.weight;
         }
         sample.weight.saturating_mul(self.period_ns(sample.thread))
+    }
+
+    /// What is shown, all together: ns, or what the event counted.
+    #[must_use]
+    pub fn whole(&self) -> u64 {
+        let times = self.weighed().map(|sample| self.time_ns(sample));
+        times.fold(0, u64::saturating_add)
     }
 
     /// The process of a sample.

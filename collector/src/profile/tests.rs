@@ -148,3 +148,35 @@ fn what_is_in_no_sample_is_weighed_too() {
     nobody.apply(&mut profile).unwrap();
     assert_eq!(weight(&profile), 3);
 }
+
+#[test]
+fn filters_go_by_function_binary_and_time() {
+    let keep = |filter: Filter| {
+        let mut profile = example();
+        filter.apply(&mut profile).unwrap();
+        let samples = profile.samples.iter();
+        samples.map(|sample| sample.weight).collect::<Vec<_>>()
+    };
+    let regex = |text: &str| vec![regex::Regex::new(text).unwrap()];
+    let of = |focus, ignore, modules| Filter {
+        focus,
+        ignore,
+        modules,
+        ..Filter::default()
+    };
+    let none = Vec::new;
+    assert_eq!(keep(of(regex("^work"), none(), none())), [2, 3]);
+    assert_eq!(keep(of(none(), regex("^work"), none())), [1, 1]);
+    assert_eq!(keep(of(regex("start"), regex("more|elided"), none())), [1]);
+    assert_eq!(keep(of(none(), none(), regex("^.anonymous"))), [2, 1, 1, 3]);
+    assert_eq!(keep(of(none(), none(), regex("libc"))), [0; 0]);
+    let time = |from_ns, to_ns| Filter {
+        from_ns,
+        to_ns,
+        ..Filter::default()
+    };
+    // The process began at 1 ms, its samples are at 2, 3, 5 and 4.
+    assert_eq!(keep(time(Some(2_000_000), None)), [1, 1, 3]);
+    assert_eq!(keep(time(None, Some(2_000_000))), [2]);
+    assert_eq!(keep(time(Some(2_000_000), Some(3_000_000))), [1]);
+}

@@ -1,9 +1,15 @@
-//! Prints rows in aligned columns.
+//! Prints rows in aligned columns, as wide as the terminal is.
 
 use super::By;
+use super::look::{Look, padded, without_beginning, without_end};
 use super::table::Row;
 use crate::numbers::share;
-use std::fmt::Write as _;
+use console::measure_text_width;
+
+/// The widest that a column becomes which others follow: names of templates can be longer than any
+/// terminal, and what follows need not line up with those.
+const WIDEST_NAME: usize = 60;
+const WIDEST_ORIGIN: usize = 40;
 
 /// Prints the rows below their headings; `amount` says in words how much of the whole a row has.
 pub(super) fn print(
@@ -11,52 +17,110 @@ pub(super) fn print(
     rows: &[Row],
     by: By,
     whole: u64,
+    look: Look,
     amount: impl Fn(u64) -> String,
 ) {
     let threads = matches!(by, By::Thread | By::Process);
-    let (name, origin) = match by {
+    let (name, origin) = headings(by);
+    let widths = Widths::of(rows, by, look.width);
+    let numbers = |ns: u64| {
+        let text = format!("{:>9}  {:>7}", amount(ns), share(ns, whole));
+        look.part(&text, ns, whole)
+    };
+    let mut line = |own: &str, total: &str, last: &str| {
+        let line = match threads {
+            true => format!("{total}  {last}"),
+            false => format!("{own}  {total}  {last}"),
+        };
+        out.push_str(line.trim_end());
+        out.push('\n');
+    };
+    let total = if threads { "TIME" } else { "TOTAL" };
+    line(
+        &look.heading(&format!("{:>18}", "SELF")),
+        &look.heading(&format!("{total:>18}")),
+        &look.heading(widths.joined(name, origin, Look::default()).trim_end()),
+    );
+    for row in rows {
+        let (own, total) = (numbers(row.own_ns), numbers(row.total_ns));
+        line(&own, &total, &widths.joined(&row.name, &row.origin, look));
+    }
+}
+
+/// What a row's name and its origin are.
+pub(super) const fn headings(by: By) -> (&'static str, &'static str) {
+    match by {
         By::Function => ("FUNCTION", "MODULE"),
         By::Line => ("FUNCTION", "LINE"),
         By::Module => ("MODULE", "PATH"),
         By::Thread => ("THREAD", "PROCESS"),
         By::Process => ("PROCESS", "COMMAND"),
-    };
-    let widest = |column: fn(&Row) -> &str| {
-        let widths = rows.iter().map(|row| column(row).chars().count());
-        widths.max().unwrap_or(0)
-    };
-    // Names of templates can be longer than any terminal: the column after them need not line up
-    // with those.
-    let name_width = widest(|row| &row.name).clamp(name.len(), 60);
-    let origin_first = by == By::Function;
-    let origin_width = widest(|row| &row.origin).clamp(origin.len(), 40);
-    let numbers = |row: &Row, ns: fn(&Row) -> u64| {
-        let ns = ns(row);
-        format!("{:>9}  {:>7}", amount(ns), share(ns, whole))
-    };
-    let mut line = |own: &str, total: &str, name: &str, origin: &str| {
-        let mut line = if threads {
-            total.to_owned()
-        } else {
-            format!("{own}  {total}")
+    }
+}
+
+/// Of the two columns that have words.
+struct Widths {
+    name: usize,
+    origin: usize,
+    origin_first: bool,
+    /// Whether the last column ends where the terminal does.
+    fitted: bool,
+}
+
+impl Widths {
+    fn of(rows: &[Row], by: By, width: Option<usize>) -> Self {
+        let widest = |column: fn(&Row) -> &str, heading: &str| {
+            let widths = rows.iter().map(|row| measure_text_width(column(row)));
+            widths.max().unwrap_or(0).max(heading.len())
         };
-        let _ = if origin_first {
-            write!(line, "  {origin:origin_width$}  {name}")
-        } else {
-            write!(line, "  {name:name_width$}  {origin}")
+        let (name, origin) = headings(by);
+        let name = widest(|row| &row.name, name);
+        let origin = widest(|row| &row.origin, origin);
+        let origin_first = by == By::Function;
+        let Some(width) = width else {
+            return Self {
+                name: name.min(WIDEST_NAME),
+                origin: origin.min(WIDEST_ORIGIN),
+                origin_first,
+                fitted: false,
+            };
         };
-        out.push_str(line.trim_end());
-        out.push('\n');
-    };
-    line(
-        &format!("{:>18}", "SELF"),
-        &format!("{:>18}", if threads { "TIME" } else { "TOTAL" }),
-        name,
-        origin,
-    );
-    for row in rows {
-        let own = numbers(row, |row| row.own_ns);
-        let total = numbers(row, |row| row.total_ns);
-        line(&own, &total, &row.name, &row.origin);
+        let numbers = if matches!(by, By::Thread | By::Process) {
+            20
+        } else {
+            40
+        };
+        let rest = width.saturating_sub(numbers + 2).max(16);
+        let (name, origin) = if origin_first {
+            // Names of functions say more than those of binaries.
+            let origin = origin.min((rest / 3).max(rest.saturating_sub(name)));
+            (rest - origin.min(rest), origin)
+        } else {
+            let name = name.min((rest / 2).max(rest.saturating_sub(origin)));
+            (name, rest - name.min(rest))
+        };
+        Self {
+            name,
+            origin,
+            origin_first,
+            fitted: true,
+        }
+    }
+
+    fn joined(&self, name: &str, origin: &str, look: Look) -> String {
+        let (name, origin) = match self.fitted {
+            true => (
+                without_end(name, self.name),
+                without_beginning(origin, self.origin),
+            ),
+            false => (name.into(), origin.into()),
+        };
+        match self.origin_first {
+            true => {
+                let origin = padded(&origin, self.origin);
+                format!("{}  {name}", look.aside(&origin))
+            }
+            false => format!("{}  {}", padded(&name, self.name), look.aside(&origin)),
+        }
     }
 }

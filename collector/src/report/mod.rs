@@ -1,30 +1,54 @@
 //! `rsunwind report`: who used the CPU, as a table on the terminal.
 //!
-//! Start at [`run`]. Not here: what is counted (`table`), how columns are aligned (`columns`), and
-//! the account of how well a recording went ([`crate::summary`]).
+//! Start at [`run`]. Not here: what is counted (`table`, `call_tree`), how it is laid out
+//! (`columns`, `tree`, `machine`), and the account of how well a recording went
+//! ([`crate::summary`]).
 
+mod annotate;
+mod assembly;
+mod call_tree;
 mod columns;
+mod heading;
+mod look;
+mod machine;
 mod pager;
+mod selection;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tree;
 
-use crate::correlate;
-use crate::profile::{Filter, FilterError, Names, NoEvent, NoLanguage, OwnFrames, Profile, Show};
-use crate::recording::{OpenError, Recording};
+pub use selection::Selection;
+
+use crate::profile::{FilterError, Names, NoEvent, NoLanguage, Profile};
+use crate::recording::OpenError;
 use crate::summary;
-use crate::symbolize::Places;
-use crate::visible::say;
+use crate::visible::{say, visible_lines};
+use call_tree::{Shape, Tree};
 use clap::{Args as ClapArgs, ValueEnum};
+use look::Look;
+pub use machine::Format;
+use regex::Regex;
 use std::fmt::Write as _;
 use std::io;
 use std::path::PathBuf;
 
+/// A heading in the help.
+const CALLS: &str = "Calls and lines";
+
 /// Arguments of `rsunwind report`.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 #[command(after_help = "\
 SELF is CPU time (or what --event names) spent in the function itself, TOTAL includes what it called; a function that calls itself is counted once.
-On a terminal the table goes through $PAGER (or less).")]
+On a terminal the table goes through $PAGER (or less); NO_COLOR=1 takes the colours away.
+
+Examples:
+  rsunwind report prog.rsu                         what is slow
+  rsunwind report prog.rsu --callers memcpy        who calls it
+  rsunwind report prog.rsu --annotate '^parse$'    which lines of it
+  rsunwind report prog.rsu --by module --from 2 --to 5
+  rsunwind report prog.rsu --event off-cpu --tree  where it waits (record --off-cpu)
+  rsunwind report prog.rsu --format csv -n 20")]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
     #[arg(required = true, value_name = "FILE")]
@@ -42,6 +66,27 @@ pub struct Args {
     #[arg(short = 'n', long, value_name = "ROWS")]
     pub limit: Option<usize>,
 
+    /// Who calls whom, from where threads begin
+    #[arg(long, group = "shape", help_heading = CALLS)]
+    pub tree: bool,
+
+    /// Who calls the functions that this regular expression matches
+    #[arg(long, value_name = "REGEX", group = "shape", help_heading = CALLS)]
+    pub callers: Option<Regex>,
+
+    /// What the functions that this regular expression matches call
+    #[arg(long, value_name = "REGEX", group = "shape", help_heading = CALLS)]
+    pub callees: Option<Regex>,
+
+    /// The source of the functions that this regular expression matches, and by objdump their
+    /// machine code, with what was spent in each line
+    #[arg(long, value_name = "REGEX", group = "shape", help_heading = CALLS)]
+    pub annotate: Option<Regex>,
+
+    /// How it is written
+    #[arg(short, long, value_enum, default_value_t, conflicts_with_all = ["annotate", "summary"])]
+    pub format: Format,
+
     /// How the recording went, instead of what is in it
     #[arg(long)]
     pub summary: bool,
@@ -53,108 +98,6 @@ pub struct Args {
     /// Which samples, and where names are looked for
     #[command(flatten)]
     pub selection: Selection,
-}
-
-/// Which samples, and where their names are from.
-#[derive(Clone, Debug, Default, ClapArgs)]
-pub struct Selection {
-    /// Only this process, by pid or name (may be given several times)
-    #[arg(short, long, value_name = "PID")]
-    pub pid: Vec<String>,
-
-    /// Only this thread, by tid or name (may be given several times)
-    #[arg(short, long, value_name = "TID")]
-    pub thread: Vec<String>,
-
-    /// Samples of this event instead of CPU time: one that was recorded with -e, off-cpu, wall; cpu
-    /// where wall-clock time was recorded
-    #[arg(short, long, value_name = "EVENT")]
-    pub event: Option<String>,
-
-    /// Also look for separate debug files in DIR/.build-id (may be given several times)
-    #[arg(long, value_name = "DIR")]
-    pub debug_dir: Vec<PathBuf>,
-
-    /// Show rsunwind's own functions where they are on a stack, and its own work where it was done,
-    /// instead of in one row `[rsunwind]`
-    #[arg(long)]
-    pub own_frames: bool,
-
-    /// Show the native frames in which interpreters run the frames of their language
-    #[arg(long)]
-    pub interpreter_frames: bool,
-
-    /// Only the frames of this language, such as python
-    #[arg(long, value_name = "LANGUAGE")]
-    pub language: Option<String>,
-
-    /// Show names of functions with their template arguments and parameters
-    #[arg(long)]
-    pub whole_names: bool,
-}
-
-impl Selection {
-    /// Where names are looked for: the directories named, then the usual ones.
-    #[must_use]
-    pub fn places(&self) -> Places {
-        let mut places = Places::default();
-        let named = self.debug_dir.iter().cloned();
-        places.debug_directories.splice(0..0, named);
-        places
-    }
-
-    /// How functions are called.
-    #[must_use]
-    pub const fn names(&self) -> Names {
-        match self.whole_names {
-            true => Names::Whole,
-            false => Names::Short,
-        }
-    }
-
-    /// Opens recordings and leaves in them what is selected. Says on standard error what could not
-    /// be read or named.
-    ///
-    /// # Errors
-    /// [`Error::Open`], [`Error::Filter`], [`Error::Event`].
-    pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
-        let mut profile = self.name(correlate::read(files)?);
-        self.filter(&mut profile)?;
-        Ok(profile)
-    }
-
-    /// Names what is in a recording.
-    #[must_use]
-    pub fn name(&self, recording: Recording) -> Profile {
-        let show = Show {
-            own: match self.own_frames {
-                true => OwnFrames::Shown,
-                false => OwnFrames::Hidden,
-            },
-            interpreters: self.interpreter_frames,
-        };
-        Profile::with(recording, &self.places(), show)
-    }
-
-    /// Leaves in a profile what is selected.
-    ///
-    /// # Errors
-    /// [`Error::Filter`], [`Error::Event`].
-    pub fn filter(&self, profile: &mut Profile) -> Result<(), Error> {
-        let filter = Filter {
-            processes: self.pid.clone(),
-            threads: self.thread.clone(),
-        };
-        filter.apply(profile)?;
-        if let Some(language) = &self.language {
-            profile.fold_to(language)?;
-        }
-        match &self.event {
-            Some(event) => profile.show_event(event)?,
-            None => profile.show_usual(),
-        }
-        Ok(())
-    }
 }
 
 /// What a row of the table stands for.
@@ -202,6 +145,9 @@ pub enum Error {
     /// No frames of such a language were recorded.
     #[error(transparent)]
     Language(#[from] NoLanguage),
+    /// No function is called so.
+    #[error("no function's name matches {0:?}: rsunwind report without it lists them")]
+    Function(String),
     /// Standard output cannot be written.
     #[error("the report cannot be written: {0}")]
     Write(#[from] io::Error),
@@ -212,7 +158,7 @@ impl Error {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Filter(_) | Self::Event(_) | Self::Language(_) => 2,
+            Self::Filter(_) | Self::Event(_) | Self::Language(_) | Self::Function(_) => 2,
             _ => 1,
         }
     }
@@ -229,12 +175,15 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let profile = selection.open(&args.files)?;
     let text = if args.summary {
-        summary::text(&profile)
+        visible_lines(&summary::text(&profile)).into_owned()
     } else {
-        text(&profile, args)
+        match args.format {
+            Format::Text => text(&profile, args, Look::of_stdout())?,
+            _ => for_machines(&profile, args)?,
+        }
     };
     complain(&profile);
-    pager::show(&text, args.no_pager)?;
+    pager::show(&text, args.no_pager || args.format != Format::Text)?;
     Ok(())
 }
 
@@ -245,49 +194,75 @@ pub(crate) fn complain(profile: &Profile) {
     }
 }
 
-fn text(profile: &Profile, args: &Args) -> String {
-    let mut out = heading(profile);
+/// The tree that was asked for, if one was and there is anything in it.
+fn shape<'a>(profile: &Profile, args: &'a Args) -> Result<Option<Shape<'a>>, Error> {
+    let around = args.callers.as_ref().or(args.callees.as_ref());
+    if let Some(wanted) = around.or(args.annotate.as_ref()) {
+        find(profile, wanted)?;
+    }
+    let callers = args.callers.as_ref().map(Shape::Callers);
+    let callees = args.callees.as_ref().map(Shape::Callees);
+    Ok(callers
+        .or(callees)
+        .or_else(|| args.tree.then_some(Shape::Whole)))
+}
+
+fn find(profile: &Profile, wanted: &Regex) -> Result<(), Error> {
+    match profile.functions_like(wanted).contains(&true) {
+        true => Ok(()),
+        false => Err(Error::Function(wanted.to_string())),
+    }
+}
+
+fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
+    let mut out = heading::text(profile);
+    let names = args.selection.names();
     if profile.weighed().next().is_none() {
-        let why = match profile.shown_event {
-            0 => summary::why_empty(profile),
+        let why = match (profile.unfiltered, profile.shown_event) {
+            (Some(some), _) if some > 0 => "nothing of it is what was asked for".to_owned(),
+            (_, 0) => summary::why_empty(profile),
             _ => format!("no sample of {} was taken", profile.subject()),
         };
         let _ = writeln!(out, "\n{why}");
-        return out;
+        return Ok(out);
     }
-    let mut rows = table::rows(profile, args.by, args.selection.names());
+    let shape = shape(profile, args)?;
+    if let Some(wanted) = &args.annotate {
+        let spent = annotate::Spent::of(profile, wanted);
+        annotate::source(&mut out, profile, &spent, names, look);
+        let places = args.selection.places();
+        assembly::print(&mut out, profile, &spent, &places, names, look);
+        return Ok(out);
+    }
+    out.push('\n');
+    if let Some(shape) = shape {
+        tree::print(&mut out, profile, shape, args.limit, names, look);
+        return Ok(out);
+    }
+    let (rows, left_out) = rows(profile, args, names);
+    let amount = |amount| profile.amount(amount);
+    columns::print(&mut out, &rows, args.by, profile.whole(), look, amount);
+    if left_out > 0 {
+        let _ = writeln!(out, "… and {left_out} more rows");
+    }
+    Ok(out)
+}
+
+fn for_machines(profile: &Profile, args: &Args) -> Result<String, Error> {
+    if let Some(shape) = shape(profile, args)? {
+        let tree = Tree::of(profile, shape);
+        return Ok(machine::calls(profile, &tree, args.limit, args.format));
+    }
+    let (rows, _) = rows(profile, args, Names::Whole);
+    Ok(machine::table(profile, &rows, args.by, args.format))
+}
+
+/// The rows in order, and how many more there are.
+fn rows(profile: &Profile, args: &Args, names: Names) -> (Vec<table::Row>, usize) {
+    let mut rows = table::rows(profile, args.by, names);
     table::sort(&mut rows, args.sort);
     let all = rows.len();
     rows.truncate(args.limit.unwrap_or(usize::MAX));
-    out.push('\n');
-    let amount = |amount| profile.amount(amount);
-    columns::print(&mut out, &rows, args.by, table::whole(profile), amount);
-    if rows.len() < all {
-        let _ = writeln!(out, "… and {} more rows", all - rows.len());
-    }
-    out
-}
-
-fn heading(profile: &Profile) -> String {
-    let mut out = String::new();
-    let recording = &profile.recording;
-    let command = recording.session.as_ref().map(|session| &session.command);
-    let first = || recording.processes.first().map(|process| &process.command);
-    if let Some(command) = command.or_else(first).filter(|command| !command.is_empty()) {
-        let _ = writeln!(out, "{}", command.join(" "));
-    }
-    let count = |count: usize, one: &str, many: &str| match count {
-        1 => format!("1 {one}"),
-        count => format!("{count} {many}"),
-    };
-    let _ = writeln!(
-        out,
-        "{} of {} in {}, {} and {}",
-        profile.amount(table::whole(profile)),
-        profile.subject(),
-        count(profile.samples.len(), "sample", "samples"),
-        count(recording.processes.len(), "process", "processes"),
-        count(recording.threads.len(), "thread", "threads"),
-    );
-    out
+    let left_out = all - rows.len();
+    (rows, left_out)
 }

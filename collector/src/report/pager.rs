@@ -1,13 +1,11 @@
 //! Shows text on a terminal page by page, as git does: through `$PAGER`, or `less` with `LESS=FRX`
 //! unless the user has set his own. Anywhere else it is just written.
 
-use crate::visible::visible_lines;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 /// Shows `text`. A reader that goes away before the end is no error.
 pub(super) fn show(text: &str, plain: bool) -> io::Result<()> {
-    let text = &visible_lines(text);
     let pager = std::env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
     let paged = !plain && io::stdout().is_terminal() && !pager.is_empty() && pager != "cat";
     if paged && through(&pager, text)? {

@@ -30,12 +30,6 @@ enum Key<'a> {
     Process(u32),
 }
 
-/// Time of all samples, ns.
-pub(super) fn whole(profile: &Profile) -> u64 {
-    let times = profile.weighed().map(|sample| profile.time_ns(sample));
-    times.fold(0, u64::saturating_add)
-}
-
 /// The rows, in no order.
 pub(super) fn rows(profile: &Profile, by: By, names: Names) -> Vec<Row> {
     let counted = match by {

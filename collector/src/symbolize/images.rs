@@ -131,6 +131,15 @@ impl Places {
         }
     }
 
+    /// The file that has the code of an image, if it is here and of that build.
+    #[must_use]
+    pub fn code(&self, image: &Image) -> Option<PathBuf> {
+        match self.find(image) {
+            Found::Files { code, .. } => code,
+            Found::Nothing(_) => None,
+        }
+    }
+
     /// The debug file that a binary names, if it is of the same build.
     fn linked(&self, own: &Path, facts: &Facts) -> Option<PathBuf> {
         let (name, checksum) = facts.link.as_ref()?;

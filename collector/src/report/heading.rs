@@ -1,0 +1,39 @@
+//! What stands above a table: of which command, and how much of what is shown.
+
+use crate::intern::HashSet;
+use crate::numbers::{plural, share};
+use crate::profile::Profile;
+use std::fmt::Write as _;
+
+/// The command line, and sums of what is shown.
+pub(super) fn text(profile: &Profile) -> String {
+    let mut out = String::new();
+    let recording = &profile.recording;
+    let command = recording.session.as_ref().map(|session| &session.command);
+    let first = || recording.processes.first().map(|process| &process.command);
+    if let Some(command) = command.or_else(first).filter(|command| !command.is_empty()) {
+        let _ = writeln!(out, "{}", command.join(" "));
+    }
+    let (mut processes, mut threads) = (recording.processes.len(), recording.threads.len());
+    if profile.unfiltered.is_some() {
+        let seen: HashSet<_> = profile.weighed().map(|sample| sample.thread).collect();
+        let owners: HashSet<_> = seen.iter().map(|id| profile.process_of(*id)).collect();
+        (processes, threads) = (owners.len(), seen.len());
+    }
+    let whole = profile.whole();
+    let _ = write!(
+        out,
+        "{} of {} in {}, {} and {}",
+        profile.amount(whole),
+        profile.subject(),
+        plural(profile.samples.len() as u64, "sample", "samples"),
+        plural(processes as u64, "process", "processes"),
+        plural(threads as u64, "thread", "threads"),
+    );
+    if let Some(unfiltered) = profile.unfiltered {
+        let (part, all) = (share(whole, unfiltered), profile.amount(unfiltered));
+        let _ = write!(out, ": {part} of the {all} recorded");
+    }
+    out.push('\n');
+    out
+}

@@ -1,0 +1,112 @@
+//! What a text is made for: a terminal has a width and colours, a file has neither.
+
+use console::{Alignment, Style, pad_str, truncate_str};
+use std::borrow::Cow;
+use std::io::{self, IsTerminal};
+
+/// How a text is to look.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Look {
+    /// Columns that a line may have; `None` for as many as it needs.
+    pub(super) width: Option<usize>,
+    /// Whether it has colours.
+    pub(super) colour: bool,
+}
+
+/// Shares from which on a row stands out, in thousandths.
+const HOT: u64 = 100;
+const WARM: u64 = 20;
+
+impl Look {
+    /// That of standard output: `NO_COLOR`, `CLICOLOR` and `TERM` are heeded.
+    pub(super) fn of_stdout() -> Self {
+        if !io::stdout().is_terminal() {
+            return Self::default();
+        }
+        let (_, columns) = console::Term::stdout().size();
+        Self {
+            width: Some(usize::from(columns).max(60)),
+            colour: console::colors_enabled(),
+        }
+    }
+
+    /// A heading of columns.
+    pub(super) fn heading(self, text: &str) -> String {
+        self.styled(text, Style::new().bold())
+    }
+
+    /// What is less important.
+    pub(super) fn aside(self, text: &str) -> String {
+        self.styled(text, Style::new().dim())
+    }
+
+    /// Numbers that say which part of the whole a row is.
+    pub(super) fn part(self, text: &str, part: u64, whole: u64) -> String {
+        let part = u128::from(part) * 1000;
+        let is = |thousandths: u64| part >= u128::from(whole) * u128::from(thousandths);
+        match () {
+            () if whole == 0 => text.to_owned(),
+            () if is(HOT) => self.styled(text, Style::new().red()),
+            () if is(WARM) => self.styled(text, Style::new().yellow()),
+            () => text.to_owned(),
+        }
+    }
+
+    fn styled(self, text: &str, style: Style) -> String {
+        match self.colour {
+            true => style.force_styling(true).apply_to(text).to_string(),
+            false => text.to_owned(),
+        }
+    }
+}
+
+/// Text without its end where it is too wide.
+pub(super) fn without_end(text: &str, width: usize) -> Cow<'_, str> {
+    truncate_str(text, width, "…")
+}
+
+/// Text without its beginning where it is too wide: the end of a path says more.
+pub(super) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
+    let wide = console::measure_text_width(text);
+    if wide <= width {
+        return Cow::Borrowed(text);
+    }
+    let mut rest = text.chars();
+    while console::measure_text_width(rest.as_str()) >= width.max(1) {
+        rest.next();
+    }
+    Cow::Owned(format!("…{}", rest.as_str()))
+}
+
+/// Text with blanks behind it, for a column.
+pub(super) fn padded(text: &str, width: usize) -> Cow<'_, str> {
+    pad_str(text, width, Alignment::Left, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_too_wide_loses_an_end() {
+        assert_eq!(without_end("abcdef", 6), "abcdef");
+        assert_eq!(without_end("abcdefg", 6), "abcde…");
+        assert_eq!(without_beginning("abcdef", 6), "abcdef");
+        assert_eq!(without_beginning("abcdefg", 6), "…cdefg");
+        assert_eq!(without_beginning("αβγ名前", 4), "…前");
+        assert_eq!(padded("名", 4), "名  ");
+    }
+
+    #[test]
+    fn only_a_terminal_gets_colours() {
+        let plain = Look::default();
+        assert_eq!(plain.part("x", 1, 1), "x");
+        let coloured = Look {
+            colour: true,
+            ..plain
+        };
+        assert_eq!(coloured.part("x", 1, 10), "\u{1b}[31mx\u{1b}[0m");
+        assert_eq!(coloured.part("x", 1, 11), "\u{1b}[33mx\u{1b}[0m");
+        assert_eq!(coloured.part("x", 1, 51), "x");
+    }
+}

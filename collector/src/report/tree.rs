@@ -1,0 +1,87 @@
+//! Prints a tree of calls, a function a line.
+
+use super::call_tree::{NodeId, Shape, Tree};
+use super::look::{Look, without_end};
+use crate::numbers::{plural, share};
+use crate::profile::{Names, Profile};
+use std::fmt::Write as _;
+
+/// Parts of the whole that are too small to be shown, in thousandths.
+const LEAST: u64 = 5;
+
+/// What a node must have to be shown: half a per cent of the whole, and to be among as many as
+/// asked for. Those that called a node have as much as it has.
+pub(super) fn least(tree: &Tree, limit: Option<usize>) -> u64 {
+    let least = tree.whole() / 1000 * LEAST;
+    let mut totals: Vec<u64> = tree.nodes.iter().map(|node| node.total).collect();
+    totals.sort_unstable_by(|a, b| b.cmp(a));
+    let first_left_out = limit.and_then(|limit| totals.get(limit).copied());
+    first_left_out.map_or(least, |total| least.max(total.saturating_add(1)))
+}
+
+/// Prints a tree below its headings.
+pub(super) fn print(
+    out: &mut String,
+    profile: &Profile,
+    shape: Shape<'_>,
+    limit: Option<usize>,
+    names: Names,
+    look: Look,
+) {
+    let tree = Tree::of(profile, shape);
+    let least = least(&tree, limit);
+    let children = tree.children(profile, least);
+    let whole = profile.whole();
+    // What is in a function itself is not in who calls it.
+    let upwards = matches!(shape, Shape::Callers(_));
+    let numbers_width = if upwards { 20 } else { 40 };
+    let _ = writeln!(
+        out,
+        "{}",
+        look.heading(&match upwards {
+            true => format!("{:>18}  FUNCTION", "TOTAL"),
+            false => format!("{:>18}  {:>18}  FUNCTION", "TOTAL", "SELF"),
+        })
+    );
+    let mut todo: Vec<(NodeId, usize)> = Vec::new();
+    let push = |todo: &mut Vec<(NodeId, usize)>, of, depth| {
+        let nodes = children.of(of).iter().rev();
+        todo.extend(nodes.map(|id| (*id, depth)));
+    };
+    push(&mut todo, None, 0);
+    while let Some((id, depth)) = todo.pop() {
+        let node = tree.nodes[id.index()];
+        let function = &profile.functions[node.function.index()];
+        let numbers = |amount: u64| {
+            let text = format!("{:>9}  {:>7}", profile.amount(amount), share(amount, whole));
+            look.part(&text, amount, whole)
+        };
+        let sign = match node.parent {
+            Some(_) if upwards => "← ",
+            _ => "",
+        };
+        let deepest = look
+            .width
+            .map_or(40, |width| width.saturating_sub(numbers_width + 20) / 2);
+        let indent = 2 * depth.min(deepest);
+        let name = format!("{:indent$}{sign}{}", "", function.called(names));
+        let name = match look.width {
+            Some(width) => without_end(&name, width.saturating_sub(numbers_width)).into_owned(),
+            None => name,
+        };
+        let (own, total) = (numbers(node.own), numbers(node.total));
+        let _ = match upwards {
+            true => writeln!(out, "{total}  {name}"),
+            false => writeln!(out, "{total}  {own}  {name}"),
+        };
+        // Only where paths part are they set apart.
+        let below = children.of(Some(id));
+        let single = below.len() == 1 && children.of(node.parent).len() == 1;
+        push(&mut todo, Some(id), depth + usize::from(!single));
+    }
+    if children.left_out > 0 {
+        let left_out = plural(children.left_out as u64, "more", "more");
+        let amount = profile.amount(least.max(1));
+        let _ = writeln!(out, "… and {left_out}, each of less than {amount}");
+    }
+}
