@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 Formats, and the extensions that choose them:
   folded       .folded .collapsed    stacks as lines of text, for flame graph tools
   svg          .svg                  flame graph, for a browser
+  html         .html                 page to look around in, for a browser: flame graphs, timeline, table
   pprof        .pb.gz .pprof .pb     for go tool pprof, speedscope, Pyroscope
   firefox      .json.gz .json        for profiler.firefox.com
   perf-script  .perf .perf-script    every sample as text, as perf script prints it

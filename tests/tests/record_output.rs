@@ -67,6 +67,7 @@ fn the_profile_is_written_in_the_format_of_its_name() {
     };
     for (name, start) in [
         ("out.svg", &b"<?xml"[..]),
+        ("out.html", &b"<!doctype html>"[..]),
         ("out.pb.gz", &[0x1f, 0x8b][..]),
         ("out.json.gz", &[0x1f, 0x8b][..]),
         ("out.folded", &b""[..]),

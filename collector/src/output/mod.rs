@@ -8,6 +8,8 @@ pub(crate) mod atomic;
 mod call_tree;
 mod firefox;
 mod folded;
+mod kind;
+mod page;
 mod perf;
 mod perf_script;
 mod pprof;
@@ -76,9 +78,10 @@ pub struct Companion {
 }
 
 /// All formats.
-pub static FORMATS: [&dyn Format; 7] = [
+pub static FORMATS: [&dyn Format; 8] = [
     &folded::Folded,
     &svg::Svg,
+    &page::Page,
     &pprof::Pprof,
     &firefox::Firefox,
     &perf_script::PerfScript,

@@ -7,8 +7,9 @@
 
 mod tables;
 
+use super::kind::{Kind, Kinds};
 use super::{Format, Options, command, started_at, thread_name};
-use crate::profile::{CallId, Frame, Mode, Profile, SourceFrameId, is_time};
+use crate::profile::{CallId, Frame, Profile, SourceFrameId, is_time};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::offer::CPU_EVENT;
 use flate2::Compression;
@@ -206,6 +207,7 @@ impl<'a> Maker<'a> {
 
 /// The kinds of code, by colour.
 struct Categories {
+    kinds: Kinds,
     program: fx::CategoryHandle,
     library: fx::CategoryHandle,
     anonymous: fx::CategoryHandle,
@@ -228,6 +230,7 @@ impl Categories {
         let names = profile.recording.languages.iter();
         let languages = names.zip(OF_LANGUAGES.into_iter().cycle());
         Self {
+            kinds: Kinds::of(profile),
             languages: languages
                 .map(|(name, colour)| out.add_category(name, colour))
                 .collect(),
@@ -240,20 +243,13 @@ impl Categories {
     }
 
     fn of(&self, profile: &Profile, frame: &Frame) -> fx::CategoryHandle {
-        let function = profile.function(frame);
-        match (function.mode, function.image) {
-            (Mode::Note, _) => self.missing,
-            (Mode::Kernel, _) => self.kernel,
-            (Mode::Language(id), _) => self.languages[id.index()],
-            (Mode::User, None) => self.anonymous,
-            (Mode::User, Some(image)) => {
-                let path = &profile.symbols.images[image.index()].path;
-                let mut processes = profile.recording.processes.iter();
-                match processes.any(|process| process.executable == *path) {
-                    true => self.program,
-                    false => self.library,
-                }
-            }
+        match self.kinds.kind(profile.function(frame)) {
+            Kind::Missing => self.missing,
+            Kind::Kernel => self.kernel,
+            Kind::Language(id) => self.languages[id.index()],
+            Kind::Anonymous => self.anonymous,
+            Kind::Program => self.program,
+            Kind::Library => self.library,
         }
     }
 }
