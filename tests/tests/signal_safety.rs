@@ -81,7 +81,7 @@ fn the_handler_calls_no_allocator_and_takes_no_lock() {
     let count = |text: String| text.trim().parse::<u64>().unwrap();
     let (plain, with_us) = (count(plain.text()), count(profiled.text()));
     let samples = profiled.recording().samples().count() as u64;
-    assert!(samples > 1000, "{samples}");
+    assert!(samples > 500, "{samples}");
     // Looking up the functions that we stand in front of, once each, is all that we ever make the
     // program allocate.
     assert!(
@@ -121,5 +121,5 @@ fn a_program_that_does_everything_at_once_survives() {
         .iter()
         .map(|recording| recording.samples().count())
         .sum();
-    assert!(samples > 10_000, "{samples}");
+    assert!(samples > 3000, "{samples}");
 }

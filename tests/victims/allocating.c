@@ -11,7 +11,7 @@
 
 void my_stack_is(char *, char *) __attribute__((weak));
 long forbidden_calls(void) __attribute__((weak));
-enum { SIZE = 256 << 10, THREADS = 3, ROUNDS = 300000 };
+enum { SIZE = 256 << 10, THREADS = 3, ROUNDS = 1000000 };
 static char *stacks;
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 
