@@ -50,9 +50,9 @@ fn a_timer_of_the_programs_own_ticks_as_often_as_it_asked() {
             .outcome()
             .quiet();
         let ticks: u32 = outcome.text().trim().parse().unwrap();
-        // 1 s of CPU at 100 Hz, fewer where others compete for the processor. Ours would have made
-        // it a thousand and more.
-        assert!((40..=140).contains(&ticks), "{settings}: {ticks} ticks");
+        // 1 s of CPU at 100 Hz, fewer where others compete for the processor: the kernel looks at
+        // its own ticks. Ours would have made it a thousand and more.
+        assert!((10..=200).contains(&ticks), "{settings}: {ticks} ticks");
         assert!(busiest(&outcome).delivered() >= 900, "{settings}");
     }
 }
@@ -122,11 +122,10 @@ fn gprof_counts_its_own_ticks_only() {
     };
     let (_, plain) = ticks(Run::plain(&program));
     let (outcome, profiled) = ticks(Run::profiled(SETTINGS, &program));
-    assert!((30..=90).contains(&plain), "600 ms at 100 Hz: {plain}");
-    assert!(
-        (30..=90).contains(&profiled),
-        "600 ms at 100 Hz: {profiled}"
-    );
+    // Fewer than 60 where others compete for the processor; with ours it would be 600 more.
+    let few = 6..=150;
+    assert!(few.contains(&plain), "600 ms at 100 Hz: {plain}");
+    assert!(few.contains(&profiled), "600 ms at 100 Hz: {profiled}");
     assert!(busiest(&outcome).delivered() >= 500, "and is sampled by us");
 }
 
@@ -170,7 +169,7 @@ print(ticks, signal.getsignal(signal.SIGPROF) == signal.SIG_DFL)
     let text = outcome.text();
     let (ticks, reset) = text.trim().split_once(' ').unwrap();
     assert!(
-        (40..=120).contains(&ticks.parse().unwrap()),
+        (8..=180).contains(&ticks.parse().unwrap()),
         "80 expected: {ticks}"
     );
     assert_eq!(reset, "True");
