@@ -171,7 +171,7 @@ int main(int count, char **arguments) {
       // libc was not told, and neither were we: a signal of the child's own must still be its own.
       struct itimerval every = {{0, 5000}, {0, 5000}};
       setitimer(ITIMER_PROF, &every, NULL);
-      burn(100000);
+      burn(300000);
       _exit(ticks > 5 ? 5 : 50);
     }
     sum += reap(pid);
