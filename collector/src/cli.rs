@@ -1,7 +1,7 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
-use crate::{export, merge, record, report, sframe_cmd};
+use crate::{doctor, export, merge, record, report, sframe_cmd};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -23,6 +23,8 @@ enum Command {
     Export(export::Args),
     /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
     Merge(merge::Args),
+    /// Say what can be recorded here, and what would make it more
+    Doctor(doctor::Args),
     Sframe(sframe_cmd::Arguments),
 }
 
@@ -42,6 +44,9 @@ pub enum Error {
     /// `rsunwind merge`.
     #[error(transparent)]
     Merge(#[from] merge::Error),
+    /// `rsunwind doctor`.
+    #[error(transparent)]
+    Doctor(#[from] doctor::Error),
     /// `rsunwind sframe`.
     #[error(transparent)]
     Sframe(#[from] sframe_cmd::Error),
@@ -56,6 +61,7 @@ impl Error {
             Self::Report(error) => error.exit_status(),
             Self::Export(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
+            Self::Doctor(error) => error.exit_status(),
             Self::Sframe(_) => 2,
         }
     }
@@ -81,6 +87,7 @@ impl Cli {
                 merge::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
+            Command::Doctor(args) => Ok(doctor::run(&args)?),
             Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),
         }
     }

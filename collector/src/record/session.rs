@@ -183,7 +183,7 @@ fn secret() -> io::Result<String> {
 }
 
 /// Where a session can be, best first.
-fn places() -> Vec<PathBuf> {
+pub fn places() -> Vec<PathBuf> {
     let variable = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)

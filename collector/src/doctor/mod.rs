@@ -1,0 +1,69 @@
+//! `rsunwind doctor`: what can be recorded here, and what would make it more.
+//!
+//! Start at [`run`]. It asks the kernel rather than its settings where it can: an event that opens
+//! is permitted, whatever a level says.
+
+mod finding;
+mod machine;
+mod process;
+
+use clap::Args as ClapArgs;
+use finding::{State, section};
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+/// Arguments of `rsunwind doctor`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+Each line says whether something works (ok), works in part (less) or does not (no), and below it what would change that.
+The exit status is 0 if nothing is missing altogether, 1 otherwise.")]
+pub struct Args {
+    /// Look at this process, too: what a recording of its program would have
+    #[arg(value_name = "PID")]
+    pub pid: Option<i32>,
+}
+
+/// Why `rsunwind doctor` failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// No such process.
+    #[error("there is no process {0}: check the number (ps -e)")]
+    NoProcess(i32),
+    /// What was found could not be written.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            Self::NoProcess(_) => 2,
+            Self::Output(_) => 1,
+        }
+    }
+}
+
+/// Looks, and prints what it found.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(args: &Args) -> Result<ExitCode, Error> {
+    let mut sections = vec![(
+        "this machine, for this user".to_owned(),
+        machine::findings(),
+    )];
+    if let Some(pid) = args.pid {
+        sections.push((format!("process {pid}"), process::findings(pid)?));
+    }
+    let text: String = sections
+        .iter()
+        .map(|(heading, findings)| section(heading, findings))
+        .collect();
+    io::stdout().write_all(text.as_bytes())?;
+    let mut findings = sections.iter().flat_map(|(_, findings)| findings);
+    let is_missing = findings.any(|finding| finding.state == State::No);
+    Ok(ExitCode::from(u8::from(is_missing)))
+}
