@@ -1,7 +1,7 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
-use crate::{doctor, export, merge, record, report, sframe_cmd};
+use crate::{diff, doctor, export, merge, record, report, sframe_cmd};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -19,6 +19,8 @@ enum Command {
     Record(record::Args),
     /// Show who used the CPU in a recording
     Report(report::Args),
+    /// Compare two recordings: what has grown, what has shrunk
+    Diff(diff::Args),
     /// Write a recording in another format: flame graph, pprof, Firefox Profiler, text
     Export(export::Args),
     /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
@@ -38,6 +40,9 @@ pub enum Error {
     /// `rsunwind report`.
     #[error(transparent)]
     Report(#[from] report::Error),
+    /// `rsunwind diff`.
+    #[error(transparent)]
+    Diff(#[from] diff::Error),
     /// `rsunwind export`.
     #[error(transparent)]
     Export(#[from] export::Error),
@@ -59,6 +64,7 @@ impl Error {
         match self {
             Self::Record(error) => error.exit_status(),
             Self::Report(error) => error.exit_status(),
+            Self::Diff(error) => error.exit_status(),
             Self::Export(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
@@ -79,6 +85,7 @@ impl Cli {
                 report::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
+            Command::Diff(args) => Ok(diff::run(&args)?),
             Command::Export(args) => {
                 export::run(&args)?;
                 Ok(ExitCode::SUCCESS)

@@ -6,6 +6,7 @@ mod clock;
 mod copy;
 pub mod correlate;
 mod cpu_rings;
+pub mod diff;
 pub mod doctor;
 mod exec_watch;
 pub mod export;

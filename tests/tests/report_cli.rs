@@ -175,3 +175,72 @@ fn of_a_damaged_recording_the_rest_is_shown_and_the_damage_named() {
         );
     }
 }
+
+#[test]
+fn a_function_is_shown_with_its_callers_its_source_and_its_code() {
+    let bench = recorded();
+    let report = |arguments: &[&str]| {
+        let done = output(command(&bench, &["report", "profile.rsu"]).args(arguments));
+        assert!(done.status.success(), "{}", text(&done.stderr));
+        text(&done.stdout)
+    };
+    let callers = report(&["--callers", "^step$"]);
+    let (busy, main) = (callers.find("← busy"), callers.find("← main"));
+    assert!(busy.is_some() && busy < main, "{callers}");
+    let tree = report(&["--tree"]);
+    let (main, step) = (tree.find("main\n"), tree.find("step\n"));
+    assert!(main.is_some() && main < step, "{tree}");
+    let annotated = report(&["--annotate", "^step$"]);
+    let hottest = annotated.lines().find(|line| line.contains("x /= 3"));
+    assert!(hottest.unwrap().contains(" %"), "{annotated}");
+    assert!(
+        annotated.contains("busy: ") && annotated.contains("div"),
+        "{annotated}"
+    );
+    let without = report(&["--ignore", "^step$", "--format", "csv"]);
+    assert!(
+        without.starts_with("self,") && !without.contains("step"),
+        "{without}"
+    );
+}
+
+#[test]
+fn what_has_become_slower_is_found_and_fails_if_that_is_asked_for() {
+    let bench = Bench::new();
+    let source = "\
+#include <stdlib.h>
+static volatile double x;
+__attribute__((noinline)) void busy(long n) { for (long i = 0; i < n; i++) x += i; }
+__attribute__((noinline)) void other(long n) { for (long i = 0; i < n; i++) x += i; }
+int main(int c, char **v) { busy(atol(v[1])); other(50000000); return 0; }
+";
+    let program = bench.compile("gcc", &["-O1"], source);
+    for (count, name) in [("50000000", "before.rsu"), ("250000000", "after.rsu")] {
+        assert_eq!(status(bench.record(&["-q"]).arg(&program).arg(count)), 0);
+        fs::rename(bench.path("profile.rsu"), bench.path(name)).unwrap();
+    }
+    let diff = |arguments: &[&str]| {
+        let done = output(command(&bench, &["diff"]).args(arguments));
+        let code = done.status.code().unwrap();
+        (code, text(&done.stdout), text(&done.stderr))
+    };
+    // It takes five times as long; another machine or a loaded one changes both.
+    let limit = ["--time", "--fail-above", "30%"];
+    let slower = diff(&[&["before.rsu", "after.rsu"][..], &limit].concat());
+    assert_eq!(slower.0, 3, "{slower:?}");
+    assert!(
+        slower.1.lines().nth(4).unwrap().contains("busy"),
+        "{slower:?}"
+    );
+    assert!(slower.2.contains("busy has grown from"), "{slower:?}");
+    let same = diff(&[&["before.rsu", "before.rsu"][..], &limit].concat());
+    assert_eq!((same.0, &*same.2), (0, ""), "{same:?}");
+    let picture = diff(&["before.rsu", "after.rsu", "-o", "diff.svg"]);
+    assert_eq!(picture.0, 0, "{picture:?}");
+    let picture = fs::read_to_string(bench.path("diff.svg")).unwrap();
+    assert!(
+        picture.contains("<title>busy (") && picture.contains("; +"),
+        "{picture}"
+    );
+    assert_eq!(diff(&["before.rsu", "after.rsu", "-o", "x.pb.gz"]).0, 2);
+}

@@ -57,6 +57,15 @@ enum Owner {
 
 impl CallTree {
     pub(super) fn of(profile: &Profile, options: &Options) -> Self {
+        Self::weighed(profile, options, |sample| sample.weight)
+    }
+
+    /// With each sample as heavy as `weigh` says.
+    pub(super) fn weighed(
+        profile: &Profile,
+        options: &Options,
+        weigh: impl Fn(&Sample) -> u64,
+    ) -> Self {
         let mut builder = Builder {
             profile,
             options,
@@ -81,7 +90,7 @@ impl CallTree {
             let end = ends.entry((owner, sample.stack));
             let end = *end.or_insert_with(|| builder.end(owner, sample));
             let own = &mut builder.tree.weights[end.index()].own;
-            *own = own.saturating_add(sample.weight);
+            *own = own.saturating_add(weigh(sample));
         }
         builder.tree.sum();
         builder.tree

@@ -6,6 +6,7 @@
 
 pub(crate) mod atomic;
 mod call_tree;
+pub(crate) mod differential;
 mod firefox;
 mod folded;
 mod kind;

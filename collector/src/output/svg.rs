@@ -87,7 +87,7 @@ fn colours_of_languages(profile: &Profile) -> PaletteMap {
 }
 
 /// The short name of a function, and below it the whole one, if there are two.
-fn two_lines(path: &mut String, name: &Name) {
+pub(super) fn two_lines(path: &mut String, name: &Name) {
     if let Some(shown) = &name.shown {
         path.push_str(shown);
         path.push('\n');
@@ -101,7 +101,7 @@ const OF_TOOLTIP: &str = r#".textContent.replace(/\([^(]*\)$/,"")"#;
 const OF_FIRST_LINE: &str = r#".textContent.replace(/(\n[^]*|\([^(]*\))$/,"")"#;
 
 /// Leaves the first line in the texts of frames.
-fn first_lines(picture: &str) -> String {
+pub(super) fn first_lines(picture: &str) -> String {
     let picture = picture.replace(OF_TOOLTIP, OF_FIRST_LINE);
     let mut out = String::with_capacity(picture.len());
     let mut rest = &*picture;
@@ -122,7 +122,7 @@ const EMPTY: &str = r#"<?xml version="1.0" standalone="no"?>
 "#;
 
 /// Longer titles run out of the picture.
-fn shorten(title: &str) -> String {
+pub(super) fn shorten(title: &str) -> String {
     const MOST: usize = 120;
     let mut short: String = title.chars().take(MOST).collect();
     if title.chars().count() > MOST {

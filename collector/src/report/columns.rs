@@ -48,7 +48,7 @@ pub(super) fn print(
 }
 
 /// What a row's name and its origin are.
-pub(super) const fn headings(by: By) -> (&'static str, &'static str) {
+pub(crate) const fn headings(by: By) -> (&'static str, &'static str) {
     match by {
         By::Function => ("FUNCTION", "MODULE"),
         By::Line => ("FUNCTION", "LINE"),

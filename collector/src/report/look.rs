@@ -6,11 +6,11 @@ use std::io::{self, IsTerminal};
 
 /// How a text is to look.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Look {
+pub(crate) struct Look {
     /// Columns that a line may have; `None` for as many as it needs.
-    pub(super) width: Option<usize>,
+    pub(crate) width: Option<usize>,
     /// Whether it has colours.
-    pub(super) colour: bool,
+    pub(crate) colour: bool,
 }
 
 /// Shares from which on a row stands out, in thousandths.
@@ -19,7 +19,7 @@ const WARM: u64 = 20;
 
 impl Look {
     /// That of standard output: `NO_COLOR`, `CLICOLOR` and `TERM` are heeded.
-    pub(super) fn of_stdout() -> Self {
+    pub(crate) fn of_stdout() -> Self {
         if !io::stdout().is_terminal() {
             return Self::default();
         }
@@ -31,17 +31,17 @@ impl Look {
     }
 
     /// A heading of columns.
-    pub(super) fn heading(self, text: &str) -> String {
+    pub(crate) fn heading(self, text: &str) -> String {
         self.styled(text, Style::new().bold())
     }
 
     /// What is less important.
-    pub(super) fn aside(self, text: &str) -> String {
+    pub(crate) fn aside(self, text: &str) -> String {
         self.styled(text, Style::new().dim())
     }
 
     /// Numbers that say which part of the whole a row is.
-    pub(super) fn part(self, text: &str, part: u64, whole: u64) -> String {
+    pub(crate) fn part(self, text: &str, part: u64, whole: u64) -> String {
         let part = u128::from(part) * 1000;
         let is = |thousandths: u64| part >= u128::from(whole) * u128::from(thousandths);
         match () {
@@ -49,6 +49,14 @@ impl Look {
             () if is(HOT) => self.styled(text, Style::new().red()),
             () if is(WARM) => self.styled(text, Style::new().yellow()),
             () => text.to_owned(),
+        }
+    }
+
+    /// What has grown, or shrunk.
+    pub(crate) fn change(self, text: &str, grown: bool) -> String {
+        match grown {
+            true => self.styled(text, Style::new().red()),
+            false => self.styled(text, Style::new().green()),
         }
     }
 
@@ -61,12 +69,12 @@ impl Look {
 }
 
 /// Text without its end where it is too wide.
-pub(super) fn without_end(text: &str, width: usize) -> Cow<'_, str> {
+pub(crate) fn without_end(text: &str, width: usize) -> Cow<'_, str> {
     truncate_str(text, width, "…")
 }
 
 /// Text without its beginning where it is too wide: the end of a path says more.
-pub(super) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
+pub(crate) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
     let wide = console::measure_text_width(text);
     if wide <= width {
         return Cow::Borrowed(text);
@@ -79,7 +87,7 @@ pub(super) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
 }
 
 /// Text with blanks behind it, for a column.
-pub(super) fn padded(text: &str, width: usize) -> Cow<'_, str> {
+pub(crate) fn padded(text: &str, width: usize) -> Cow<'_, str> {
     pad_str(text, width, Alignment::Left, None)
 }
 

@@ -7,13 +7,13 @@
 mod annotate;
 mod assembly;
 mod call_tree;
-mod columns;
+pub(crate) mod columns;
 mod heading;
-mod look;
+pub(crate) mod look;
 mod machine;
-mod pager;
+pub(crate) mod pager;
 mod selection;
-mod table;
+pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod tree;

@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 /// Shows `text`. A reader that goes away before the end is no error.
-pub(super) fn show(text: &str, plain: bool) -> io::Result<()> {
+pub(crate) fn show(text: &str, plain: bool) -> io::Result<()> {
     let pager = std::env::var("PAGER").unwrap_or_else(|_| "less".to_owned());
     let paged = !plain && io::stdout().is_terminal() && !pager.is_empty() && pager != "cat";
     if paged && through(&pager, text)? {

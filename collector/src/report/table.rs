@@ -5,19 +5,19 @@
 
 use super::{By, Sort};
 use crate::intern::{HashMap, Interner, index};
-use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile};
+use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile, Sample};
 
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Row {
+pub(crate) struct Row {
     /// Time in itself, ns.
-    pub(super) own_ns: u64,
+    pub(crate) own_ns: u64,
     /// Time with what it called, ns.
-    pub(super) total_ns: u64,
+    pub(crate) total_ns: u64,
     /// What it is.
-    pub(super) name: String,
+    pub(crate) name: String,
     /// Where it is from.
-    pub(super) origin: String,
+    pub(crate) origin: String,
 }
 
 /// Names a row while counting.
@@ -31,10 +31,20 @@ enum Key<'a> {
 }
 
 /// The rows, in no order.
-pub(super) fn rows(profile: &Profile, by: By, names: Names) -> Vec<Row> {
+pub(crate) fn rows(profile: &Profile, by: By, names: Names) -> Vec<Row> {
+    weighed(profile, by, names, |sample| profile.time_ns(sample))
+}
+
+/// Likewise with each sample as heavy as `weigh` says.
+pub(crate) fn weighed(
+    profile: &Profile,
+    by: By,
+    names: Names,
+    weigh: impl Fn(&Sample) -> u64,
+) -> Vec<Row> {
     let counted = match by {
-        By::Function | By::Line | By::Module => count_frames(profile, by),
-        By::Thread | By::Process => count_threads(profile, by),
+        By::Function | By::Line | By::Module => count_frames(profile, by, weigh),
+        By::Thread | By::Process => count_threads(profile, by, weigh),
     };
     let row = |(key, (own_ns, total_ns))| {
         let (name, origin) = words(profile, key, names);
@@ -49,7 +59,7 @@ pub(super) fn rows(profile: &Profile, by: By, names: Names) -> Vec<Row> {
 }
 
 /// Sorts rows; equal ones by name, so that the order never varies.
-pub(super) fn sort(rows: &mut [Row], by: Sort) {
+pub(crate) fn sort(rows: &mut [Row], by: Sort) {
     rows.sort_by(|a, b| {
         let names = || (&a.name, &a.origin).cmp(&(&b.name, &b.origin));
         match by {
@@ -61,11 +71,15 @@ pub(super) fn sort(rows: &mut [Row], by: Sort) {
     });
 }
 
-fn count_frames(profile: &Profile, by: By) -> HashMap<Key<'_>, (u64, u64)> {
+fn count_frames(
+    profile: &Profile,
+    by: By,
+    weigh: impl Fn(&Sample) -> u64,
+) -> HashMap<Key<'_>, (u64, u64)> {
     let mut own = vec![0_u64; profile.stacks.len()];
     for sample in profile.weighed() {
         let sum = &mut own[sample.stack.index()];
-        *sum = sum.saturating_add(profile.time_ns(sample));
+        *sum = sum.saturating_add(weigh(sample));
     }
     let mut total = own.clone();
     // A parent comes before its children.
@@ -171,14 +185,18 @@ fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
     }
 }
 
-fn count_threads(profile: &Profile, by: By) -> HashMap<Key<'_>, (u64, u64)> {
+fn count_threads(
+    profile: &Profile,
+    by: By,
+    weigh: impl Fn(&Sample) -> u64,
+) -> HashMap<Key<'_>, (u64, u64)> {
     let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
     for sample in profile.weighed() {
         let key = match by {
             By::Thread => Key::Thread(sample.thread.0),
             _ => Key::Process(profile.process_of(sample.thread).0),
         };
-        let time = profile.time_ns(sample);
+        let time = weigh(sample);
         let (own, total) = counts.entry(key).or_default();
         *own = own.saturating_add(time);
         *total = total.saturating_add(time);
