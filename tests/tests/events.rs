@@ -172,9 +172,9 @@ int main(void) {
         "{summary}"
     );
     let all = counted + switches.lost;
-    // Some were taken before the event was there.
+    // Some were taken before the event was there, and some after the program looked.
     assert!(
-        all <= truth && all + 1000 > truth,
+        all <= truth + 20 && all + 1000 > truth,
         "{counted} and {} of {truth}",
         switches.lost
     );

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -65,6 +66,7 @@ static int end(const char *way, int megabytes, long long *seen) {
 int main(int count, char **arguments) {
     const char *way = arguments[1];
     int megabytes = atoi(arguments[2]);
+    prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); // huge pages are given back in a moment
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
     long long *seen = mmap(0, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -50,6 +51,7 @@ static int by_command(const char *self, const char *megabytes, int piped) {
 int main(int count, char **arguments) {
   if (count < 3) return 2;
   const char *way = arguments[1];
+  prctl(PR_SET_THP_DISABLE, 1, 0, 0, 0); // huge pages are given back in a moment
   int megabytes = atoi(arguments[2]);
   if (!strcmp(way, "child")) return child(megabytes);
   for (int i = 0; i < 2; i++) {
