@@ -8,6 +8,12 @@ pub fn monotonic_ns() -> u64 {
     read(ClockId::CLOCK_MONOTONIC)
 }
 
+/// `CLOCK_BOOTTIME`, ns: that, and what the machine was suspended.
+#[must_use]
+pub fn boottime_ns() -> u64 {
+    read(ClockId::CLOCK_BOOTTIME)
+}
+
 /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
 #[must_use]
 pub fn realtime_offset_ns() -> u64 {

@@ -10,6 +10,8 @@
 //!
 //! Not here: what is in the rings ([`crate::cpu_rings`]), and what is made of it ([`crate::copy`]).
 
+mod copied_already;
+
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::request::{self, Kind, Request, Tells};
 use crate::cpu_rings::{
@@ -20,6 +22,7 @@ use crate::obstacle::{Nature, Obstacle, ObstacleKind};
 use crate::perf_event::THIS_THREAD;
 use crate::processes;
 use crate::seccomp;
+use copied_already::{Beginning, CopiedAlready};
 use engine::wire::session::CONTROL_FILE;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -47,10 +50,6 @@ const TAKING_RIGHTS: Duration = Duration::from_millis(1);
 const CLOSED: &str = "it has a setuid or setgid bit or file capabilities, so the loader ignores LD_PRELOAD: it runs unprofiled; record it as root";
 /// Of a program that has the library, which finds no session to join.
 const OUT_OF_REACH: &str = "the session's folder cannot be reached from where it runs (a mount namespace with another /dev/shm, or chroot): it runs unprofiled";
-/// What two events tell of one exec is less than this apart, ns: microseconds, unless the host of a
-/// virtual machine takes its processor away meanwhile. Who was copied then still is, so that longer
-/// does no harm.
-const ONE_EXEC_NS: u64 = 1_000_000_000;
 /// Files whose nature is remembered.
 const MOST_FILES: usize = 1000;
 
@@ -114,8 +113,7 @@ pub(crate) struct ExecWatch {
     request: Request,
     /// What was found out of a file, by device, number and time of change.
     natures: HashMap<(u64, u64, i64), Option<Obstacle>>,
-    /// When programs began last that copies told of (`CLOCK_MONOTONIC`, ns), by their pid.
-    told: HashMap<i32, u64>,
+    copied_already: CopiedAlready,
     /// Programs that should load the preload library and write their samples.
     unproven: Vec<Unproven>,
     /// Events on the threads of each program that is copied, all of whose descendants inherit them.
@@ -129,7 +127,7 @@ impl ExecWatch {
         Self {
             request,
             natures: HashMap::new(),
-            told: HashMap::new(),
+            copied_already: CopiedAlready::default(),
             unproven: Vec::new(),
             copied: Vec::new(),
             kernel_refused: None,
@@ -156,14 +154,25 @@ impl ExecWatch {
     /// say of them. Rings that are needed for their copies are added to the others.
     pub(crate) fn attend(&mut self, rings: &mut Vec<CpuRing>, found: &mut Vec<TaskRecord>) {
         self.copied.retain(|events| !events.iter().all(is_over));
-        for pid in began(found, self.request.tells, &mut self.told) {
+        let tells = self.request.tells;
+        for beginning in self.copied_already.began(found, tells, processes::born_ns) {
+            let pid = beginning.pid;
             self.unproven.retain(|known| known.pid != pid);
             match self.obstacle(pid) {
-                Some(obstacle) => found.extend(self.circumvent(pid, &obstacle, rings)),
+                Some(obstacle) if !beginning.is_copied || obstacle.takes_events() => {
+                    found.extend(self.circumvent(pid, &obstacle, rings));
+                }
+                // Only the record of the exec is missing.
+                Some(_) => found.extend(exec_of(beginning, tells)),
                 None if processes::has_rights_of_its_own(pid) => {
                     found.push(unprofiled(pid, CLOSED))
                 }
-                None => self.expect(pid, false),
+                None => {
+                    if beginning.is_copied {
+                        found.extend(exec_of(beginning, tells));
+                    }
+                    self.expect(pid, false);
+                }
             }
         }
         let now = Instant::now();
@@ -316,44 +325,6 @@ impl ExecWatch {
     }
 }
 
-/// Processes whose programs began, and that are not copied: takes what tells of it out of what was
-/// found.
-///
-/// `told` is what copies told in the looks before: an exec is in their ring first, and may be found
-/// there a look earlier, because our own rings are read first. Who overlooks that has it copied
-/// twice, and all that it starts.
-fn began(
-    found: &mut Vec<TaskRecord>,
-    copies_tell: Tells,
-    told: &mut HashMap<i32, u64>,
-) -> Vec<i32> {
-    let is_copied = |record: &&TaskRecord| match copies_tell {
-        Tells::Everything => matches!(record.what, What::Exec(_)),
-        Tells::Programs | Tells::Nothing => matches!(record.what, What::Began(true)),
-    };
-    let copied = found.iter().filter(is_copied);
-    told.extend(copied.map(|record| (record.task.pid, record.time_ns)));
-    let mut began = Vec::new();
-    let mut newest_ns = 0;
-    found.retain(|record| {
-        newest_ns = newest_ns.max(record.time_ns);
-        let pid = record.task.pid;
-        let What::Began(by_copies) = record.what else {
-            return true;
-        };
-        let by_both = || {
-            let told_ns = told.get(&pid);
-            told_ns.is_some_and(|told_ns| told_ns.abs_diff(record.time_ns) < ONE_EXEC_NS)
-        };
-        if !by_copies && !by_both() && !began.contains(&pid) {
-            began.push(pid);
-        }
-        false
-    });
-    told.retain(|_, told_ns| newest_ns.saturating_sub(*told_ns) < ONE_EXEC_NS);
-    began
-}
-
 fn obstacle_of(path: &Path) -> Option<Obstacle> {
     let obstacle = Nature::of(path).obstacle?;
     Some(Obstacle {
@@ -385,6 +356,16 @@ fn is_out_of_reach(pid: i32) -> bool {
         && there.exists()
 }
 
+/// In the place of the copies' record of an exec, which was lost; none where events of context
+/// switches tell of it.
+fn exec_of(Beginning { pid, time_ns, .. }: Beginning, copies_tell: Tells) -> Option<TaskRecord> {
+    (copies_tell == Tells::Everything).then(|| TaskRecord {
+        time_ns,
+        task: Task { pid, tid: pid },
+        what: What::Exec(processes::name(pid, pid)),
+    })
+}
+
 fn unprofiled(pid: i32, why: &str) -> TaskRecord {
     TaskRecord {
         time_ns: monotonic_ns(),
@@ -400,47 +381,4 @@ fn is_over(event: &OwnedFd) -> bool {
     let [place] = place;
     let happened = place.revents().unwrap_or(PollFlags::empty());
     looked.is_ok() && happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn record(pid: i32, time_ns: u64, what: What) -> TaskRecord {
-        TaskRecord {
-            time_ns,
-            task: Task { pid, tid: pid },
-            what,
-        }
-    }
-
-    #[test]
-    fn who_is_copied_already_has_not_begun_whichever_look_finds_that() {
-        let mut told = HashMap::new();
-        let mut look = |found: Vec<TaskRecord>, tells| {
-            let mut found = found;
-            let pids = began(&mut found, tells, &mut told);
-            (pids, found.len())
-        };
-        let exec = |pid, time_ns| record(pid, time_ns, What::Exec(Vec::new()));
-        let ours = |pid, time_ns| record(pid, time_ns, What::Began(false));
-        let all = Tells::Everything;
-        let both = vec![
-            ours(1, 1_001),
-            exec(1, 1_000),
-            ours(2, 1_002),
-            ours(2, 1_003),
-        ];
-        assert_eq!(look(both, all), (vec![2], 1));
-        // The copies' ring was read behind the exec, ours before it.
-        assert_eq!(look(vec![exec(3, 5_000)], all), (vec![], 1));
-        assert_eq!(look(vec![], all), (vec![], 0));
-        assert_eq!(look(vec![ours(3, 5_001)], all), (vec![], 0));
-        // Another process of that number, later.
-        let later = 5_001 + ONE_EXEC_NS;
-        assert_eq!(look(vec![ours(3, later)], all), (vec![3], 0));
-        let copies = record(4, later, What::Began(true));
-        assert_eq!(look(vec![copies], Tells::Programs), (vec![], 0));
-        assert_eq!(look(vec![ours(4, later)], Tells::Programs), (vec![], 0));
-    }
 }

@@ -59,6 +59,12 @@ pub enum ObstacleKind {
 }
 
 impl Obstacle {
+    /// Whether the kernel takes the events of others away at exec.
+    #[must_use]
+    pub const fn takes_events(&self) -> bool {
+        matches!(self.kind, ObstacleKind::Privileged(_))
+    }
+
     /// Whether even naming the library would change what the program prints: its loader would
     /// complain.
     #[must_use]

@@ -3,7 +3,9 @@
 //!
 //! Whatever cannot be read (the process is gone, or another user's) is left out.
 
+use crate::clock;
 use engine::wire::session::CONTROL_FILE;
+use nix::unistd::{SysconfVar, sysconf};
 use std::fs;
 
 /// How files of the preload library are named, before the build's id.
@@ -155,6 +157,15 @@ pub(crate) struct Identity {
     pub(crate) ns_pids: Vec<u8>,
 }
 
+/// When a process began (`CLOCK_MONOTONIC`, ns), to the tick before; none if there is no such one.
+pub(crate) fn born_ns(pid: i32) -> Option<u64> {
+    let ticks = Stat::read(u32::try_from(pid).ok()?)?.start_ticks()?;
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()?;
+    let tick_ns = 1_000_000_000u64.checked_div(per_second.unsigned_abs())?;
+    let asleep_ns = clock::boottime_ns().saturating_sub(clock::monotonic_ns());
+    Some(ticks.saturating_mul(tick_ns).saturating_sub(asleep_ns))
+}
+
 /// The line `/proc/PID/stat`, whose fields are numbered as in `proc(5)`.
 pub(crate) struct Stat(String);
 
@@ -264,6 +275,8 @@ mod tests {
             std::os::unix::ffi::OsStrExt::as_bytes(own.as_os_str())
         );
         assert!(identity.command.ends_with(b"\0") && identity.start_ticks > 0);
+        let born_ns = born_ns(pid).unwrap();
+        assert!(0 < born_ns && born_ns <= clock::monotonic_ns());
         assert_eq!(identity.parent, std::os::unix::process::parent_id());
         assert!(threads(pid).contains(&pid) && cpu_ns(pid, pid).unwrap() > 0);
         assert!(!name(pid, pid).is_empty());
