@@ -216,6 +216,24 @@ fn a_child_that_a_filter_keeps_from_writing_is_a_row_and_says_nothing() {
     assert!(stranger.ns > 200 * PERIOD_NS, "{}", stranger.ns);
 }
 
+/// It is set up before the filter comes, however early that is.
+#[test]
+fn a_child_that_puts_a_filter_on_at_once_is_sampled() {
+    let bench = Bench::new();
+    judge(|| {
+        let mut command = bench.record(&[]);
+        let result = output(command.arg(victim::c("filtered.c")).arg("own-files"));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        let recording = bench.recording();
+        let ledger = Ledger::of(&recording);
+        assert_eq!(ledger.strangers, []);
+        let session = recording.session.as_ref().expect("the recording is whole");
+        assert_near(ledger.total_ns(), session.charged_ns, "all");
+        let sampled = ledger.of_reason(Reason::Sampled);
+        assert_measured!(sampled > 200 * PERIOD_NS, "{sampled}");
+    });
+}
+
 #[test]
 fn a_program_that_cannot_reach_the_session_is_named_with_the_reason() {
     if !is_root() {

@@ -1,6 +1,6 @@
 // Installs a seccomp filter for perf_event_open (or, for `files`, for making files), then goes on:
 // `filtered refuse|deny|kill|files [PROGRAM ARGUMENT…]`; without a program it burns in a
-// thread of its own, for `files` in a child. `filtered probe` asks for the strict
+// thread of its own, for `files` in a child; for `own-files` that child installs it, at once. `filtered probe` asks for the strict
 // mode as libseccomp does to see whether the kernel knows it, and burns.
 #define _GNU_SOURCE
 #include <errno.h>
@@ -42,14 +42,21 @@ int main(int count, char **arguments) {
     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   };
   struct sock_fprog program = {sizeof code / sizeof *code, code};
-  if (!strcmp(arguments[1], "files")) program = (struct sock_fprog){sizeof files / sizeof *files, files};
+  int own = !strcmp(arguments[1], "own-files");
+  if (own || !strcmp(arguments[1], "files")) program = (struct sock_fprog){sizeof files / sizeof *files, files};
   if (!strcmp(arguments[1], "probe")) {
     long refused = syscall(SYS_seccomp, SECCOMP_SET_MODE_STRICT, 1, NULL);
     burn(NULL);
     puts(refused ? "end" : "strict");
     return 0;
   }
+  if (own && fork()) {
+    wait(NULL);
+    puts("end");
+    return 0;
+  }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) { perror("seccomp"); return 3; }
+  if (own) { burn(NULL); _exit(0); }
   if (count > 2) { execv(arguments[2], arguments + 2); return 4; }
   if (!strcmp(arguments[1], "files")) {
     if (!fork()) { burn(NULL); _exit(0); }

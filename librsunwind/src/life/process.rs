@@ -130,9 +130,10 @@ pub fn finish_fork_child(this: &ThreadState) {
     this.arm_again();
 }
 
-/// Before a thread is created: a fork child that makes threads is not brief, whether it saw a tick
-/// of the kernel's clock or not, and they need what its first signal would set up.
-pub fn expect_thread() {
+/// Before a thread is created, or a seccomp filter comes: a fork child that does so is not brief,
+/// whether it saw a tick of the kernel's clock or not. Threads need what its first signal would set
+/// up, and a filter may forbid that.
+pub fn finish_early() {
     let Some(this) = ThreadState::current().filter(|this| this.birth.is_unfinished()) else {
         return;
     };

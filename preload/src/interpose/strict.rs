@@ -6,6 +6,7 @@ use crate::stand_in;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use rsunwind::clock;
+use rsunwind::life::process;
 use rsunwind::process::PROCESS;
 use rsunwind::restart;
 use rsunwind::segment::SEGMENT;
@@ -38,6 +39,7 @@ pub fn is_put_on() -> bool {
 fn prepare_for_filter() {
     PUT_ON.store(true, Relaxed);
     if PROCESS.is_active() && !restart::keeps_numbers() {
+        process::finish_early();
         SEGMENT.lay_in(LAID_IN);
         restart::prepare_to_keep_numbers();
     }

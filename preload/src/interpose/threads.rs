@@ -58,7 +58,7 @@ fn prepared(
     if !PROCESS.is_active() {
         return (function, argument, None);
     }
-    process::expect_thread();
+    process::finish_early();
     let Ok(state) = ThreadState::allocate(PROCESS.config().max_depth) else {
         return (function, argument, None);
     };
