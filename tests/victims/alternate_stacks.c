@@ -45,7 +45,7 @@ static void burn_ms(long ms) {
 
 // Reads the clock by itself: no function of libc is called where there is no room for one.
 static __attribute__((noinline)) void burn_without_stack(void) {
-  for (long i = 0; i < 40000000; i++) sink += i;
+  for (long i = 0; i < 160000000; i++) sink += i;
 }
 
 __attribute__((target("amx-tile"))) static __attribute__((noinline)) void burn_with_tiles(void) {
