@@ -1,7 +1,7 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
-use crate::{diff, doctor, export, merge, record, report, sframe_cmd};
+use crate::{diff, doctor, export, merge, record, report, sframe_cmd, view};
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
@@ -23,6 +23,8 @@ enum Command {
     Diff(diff::Args),
     /// Write a recording in another format: flame graph, pprof, Firefox Profiler, text
     Export(export::Args),
+    /// Look around in a recording with a browser
+    View(view::Args),
     /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
     Merge(merge::Args),
     /// Say what can be recorded here, and what would make it more
@@ -46,6 +48,9 @@ pub enum Error {
     /// `rsunwind export`.
     #[error(transparent)]
     Export(#[from] export::Error),
+    /// `rsunwind view`.
+    #[error(transparent)]
+    View(#[from] view::Error),
     /// `rsunwind merge`.
     #[error(transparent)]
     Merge(#[from] merge::Error),
@@ -66,6 +71,7 @@ impl Error {
             Self::Report(error) => error.exit_status(),
             Self::Diff(error) => error.exit_status(),
             Self::Export(error) => error.exit_status(),
+            Self::View(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
             Self::Sframe(_) => 2,
@@ -88,6 +94,10 @@ impl Cli {
             Command::Diff(args) => Ok(diff::run(&args)?),
             Command::Export(args) => {
                 export::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::View(args) => {
+                view::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Merge(args) => {

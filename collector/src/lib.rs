@@ -33,4 +33,5 @@ pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
 mod unwind;
+pub mod view;
 pub mod visible;

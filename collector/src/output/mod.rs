@@ -91,6 +91,11 @@ pub static FORMATS: [&dyn Format; 8] = [
     &PerfData { deferred: false },
 ];
 
+/// The page that a browser shows.
+pub(crate) fn page() -> &'static dyn Format {
+    &page::Page
+}
+
 /// What a user may choose about a file.
 #[derive(Clone, Debug, Default)]
 pub struct Options {

@@ -125,8 +125,8 @@ class Flame {
 
   select(row, place) {
     this.cursor = {row, x: place.x + Math.min(0.01, place.width / 2)};
-    this.onPoint(this.describe(this.tree, place.node));
     if (place.node > 0) this.onPick(this.tree.func[place.node]);
+    this.onPoint(this.describe(this.tree, place.node));
     this.paint();
   }
 

@@ -2,7 +2,7 @@
 
 const byId = id => document.getElementById(id);
 
-/// What is chosen. `view` says which amounts count, `kept` which kinds of frames; `range` is in µs.
+/// What is chosen: `view` says which amounts count, `kept` which kinds of frames; `range` in µs.
 const chosen = {view: null, process: '', thread: '', kept: '', range: null, search: '',
   mode: 'flame', func: -1};
 let data, flame, timeline, heat, table, folded = {}, totals, whole = 0, matches = null;
@@ -226,7 +226,8 @@ function fill() {
   }));
   const notes = byId('notes');
   notes.hidden = !head.notes.length;
-  notes.querySelector('summary').textContent = head.notes.length === 1 ? '1 note' : `${head.notes.length} notes`;
+  const {length} = head.notes;
+  notes.querySelector('summary').textContent = length === 1 ? '1 note' : `${length} notes`;
   notes.querySelector('ul').append(...head.notes.map(note => element('li', note)));
   byId('command').textContent = document.title = head.command || 'Profile';
 }

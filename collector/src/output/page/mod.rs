@@ -5,7 +5,8 @@
 //! stand in it as anything else. Its scripts put names on a canvas or in text nodes only, and its
 //! policy lets it load nothing.
 //!
-//! Not here: what the data are ([`data`]), and what is shown of them (the scripts beside this file).
+//! Not here: what the data are ([`data`]), and what is shown of them (the scripts beside this
+//! file).
 
 mod data;
 #[cfg(test)]

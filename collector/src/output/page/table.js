@@ -44,7 +44,8 @@ class Table {
     this.rows.sort(by ? (a, b) => sign * (by[a] - by[b]) || total[b] - total[a]
       : (a, b) => sign * functions.name(a).localeCompare(functions.name(b)));
     for (const head of this.heads) {
-      const order = head.dataset.sort !== this.sort ? 'none' : this.isUp ? 'ascending' : 'descending';
+      const sorted = this.isUp ? 'ascending' : 'descending';
+      const order = head.dataset.sort === this.sort ? sorted : 'none';
       head.parentElement.setAttribute('aria-sort', order);
     }
     this.box.querySelector('[role=table]').setAttribute('aria-rowcount', this.rows.length + 1);

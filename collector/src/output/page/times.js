@@ -23,7 +23,7 @@ class Times {
       if (this.from && this.isFar(place(event))) this.drag(place(event), false);
     });
     canvas.addEventListener('pointerleave', () => this.onPoint(null));
-    canvas.addEventListener('pointercancel', () => { this.from = null; });
+    canvas.addEventListener('lostpointercapture', () => { this.from = null; });
     canvas.addEventListener('pointerup', event => {
       if (!this.from) return;
       if (this.isFar(place(event))) this.drag(place(event), true); else this.click(...this.from);
@@ -153,7 +153,7 @@ class Timeline extends Times {
         pen.fillRect(0, y, width, ROW);
       }
       pen.fillStyle = plain;
-      const name = fitText(pen, thread.title, label - 10);
+      const name = fitText(pen, label < 110 ? thread.name : thread.title, label - 10);
       pen.fillText(name, 4, y + ROW / 2);
       const left = label - 18 - pen.measureText(name).width;
       pen.fillStyle = quiet;

@@ -36,15 +36,13 @@ class Calls {
   get outer() {
     if (this.outermost) return this.outermost;
     const {parent, func, first, next} = this, outer = new Uint8Array(parent.length);
-    const open = new Map();
+    const open = new Int32Array(func.reduce((most, id) => Math.max(most, id), 0) + 1);
     let node = first[0];
     while (node > 0) {
-      const count = open.get(func[node]) || 0;
-      open.set(func[node], count + 1);
-      outer[node] = count === 0 ? 1 : 0;
+      outer[node] = open[func[node]]++ === 0 ? 1 : 0;
       if (first[node] > 0) { node = first[node]; continue; }
       while (node > 0) {
-        open.set(func[node], open.get(func[node]) - 1);
+        open[func[node]]--;
         if (next[node] > 0) { node = next[node]; break; }
         node = parent[node];
       }
@@ -55,20 +53,30 @@ class Calls {
   /// The same calls of the functions that are `kept` alone; `places` has each node's node there.
   fold(kept) {
     const count = this.parent.length, places = new Int32Array(count);
-    const parent = [-1], func = [-1], known = new Map(), radix = kept.length;
+    const parent = new Int32Array(count), func = new Int32Array(count);
+    parent[0] = func[0] = -1;
+    // Where a node is by its hash, one more than that; what is taken is followed by the next free.
+    const mask = 2 ** Math.ceil(Math.log2(count * 2)) - 1, known = new Int32Array(mask + 1);
+    let made = 1;
     for (let node = 1; node < count; node++) {
       const above = places[this.parent[node]], id = this.func[node];
       if (!kept[id]) { places[node] = above; continue; }
-      const key = above * radix + id;
-      let place = known.get(key);
-      if (place === undefined) {
-        place = parent.push(above) - 1;
-        func.push(id);
-        known.set(key, place);
+      let slot = (Math.imul(above, 0x9e3779b1) ^ Math.imul(id, 0x85ebca6b)) >>> 0;
+      slot = (slot ^ (slot >>> 15)) & mask;
+      let place = known[slot] - 1;
+      while (place >= 0 && (parent[place] !== above || func[place] !== id)) {
+        slot = (slot + 1) & mask;
+        place = known[slot] - 1;
+      }
+      if (place < 0) {
+        place = made++;
+        known[slot] = place + 1;
+        parent[place] = above;
+        func[place] = id;
       }
       places[node] = place;
     }
-    return {calls: new Calls(Int32Array.from(parent), Int32Array.from(func)), places};
+    return {calls: new Calls(parent.slice(0, made), func.slice(0, made)), places};
   }
 
   /// Self and total amounts by function; a function that calls itself is counted once.
