@@ -106,7 +106,7 @@ pub const DEFAULT_RATE: u64 = 999;
 /// Default size limit of a recording, bytes.
 pub const DEFAULT_SIZE: u64 = 256 << 20;
 /// Default depth limit, frames.
-pub const DEFAULT_DEPTH: usize = 1024;
+pub const DEFAULT_DEPTH: usize = 2048;
 
 impl Config {
     /// Reads the variable's value.

@@ -16,6 +16,7 @@ mod mapped;
 mod maps;
 pub mod python;
 mod sections;
+pub mod v8;
 
 use image::When;
 
@@ -259,6 +260,16 @@ impl LoaderObject {
     }
 }
 
+impl LoaderObject {
+    fn look_for_interpreters(&self, module: &Module) {
+        // SAFETY: the loader's structure, of an object in use.
+        if let Some(map) = unsafe { self.link_map.as_ref() } {
+            python::look_at(module.start.0, map.bias, map.dynamic);
+            v8::look_at(map.bias, map.dynamic);
+        }
+    }
+}
+
 fn loader_object(pc: RuntimeAddress) -> Option<LoaderObject> {
     type FindObject = unsafe extern "C" fn(pc: u64, result: *mut LoaderObject) -> i32;
     let find = weak_address!("_dl_find_object");
@@ -306,7 +317,8 @@ impl Finder<'_> {
         let mut buffer = [0u8; 1024];
         // The loader gives single segments of an image that is not mapped in one piece: its header
         // is then found in the maps.
-        if let Some(object) = loader_object(pc) {
+        let object = loader_object(pc);
+        if let Some(object) = &object {
             let base = RuntimeAddress(object.start);
             // What is known not to be an image is not looked for in the maps once more.
             let image = if known {
@@ -317,10 +329,7 @@ impl Finder<'_> {
             if let Some(image) = image {
                 let path = object.path(&mut buffer);
                 let module = self.take_in(image.module, image.build_id().as_bytes(), path);
-                // SAFETY: the loader's structure, of an object in use.
-                if let Some(map) = unsafe { object.link_map.as_ref() } {
-                    python::look_at(module.start.0, map.bias, map.dynamic);
-                }
+                object.look_for_interpreters(&module);
                 return Some(module).filter(|module| module.contains(pc));
             }
         }
@@ -344,7 +353,11 @@ impl Finder<'_> {
             // several of them.
             LAST_SCAN_NS.store(last, Relaxed);
         }
-        Some(self.take_in(found.module, found.build_id.as_bytes(), found.path))
+        let module = self.take_in(found.module, found.build_id.as_bytes(), found.path);
+        if let Some(object) = object {
+            object.look_for_interpreters(&module);
+        }
+        Some(module)
     }
 
     /// Adds a module that was found, with an index if it needs one.
@@ -358,6 +371,15 @@ impl Finder<'_> {
         }
         module
     }
+}
+
+/// Whether code is a file's: not what a JIT made.
+///
+/// # Signal safety
+/// Loads.
+pub fn is_of_file(pc: u64) -> bool {
+    let found = map().and_then(|map| map.find(RuntimeAddress(pc)));
+    found.is_some_and(|module| module.kind != ModuleKind::Anonymous)
 }
 
 fn is_suspended(pc: RuntimeAddress) -> bool {

@@ -7,6 +7,7 @@
 pub mod command;
 pub mod far_headers;
 pub mod imports;
+pub mod interpreted;
 pub mod language;
 pub mod library;
 pub mod lock;

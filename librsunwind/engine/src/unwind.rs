@@ -249,7 +249,18 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             }
             return rule;
         }
-        self.find_in_tables(key, memory)
+        let rule = self.find_in_tables(key, memory);
+        let untabled = self.unwinder.languages.and_then(|them| them.untabled());
+        match untabled {
+            Some(language) if rule.kind() == Kind::FramePointer => {
+                let rule = UnwindRule::language(language);
+                if is_cached {
+                    cache.insert(&self.probe, key, rule);
+                }
+                rule
+            }
+            _ => rule,
+        }
     }
 
     /// The rule of the cursor's frame from the tables, to be kept under that key.

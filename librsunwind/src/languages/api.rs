@@ -211,7 +211,17 @@ impl Cursor<'_> {
     /// [`Error::Null`] if it is not to be.
     pub(super) fn own_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
         // SAFETY: as above.
-        unsafe { asking::describe_as_written(self.0, code) }
+        unsafe { asking::describe_as_written(self.0, code, true) }
+    }
+
+    /// The same where something is missing yet: then it is to be described again at the next
+    /// sample.
+    ///
+    /// # Errors
+    /// As above.
+    pub(super) fn part_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
+        // SAFETY: as above.
+        unsafe { asking::describe_as_written(self.0, code, false) }
     }
 }
 
@@ -267,15 +277,18 @@ pub fn add<L: Language>(language: &'static L) -> Result<Registered, Error> {
     Ok(Registered(number))
 }
 
-/// Registers a language that is part of the runtime itself, in a handler; `false` if that cannot be
-/// now. `prepare` is called before the language can be asked, by nobody else meanwhile, and says
+/// Registers a language that is part of the runtime itself, in a handler, and gives its place;
+/// `None` if that cannot be now. `prepare` is called before the language can be asked, by nobody else meanwhile, and says
 /// whether it is still wanted.
 ///
 /// # Signal safety
 /// Raw system calls.
-pub(super) fn add_own<L: Language>(language: &'static L, prepare: impl FnOnce() -> bool) -> bool {
+pub(super) fn add_own<L: Language>(
+    language: &'static L,
+    prepare: impl FnOnce() -> bool,
+) -> Option<u32> {
     // SAFETY: the trait's promise; the language stays.
-    unsafe { table::add_in_handler(&described(language), prepare) }.is_some()
+    unsafe { table::add_in_handler(&described(language), prepare) }.map(table::place_of)
 }
 
 fn described<L: Language>(language: &'static L) -> layout::Language {

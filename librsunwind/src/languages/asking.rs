@@ -333,6 +333,10 @@ impl Languages for Asking<'_> {
         made.or_else(|| ranges::find(pc.0).map(UnwindRule::language))
     }
 
+    fn untabled(&self) -> Option<u32> {
+        ranges::untabled()
+    }
+
     fn ask(
         &self,
         question: &Question<'_>,
@@ -509,7 +513,7 @@ pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), E
 }
 
 /// The same of a description as it is written, by a language of our own: but for its number, time
-/// and language.
+/// and language. One that is not whole is asked for again at the next sample.
 ///
 /// # Errors
 /// As above.
@@ -519,12 +523,13 @@ pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), E
 pub(super) unsafe fn describe_as_written(
     cursor: *const Cursor,
     code: wire::code::Code<'_>,
+    is_whole: bool,
 ) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     let call = unsafe { call_of(cursor) }?;
     let (key, number) = call.unknown.take().ok_or(Error::Null)?;
     let language = call.name;
     let code = wire::code::Code { language, ..code };
-    codes::write(call.asking.this, key, number, code);
+    codes::write(call.asking.this, is_whole.then_some(key), number, code);
     Ok(())
 }

@@ -177,15 +177,16 @@ pub(super) fn describe(
         lines,
         ..code::Code::default()
     };
-    write(this, key, number, code);
+    write(this, Some(key), number, code);
 }
 
-/// The same of a description as it is written. Its number and time are given here.
-pub(super) fn write(this: &ThreadState, key: Key, number: u64, mut code: code::Code<'_>) {
+/// The same of a description as it is written. Its number and time are given here. Without a key the
+/// object is described again at the next sample.
+pub(super) fn write(this: &ThreadState, key: Option<Key>, number: u64, mut code: code::Code<'_>) {
     code.number = number;
     code.time_ns = clock::monotonic_ns();
     let is_written = this.write(RecordKind::Code, |out| code.encode(out));
-    if is_written || !PROCESS.is_active() {
+    if let Some(key) = key.filter(|_| is_written || !PROCESS.is_active()) {
         insert(key, number);
     }
 }

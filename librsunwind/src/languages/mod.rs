@@ -20,7 +20,8 @@
 //! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
 //! | `lock` | who changes what is registered |
 //! | [`codes`] | code objects: which were described, and the record that does |
-//! | `python` | CPython, which registers nothing |
+//! | `python`, `v8` | CPython and V8, which register nothing |
+//! | `memory`, `recent`, `utf8` | what these two have in common |
 //! | [`layout`] | what crosses the C interface |
 
 pub mod api;
@@ -30,10 +31,16 @@ pub mod codes;
 pub mod jit;
 pub mod layout;
 mod lock;
+#[cfg(test)]
+mod made;
+mod memory;
 mod python;
 mod ranges;
 pub mod reads;
+mod recent;
 pub mod table;
+mod utf8;
+mod v8;
 
 pub(crate) use asking::Asking;
 
@@ -52,7 +59,8 @@ pub(crate) fn any() -> bool {
 /// Two loads; raw system calls when it is so.
 #[inline]
 pub(crate) fn has_come(this: &ThreadState) -> bool {
-    python::has_come(this)
+    // Both are asked.
+    python::has_come(this) | v8::has_come(this)
 }
 
 /// In a fork child: none of the parent's callbacks is under way. What was described there is

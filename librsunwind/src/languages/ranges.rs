@@ -6,8 +6,8 @@
 
 use super::layout::PLACES;
 use crate::error::Error;
-use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// How many there can be.
 const RANGES: usize = 256;
@@ -41,6 +41,22 @@ pub(super) fn find(pc: u64) -> Option<u32> {
     u32::try_from(place)
         .ok()
         .filter(|place| (*place as usize) < PLACES)
+}
+
+/// The place plus one of the language that is asked about all code that no table knows; 0: nobody.
+static UNTABLED: AtomicU32 = AtomicU32::new(0);
+
+/// The place of that language.
+///
+/// # Signal safety
+/// A load.
+pub(super) fn untabled() -> Option<u32> {
+    UNTABLED.load(Acquire).checked_sub(1)
+}
+
+/// A language is to be that one.
+pub(super) fn add_untabled(place: u32) {
+    UNTABLED.store(place.wrapping_add(1), Release);
 }
 
 pub(super) fn add(place: usize, start: u64, end: u64) -> Result<(), Error> {

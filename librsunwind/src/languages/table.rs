@@ -121,7 +121,7 @@ pub(super) fn forget_rules() {
 fn found(number: i32) -> Result<(usize, &'static Place, u32), Error> {
     let number = u32::try_from(number).map_err(|_| Error::NoClient)?;
     let (index, generation) = (
-        (number & ((1 << PLACE_BITS) - 1)) as usize,
+        place_of(number.cast_signed()) as usize,
         number >> PLACE_BITS,
     );
     let place = TABLE.get(index).ok_or(Error::NoClient)?;
@@ -129,6 +129,11 @@ fn found(number: i32) -> Result<(usize, &'static Place, u32), Error> {
         return Err(Error::NoClient);
     }
     Ok((index, place, generation))
+}
+
+/// The place in a registered language's number.
+pub(super) const fn place_of(number: i32) -> u32 {
+    number.cast_unsigned() & ((1 << PLACE_BITS) - 1)
 }
 
 /// What a language may be called.

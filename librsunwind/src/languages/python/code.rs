@@ -2,8 +2,8 @@
 //! as.
 
 use super::super::codes::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, mix};
+use super::super::memory::Memory;
 use super::layout::{Entries, Layout};
-use super::memory::Memory;
 use super::strings::Text;
 use engine::wire::code::{Code, LineFormat};
 
@@ -125,39 +125,6 @@ fn ends(memory: &impl Memory, start: u64, length: u64) -> [Option<u64>; 2] {
                 first.map(|word| word.checked_shl(beyond).unwrap_or(0)),
                 Some(0),
             ]
-        }
-    }
-}
-
-/// Words of [`Codes`].
-const CODE_WORDS: usize = 16;
-
-/// The numbers of code objects that a walk met last, by their addresses.
-#[derive(Debug)]
-pub struct Codes<'a>(&'a mut [u64; CODE_WORDS]);
-
-impl<'a> Codes<'a> {
-    /// In zeroed memory, or what was kept there.
-    pub const fn new(words: &'a mut [u64; CODE_WORDS]) -> Self {
-        Self(words)
-    }
-
-    fn slot(&mut self, code: u64) -> Option<&mut [u64; 2]> {
-        let (slots, _) = self.0.as_chunks_mut::<2>();
-        let count = slots.len();
-        slots.get_mut((mix(code) as usize).checked_rem(count)?)
-    }
-
-    /// That of a code object.
-    pub fn find(&mut self, code: u64) -> Option<u64> {
-        let [known, check] = self.slot(code)?;
-        (*known == code).then_some(*check)
-    }
-
-    /// Keeps one.
-    pub fn keep(&mut self, code: u64, check: u64) {
-        if let Some(slot) = self.slot(code) {
-            *slot = [code, check];
         }
     }
 }

@@ -1,8 +1,8 @@
 //! The entries of a thread, innermost first: where each is recorded on the C stack, and which
 //! Python frames it runs.
 
+use super::super::memory::Memory;
 use super::layout::{Entries, Layout};
-use super::memory::Memory;
 
 /// An entry of the interpreter's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -17,7 +17,6 @@
 //! | [`entries`] | the entries of a thread, and the frames of each |
 //! | [`code`] | what a frame runs: its code object, told from others, and described |
 //! | `strings` | text of its string objects |
-//! | `memory` | how all of these read |
 //!
 //! # Safety
 //! What is known of the interpreter is written before the language can be asked, and not again.
@@ -26,7 +25,6 @@
 mod code;
 mod entries;
 mod layout;
-mod memory;
 mod strings;
 #[cfg(test)]
 mod tests;
@@ -34,11 +32,11 @@ mod thread_state;
 
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::{STATE, flags};
+use super::recent::Codes;
 use crate::modules::python::{Python as Module, found};
 use crate::sys;
 use crate::text::Text;
 use crate::thread::ThreadState;
-use code::Codes;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
@@ -98,7 +96,7 @@ impl Python {
         if sys::seccomp_filtered() {
             return false;
         }
-        api::add_own(self, || {
+        let added = api::add_own(self, || {
             let is_first = self.state.load(Acquire) == NOT_YET;
             if is_first {
                 // SAFETY: the language is not registered, and nobody else comes here meanwhile.
@@ -106,7 +104,8 @@ impl Python {
                 self.state.store(REGISTERED, Release);
             }
             is_first
-        })
+        });
+        added.is_some()
     }
 
     fn decline(&self, this: &ThreadState, module: &Module, refusal: Refusal) {

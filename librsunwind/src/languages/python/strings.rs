@@ -1,7 +1,8 @@
 //! CPython's string objects (PEP 393): one, two or four bytes a character, as UTF-8.
 
+use super::super::memory::Memory;
+use super::super::utf8::Utf8;
 use super::layout::Layout;
-use super::memory::Memory;
 
 /// The characters of a string object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +53,7 @@ impl Text {
             memory.copy(self.start, text)?;
             return Some(text);
         }
-        let mut out = Utf8 { to, length: 0 };
+        let mut out = Utf8::new(to);
         let mut piece = [0u8; 256];
         let mut done = 0;
         while done < self.size {
@@ -71,39 +72,5 @@ impl Text {
             done = done.checked_add(size)?;
         }
         out.text()
-    }
-}
-
-struct Utf8<'t> {
-    to: &'t mut [u8],
-    length: usize,
-}
-
-impl<'t> Utf8<'t> {
-    /// Adds a character; `None` if there is no room. What is none (a surrogate) becomes U+FFFD.
-    fn put(&mut self, number: u32) -> Option<()> {
-        let character = char::from_u32(number).unwrap_or(char::REPLACEMENT_CHARACTER);
-        let number = character as u32;
-        let size = character.len_utf8();
-        let end = self.length.checked_add(size)?;
-        let room = self.to.get_mut(self.length..end)?;
-        let mut rest = number;
-        for byte in room.iter_mut().skip(1).rev() {
-            *byte = 0x80 | (rest & 0x3f) as u8;
-            rest >>= 6;
-        }
-        let mark = match size {
-            1 => 0,
-            2 => 0xc0,
-            3 => 0xe0,
-            _ => 0xf0,
-        };
-        *room.first_mut()? = mark | rest as u8;
-        self.length = end;
-        Some(())
-    }
-
-    fn text(self) -> Option<&'t [u8]> {
-        self.to.get(..self.length)
     }
 }

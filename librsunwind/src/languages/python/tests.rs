@@ -1,36 +1,24 @@
 //! Code objects and frames in made-up memory, whole and damaged.
 
+use super::super::made::{BASE, Made, SIZE};
 use super::code::Place;
 use super::layout::{self, Layout};
-use super::memory::Memory;
 use super::thread_state;
 use crate::modules::python::Python as Module;
 use engine::wire::code::{Code, LineFormat};
-use std::cell::RefCell;
 
-/// Some bytes from an address on; what lies outside cannot be read.
-struct Made {
-    bytes: RefCell<Vec<u8>>,
+const TYPE: u64 = BASE + 0x10;
+const CODE: u64 = BASE + 0x100;
+const NAME: u64 = BASE + 0x400;
+const FILE: u64 = BASE + 0x1000;
+const LINES: u64 = BASE + 0x1800;
+
+trait Objects {
+    fn put_text(&self, layout: &Layout, address: u64, text: &str, width: u64);
+    fn put_bytes(&self, address: u64, bytes: &[u8]);
 }
 
-const BASE: u64 = 0x10_0000;
-const SIZE: usize = 0x4000;
-
-impl Made {
-    fn new() -> Self {
-        let bytes = RefCell::new(vec![0; SIZE]);
-        Self { bytes }
-    }
-
-    fn put(&self, address: u64, bytes: &[u8]) {
-        let at = (address - BASE) as usize;
-        self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
-    }
-
-    fn put_word(&self, address: u64, word: u64) {
-        self.put(address, &word.to_le_bytes());
-    }
-
+impl Objects for Made {
     fn put_text(&self, layout: &Layout, address: u64, text: &str, width: u64) {
         let is_ascii = text.is_ascii();
         self.put_word(address + 16, text.chars().count() as u64);
@@ -52,27 +40,6 @@ impl Made {
         self.put(address + 32, bytes);
     }
 }
-
-impl Memory for Made {
-    fn load(&self, address: u64) -> Option<u64> {
-        let mut word = [0; 8];
-        self.copy(address, &mut word)?;
-        Some(u64::from_le_bytes(word))
-    }
-
-    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
-        let at = usize::try_from(address.checked_sub(BASE)?).ok()?;
-        let bytes = self.bytes.borrow();
-        to.copy_from_slice(bytes.get(at..at.checked_add(to.len())?)?);
-        Some(())
-    }
-}
-
-const TYPE: u64 = BASE + 0x10;
-const CODE: u64 = BASE + 0x100;
-const NAME: u64 = BASE + 0x400;
-const FILE: u64 = BASE + 0x1000;
-const LINES: u64 = BASE + 0x1800;
 
 fn layout_of(minor: u64) -> Layout {
     layout::of(&module(minor)).unwrap()

@@ -6,8 +6,8 @@
 //! Calls libc's `pthread_getspecific`, which reads the thread's own storage.
 #![allow(unsafe_code)]
 
+use super::super::memory::Memory;
 use super::layout::Layout;
-use super::memory::Memory;
 use crate::modules::python::Python as Module;
 use crate::weak_address;
 use core::ffi::c_void;

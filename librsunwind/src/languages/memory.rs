@@ -1,7 +1,6 @@
-//! How the interpreter's memory is read: in a walk through its cursor, in tests from what is made
-//! up.
+//! How an interpreter's memory is read: in a walk through its cursor, in tests from what is made up.
 
-use super::super::api::Cursor;
+use super::api::Cursor;
 
 /// Memory that may be read, or not.
 pub trait Memory {

@@ -1,0 +1,197 @@
+//! Which function a frame in V8's code runs, and how it stands: its frame may not be there yet, or
+//! not any more, where code was interrupted at its beginning or end.
+//!
+//! ```text
+//!        | return address  | fp + 8
+//!   fp ->| caller's fp     |
+//!        | context         | fp - 8: another number where it is no function's frame
+//!        | function        | fp - 16
+//!        | argument count  |
+//!        | bytecode array  | fp - 32: where it is interpreted, or was
+//!        | offset in it    | fp - 40: likewise
+//! ```
+
+use super::super::api::Cursor;
+use super::super::layout::flags;
+use super::super::memory::Memory;
+use super::heap::small;
+
+/// By DWARF number.
+const RDI: u8 = 5;
+const RBP: u8 = 6;
+const RSP: u8 = 7;
+
+/// Where a frame stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    /// The tagged pointer to its function, yet to be checked.
+    pub function: u64,
+    /// What its frame pointer is, if it has its frame.
+    pub fp: Option<u64>,
+    /// Its caller, where the frame is not there and the code at that place has told.
+    pub caller: Option<Caller>,
+}
+
+/// The caller of a frame that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Caller {
+    pub pc: u64,
+    pub sp: u64,
+    pub fp: u64,
+}
+
+/// A frame is not larger than this.
+const LARGEST: u64 = 16 << 20;
+
+/// How a function's code begins: push rbp; mov rbp, rsp; push rsi; push rdi.
+const BEGINNING: [u8; 6] = [0x55, 0x48, 0x89, 0xe5, 0x56, 0x57];
+/// It may look before whether it is still good, for so many bytes.
+const BEFORE: usize = 16;
+
+/// How the frame of a cursor stands; `None` if it is not that of a function. `is_compiled`: its
+/// code was made by a compiler at run time.
+pub fn standing(cursor: &Cursor<'_>, is_compiled: bool) -> Option<Standing> {
+    let (fp, sp) = (cursor.register(RBP)?, cursor.register(RSP)?);
+    if cursor.flags() & flags::EXACT != 0 {
+        let code = code_at(cursor, cursor.pc())?;
+        let edge = Edge::of(&code, is_compiled);
+        if let Some(edge) = edge {
+            return edge.standing(cursor, fp, sp);
+        }
+        if is_at_edge(&code) {
+            return None; // the frame is another's, who is next
+        }
+        // The third and fourth instructions: the slots are not written yet.
+        let has_slots = !matches!(code, [0x56, 0x57, ..] | [0x57, ..]) || sp <= fp.wrapping_sub(16);
+        if !has_slots && sp <= fp && fp.wrapping_sub(sp) < 16 {
+            return Some(Standing {
+                function: cursor.register(RDI)?,
+                fp: None,
+                caller: None,
+            });
+        }
+        if fp.wrapping_sub(sp) < 8 {
+            return None;
+        }
+    }
+    if fp & 7 != 0 || fp < sp || fp.wrapping_sub(sp) > LARGEST {
+        return None;
+    }
+    let context = Memory::load(cursor, fp.checked_sub(8)?)?;
+    let function = Memory::load(cursor, fp.checked_sub(16)?)?;
+    (context & 3 == 1 && function & 3 == 1).then_some(Standing {
+        function,
+        fp: Some(fp),
+        caller: None,
+    })
+}
+
+/// Where an interpreted function stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bytecode {
+    /// The tagged pointer to its bytecodes, yet to be checked.
+    pub array: u64,
+    /// Where in them.
+    pub offset: u32,
+}
+
+/// What bytecode a frame of the interpreter's is at, if it is one; `data` is where in an array its
+/// bytecodes begin. At calls the frame says so; where a bytecode itself was interrupted, registers
+/// do, if they have not been used for something else yet.
+pub fn bytecode(cursor: &Cursor<'_>, data: u64, fp: u64) -> Option<Bytecode> {
+    const R9: u8 = 9;
+    const R12: u8 = 12;
+    let array = Memory::load(cursor, fp.checked_sub(32)?)?;
+    let saved = Memory::load(cursor, fp.checked_sub(40)?)?;
+    let start = data.checked_sub(1)?; // of tagged pointers
+    let offset = match cursor.flags() & flags::EXACT {
+        0 => u64::from(small(saved)?),
+        _ => cursor
+            .register(R9)
+            .filter(|_| cursor.register(R12) == Some(array))?,
+    };
+    Some(Bytecode {
+        array: Some(array).filter(|array| array & 3 == 1)?,
+        offset: u32::try_from(offset.checked_sub(start)?).ok()?,
+    })
+}
+
+fn code_at(cursor: &Cursor<'_>, pc: u64) -> Option<[u8; 24]> {
+    let mut code = [0; 24];
+    let (words, _) = code.as_chunks_mut::<8>();
+    for (word, at) in words.iter_mut().zip((pc..).step_by(8)) {
+        *word = Memory::load(cursor, at)?.to_le_bytes();
+    }
+    Some(code)
+}
+
+/// Where a frame is just being made, or has just been left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Edge {
+    /// Nothing was pushed.
+    Before,
+    /// The caller's frame pointer was pushed.
+    Pushed,
+    /// It was popped.
+    After,
+}
+
+impl Edge {
+    /// By the code at the pc.
+    pub fn of(code: &[u8; 24], is_compiled: bool) -> Option<Self> {
+        if code.starts_with(&BEGINNING) {
+            return Some(Self::Before);
+        }
+        if matches!(code, [0x48, 0x89, 0xe5, 0x56, 0x57, ..]) {
+            return Some(Self::Pushed);
+        }
+        if !is_compiled {
+            return None;
+        }
+        let mut windows = code.windows(BEGINNING.len()).take(BEFORE);
+        if windows.any(|window| window == BEGINNING) {
+            return Some(Self::Before);
+        }
+        let is_after = matches!(
+            code,
+            // ret; ret of so many bytes
+            [0xc3, ..] | [0xc2, _, 0, ..]
+            // cmp rcx or rax, count; jg; ret of so many bytes
+            | [0x48, 0x83, 0xf8 | 0xf9, _, 0x7f, 3, 0xc2, ..] | [0x7f, 3, 0xc2, ..]
+            | [0x48, 0x83, 0xf8 | 0xf9, _, 0x0f, 0x8f, 3, 0, 0, 0, 0xc2, ..]
+            | [0x0f, 0x8f, 3, 0, 0, 0, 0xc2, ..]
+            // pop the return address; lea rsp, [rsp + arguments]; push it; ret
+            | [0x41, 0x59 | 0x5a, 0x48 | 0x4a, 0x8d, 0x24, ..]
+        );
+        is_after.then_some(Self::After)
+    }
+
+    fn standing(self, cursor: &Cursor<'_>, fp: u64, sp: u64) -> Option<Standing> {
+        let (slot, fp) = match self {
+            Self::Before | Self::After => (sp, fp),
+            Self::Pushed => (sp.checked_add(8)?, Memory::load(cursor, sp)?),
+        };
+        let function = match self {
+            Self::Before | Self::Pushed => cursor.register(RDI)?,
+            // What was popped is still there.
+            Self::After => Memory::load(cursor, sp.checked_sub(24)?)?,
+        };
+        Some(Standing {
+            function,
+            fp: None,
+            caller: Some(Caller {
+                pc: Memory::load(cursor, slot)?,
+                sp: slot.checked_add(8)?,
+                fp,
+            }),
+        })
+    }
+}
+
+/// Where the native walk takes the return address from the top of the stack.
+const fn is_at_edge(code: &[u8; 24]) -> bool {
+    matches!(
+        code,
+        [0x55, ..] | [0xf3, 0x0f, 0x1e, 0xfa, 0x55, ..] | [0xc3, ..] | [0x48, 0x89, 0xe5, ..]
+    )
+}

@@ -1,0 +1,112 @@
+//! Where the fields of V8's objects are. V8 exports many offsets and all type numbers for debuggers
+//! (`v8dbg_…`); the others are those of the three versions that are known.
+
+use crate::modules::v8::V8 as Module;
+use core::ffi::CStr;
+
+/// A version that is not known: major and minor.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Unknown(pub u32, pub u32);
+
+/// The number of each type of objects that is told from others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Types {
+    /// The first of functions; classes and constructors of the language have the next.
+    pub function: u32,
+    pub shared: u32,
+    pub script: u32,
+    pub scope: u32,
+    pub bytecodes: u32,
+}
+
+/// Where the part of a `ScopeInfo` is that says where the function is in the source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Positions {
+    /// There.
+    At(u64),
+    /// Behind the names of variables, and what flags say.
+    BehindNames,
+}
+
+/// Offsets, bytes, from the beginnings of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub types: Types,
+    /// Of a `JSFunction`: its `SharedFunctionInfo`.
+    pub function_shared: u64,
+    /// Of a `SharedFunctionInfo`: its name, or the `ScopeInfo` that has it.
+    pub shared_name: u64,
+    /// Of a `SharedFunctionInfo`: its script, if it has one.
+    pub shared_script: u64,
+    pub positions: Positions,
+    /// Of a `ScopeInfo`: the names of variables.
+    pub scope_names: u64,
+    /// Of a `BytecodeArray`: its source positions.
+    pub bytecode_positions: u64,
+    /// Of a `BytecodeArray`: its instructions.
+    pub bytecode_data: u64,
+}
+
+/// The layout of a module's objects.
+///
+/// # Signal safety
+/// Loads.
+pub fn of(module: &Module) -> Result<Layout, Unknown> {
+    let version = |name| module.constant(name).unwrap_or(0);
+    let major = version(c"_ZN2v88internal7Version6major_E");
+    let minor = version(c"_ZN2v88internal7Version6minor_E");
+    told(major, minor, |name| module.constant(name)).ok_or(Unknown(major, minor))
+}
+
+fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Option<Layout> {
+    let offset = |name| constant(name).map(u64::from).filter(is_likely);
+    // Without tags of 32 bits and compressed pointers.
+    if constant(c"v8dbg_SmiValueShift")?.checked_add(constant(c"v8dbg_SmiShiftSize")?)? != 32 {
+        return None;
+    }
+    let (name, script, bytecode_positions) = match (major, minor) {
+        (11, 3) => (
+            c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
+            c"v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
+            32,
+        ),
+        (12, 4) => (
+            c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
+            c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
+            24,
+        ),
+        (13, 6) => (
+            c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
+            c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
+            24,
+        ),
+        _ => return None,
+    };
+    /// Of the first field of a `ScopeInfo`, by which they are counted.
+    const FIRST: u64 = 8;
+    let field = |index: u64| FIRST.checked_add(index.checked_mul(8)?);
+    let first_name = offset(c"v8dbg_scopeinfo_idx_first_vars")?;
+    Some(Layout {
+        types: Types {
+            function: constant(c"v8dbg_type_JSFunction__JS_FUNCTION_TYPE")?,
+            shared: constant(c"v8dbg_type_SharedFunctionInfo__SHARED_FUNCTION_INFO_TYPE")?,
+            script: constant(c"v8dbg_type_Script__SCRIPT_TYPE")?,
+            scope: constant(c"v8dbg_type_ScopeInfo__SCOPE_INFO_TYPE")?,
+            bytecodes: constant(c"v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE")?,
+        },
+        function_shared: offset(c"v8dbg_class_JSFunction__shared__SharedFunctionInfo")?,
+        shared_name: offset(name)?,
+        shared_script: offset(script)?,
+        positions: match first_name {
+            5 => Positions::At(field(3)?),
+            _ => Positions::BehindNames,
+        },
+        scope_names: field(first_name)?,
+        bytecode_positions,
+        bytecode_data: offset(c"v8dbg_class_BytecodeArray__data__uintptr_t")?,
+    })
+}
+
+fn is_likely(offset: &u64) -> bool {
+    *offset < 512
+}

