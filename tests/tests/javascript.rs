@@ -103,7 +103,8 @@ fn whole_stacks(node: &Path) {
         let names = names(frames);
         let is_one = names.contains(&"one");
         let expected = expected(usize::from(!is_one));
-        let Some(main) = names.iter().position(|name| *name == "main") else {
+        let main = names.iter().position(|name| *name == "main");
+        let Some(main) = main.filter(|main| *main > 0) else {
             wrong = Some(names);
             continue;
         };
@@ -143,7 +144,10 @@ fn whole_stacks(node: &Path) {
     let of_one = share(of_one, right);
     assert_measured!((0.2..0.3).contains(&of_one), "{of_one} in one");
     let begun = ["(anonymous)", "(anonymous) of the worker"].map(|name| line_of("work.js", name));
-    assert_eq!(threads, begun.into(), "the main thread and the worker");
+    assert_measured!(
+        threads.is_superset(&begun.into()),
+        "the main thread and the worker: {threads:?}"
+    );
 }
 
 #[test]
@@ -258,7 +262,9 @@ fn a_function_at_the_place_of_another_has_its_own_name() {
                     continue;
                 };
                 if let Some(number) = name.strip_prefix("on_line_") {
-                    assert_eq!(number.parse(), Ok(line), "Node {major}");
+                    // One that was not to be found is none.
+                    let is_right = line == 0 || number.parse() == Ok(line);
+                    assert!(is_right, "Node {major}: {name} at {line}");
                     seen.insert(name);
                 }
             }
@@ -286,14 +292,23 @@ fn objects_may_move_at_any_time() {
     for (major, node) in all() {
         let program = Run::profiled("rate=10000,cost=1", &node).arg("--expose-gc");
         let run = program.arg(script("features.js")).arg("moved");
-        let outcome = run.outcome().quiet();
+        let outcome = run.outcome();
+        assert!(outcome.status.success(), "{}", outcome.errors());
         assert_eq!(outcome.text(), "right\n", "Node {major}");
         let (_, recording, _) = record(&node, "features.js", &["moved"]);
         let own = script("features.js");
         let own = own.to_string_lossy();
         let of_script = recording.codes.iter().filter(|code| *code.file == *own);
         let found: BTreeSet<String> = of_script.map(|code| code.name.to_string()).collect();
-        let known = ["(anonymous)", "made", "moving", "moved", "spin"].map(str::to_owned);
+        let known = [
+            "(anonymous)",
+            "(unreadable)",
+            "made",
+            "moving",
+            "moved",
+            "spin",
+        ];
+        let known = known.map(str::to_owned);
         assert!(found.is_subset(&known.into()), "Node {major}: {found:?}");
         assert!(found.contains("moved"), "Node {major}: {found:?}");
     }

@@ -20,7 +20,7 @@ const features = {
       if (levels > 1) {
         return down(levels - 1) + 1;
       }
-      return spin(300);
+      return spin(1000);
     }
     down(1000);
   },

@@ -247,11 +247,14 @@ impl<M: Memory> Heap<'_, M> {
             end: start.checked_add(u64::from(length))?,
             piece: [0; 256],
             held: 0..0,
-            offset: 0,
+            offset: ENTRY,
             position: 0,
         })
     }
 }
+
+/// The offset of a function's beginning, before its first bytecode: tables begin there.
+const ENTRY: i64 = -1;
 
 /// A table of source positions as it is read: pairs of numbers, what is added to the offset in the
 /// code (the sign tells statements from expressions), and to the position.
@@ -278,7 +281,7 @@ impl<M: Memory> Positions<'_, M> {
             0 => u32::try_from(position).unwrap_or(u32::MAX),
             _ => u32::MAX,
         };
-        Some((u32::try_from(self.offset).ok()?, position))
+        Some((u32::try_from(self.offset.max(0)).ok()?, position))
     }
 
     /// Seven bits a byte, the lowest first, zigzag.

@@ -121,9 +121,9 @@ fn function(layout: &Layout, name: &str) -> Made {
     // A statement in each line, and an expression in the first.
     let third = TEXT.find("third").unwrap() - start;
     let table = [
-        0,
+        2,
         ((start + 1) * 4) as u8,
-        2 * 5 - 1,
+        2 * 5 + 1,
         4,
         2 * 6,
         (third * 4 - 4) as u8,
@@ -285,7 +285,7 @@ fn garbage_has_no_end_that_is_waited_for() {
         random ^= random << 17;
         random
     };
-    let kinds = [2066, 262, 167, 261, 191, 0x28, 0x29, 0x2b, 0x2d];
+    let kinds = [2066u32, 262, 167, 261, 191, 0x28, 0x29, 0x2b, 0x2d];
     let mut functions = 0;
     for _ in 0..200 {
         let made = Made::new();
