@@ -25,6 +25,7 @@ pub mod inherited;
 mod launch;
 mod library;
 mod listener;
+mod load_cost;
 mod output;
 mod owners;
 mod perf_map_files;
@@ -123,7 +124,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let charged = watch.program().charged();
     let result = conclusion
         .result
-        .and_then(|()| account.close(watch.drain(), pid, end, charged));
+        .and_then(|()| account.close(watch.drain(), pid, end, charged, &library));
     let recorded = Recorded::new(destination, watch.drain(), args.rate, result);
     let ended = end.status.map(|status| exit_status(status, end.told));
     let published = match ended {

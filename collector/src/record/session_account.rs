@@ -5,6 +5,7 @@ use super::args::Args;
 use super::drain::Drain;
 use super::event_cost;
 use super::events::Event;
+use super::load_cost::LoadCost;
 use super::price::Price;
 use super::program::Charged;
 use crate::clock;
@@ -18,6 +19,7 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use std::ffi::OsStr;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
 /// Most bytes kept of the command line.
 const LONGEST_COMMAND: usize = 32 << 10;
@@ -71,11 +73,19 @@ impl Account {
     }
 
     /// At the end: writes it, and finishes the recording. `charged` is what the kernel charged the
-    /// program. All that the collector started must have ended: it measures.
+    /// program, `library` what was loaded into it. All that the collector started must have ended:
+    /// it measures.
     ///
     /// # Errors
     /// As write.
-    pub fn close(&self, drain: &mut Drain, pid: Pid, end: End, charged: Charged) -> io::Result<()> {
+    pub fn close(
+        &self,
+        drain: &mut Drain,
+        pid: Pid,
+        end: End,
+        charged: Charged,
+        library: &Path,
+    ) -> io::Result<()> {
         for (event, number) in self.events.iter().zip(1u32..) {
             let source = Source {
                 event: number,
@@ -109,6 +119,7 @@ impl Account {
             true => Price::measured(period_ns, charged.switches, self.listens),
             false => Price::default(),
         };
+        let loading = LoadCost::measured(drain.runs(), library);
         let system = uname().ok();
         let text =
             |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());
@@ -137,7 +148,8 @@ impl Account {
             switches: charged.switches,
             switch_ns: price.switch_ns,
             thread_ns: price.thread_ns,
-            collector_ns: clock::process_cpu_ns(),
+            collector_ns: clock::process_cpu_ns().saturating_add(loading.tried_ns),
+            load_ns: loading.load_ns,
         };
         drain
             .writer()

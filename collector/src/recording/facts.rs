@@ -444,6 +444,7 @@ fn account(found: &session::Session<'_>) -> SessionInfo {
         switch_ns: found.switch_ns,
         thread_ns: found.thread_ns,
         collector_ns: found.collector_ns,
+        load_ns: found.load_ns,
     }
 }
 

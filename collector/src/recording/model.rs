@@ -110,6 +110,7 @@ pub struct SessionInfo {
     pub switch_ns: u64,
     pub thread_ns: u64,
     pub collector_ns: u64,
+    pub load_ns: u64,
 }
 
 /// One program run: a process from exec or fork on.

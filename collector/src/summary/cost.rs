@@ -3,12 +3,12 @@
 //! - what clocks of ours show in the programs: the handler with the kernel's delivery of its
 //!   signals, functions that stand in front of libc's, the preparation of programs, and the arming
 //!   of threads and its end;
-//! - what the kernel's events cost, which is in nobody's clock alone. So it is an estimate: what a
-//!   sample, a context switch and a thread's beginning and end cost more on this machine when
-//!   recording ended, as often as there was one;
+//! - what the kernel's events and the loader cost, which is in nobody's clock alone. So it is an
+//!   estimate: what a sample, a context switch, a thread's beginning and end, and a program's cost
+//!   more on this machine when recording ended, as often as there was one;
 //! - the collector's own CPU time, which the programs are not charged with.
 //!
-//! Not here: loading the library, and the end of what it has mapped; `tests/costs` measures all of
+//! Not here: the end of what a program that is profiled has mapped; `tests/costs` measures all of
 //! it together.
 
 use super::line;
@@ -16,7 +16,8 @@ use super::threads::Account;
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural};
 use crate::profile::Profile;
-use crate::recording::{SessionInfo, Thread};
+use crate::recording::{Process, SessionInfo, Thread};
+use engine::wire::process::Origin;
 use engine::wire::sample::Trigger;
 
 /// The line, and what it is made of.
@@ -68,10 +69,12 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
         return;
     };
     let threads = profile.recording.threads.len() as u64;
-    if let (Some((ns, text)), true) = (of_kernel(session, events, threads), cpu > 0) {
+    let programs = loads(&profile.recording.processes);
+    let estimate = of_kernel(session, events, threads);
+    if let (Some((ns, text)), true) = (and_loading(estimate, session, programs), cpu > 0) {
         let share = 100.0 * ns as f64 / cpu as f64;
         let text = format!(
-            "besides, some {}, {share:.2} % of CPU time: the kernel's perf events ({text})",
+            "besides, some {}, {share:.2} % of CPU time: {text}",
             duration(ns)
         );
         line(out, "", &text);
@@ -112,7 +115,34 @@ fn of_kernel(session: &SessionInfo, events: u64, threads: u64) -> Option<(u64, S
     let all = parts.fold(0, |sum: u64, (count, _, _, ns)| {
         sum.saturating_add(count.saturating_mul(*ns))
     });
-    (all > 0).then_some((all, text))
+    (all > 0).then(|| (all, format!("the kernel's perf events ({text})")))
+}
+
+/// With what the loader took for the library in that many programs.
+fn and_loading(
+    estimate: Option<(u64, String)>,
+    session: &SessionInfo,
+    programs: u64,
+) -> Option<(u64, String)> {
+    let all = programs.saturating_mul(session.load_ns);
+    if all == 0 {
+        return estimate;
+    }
+    let text = format!(
+        "loading the library ({} at {})",
+        plural(programs, "program", "programs"),
+        duration(session.load_ns)
+    );
+    Some(match estimate {
+        Some((ns, events)) => (ns.saturating_add(all), format!("{events}, {text}")),
+        None => (all, text),
+    })
+}
+
+/// How many programs loaded the library: those that said what their clock showed when it began.
+fn loads(processes: &[Process]) -> u64 {
+    let began = |process: &&Process| process.origin == Origin::Exec && process.cpu_ns > 0;
+    processes.iter().filter(began).count() as u64
 }
 
 /// Signals and events of the threads that had perf events.

@@ -80,6 +80,9 @@ pub struct Session<'a> {
     pub thread_ns: u64,
     /// CPU time of the collector itself until it wrote this, ns; 0 if unknown.
     pub collector_ns: u64,
+    /// What the preload library makes the start and the end of a program cost more where its own
+    /// clock does not run, ns; 0 if unknown, or too few programs were started.
+    pub load_ns: u64,
 }
 
 impl<'a> Session<'a> {
@@ -103,6 +106,7 @@ impl<'a> Session<'a> {
         out.number(self.switch_ns);
         out.number(self.thread_ns);
         out.number(self.collector_ns);
+        out.number(self.load_ns);
     }
 
     /// Reads a payload.
@@ -131,6 +135,7 @@ impl<'a> Session<'a> {
             switch_ns: from.number().unwrap_or(0),
             thread_ns: from.number().unwrap_or(0),
             collector_ns: from.number().unwrap_or(0),
+            load_ns: from.number().unwrap_or(0),
         })
     }
 }
@@ -223,6 +228,7 @@ mod tests {
             switch_ns: 8,
             thread_ns: 9,
             collector_ns: 10,
+            load_ns: 11,
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
