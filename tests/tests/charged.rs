@@ -3,15 +3,13 @@
 
 use collector::charge::{Ledger, Reason};
 use collector::recording::{ProcessId, Recording};
+use rsunwind_tests::account::{PERIOD_NS, assert_near};
 use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, text};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::{assert_measured, repository, victim};
 use std::path::Path;
 use std::process::Command;
-
-/// Of the sampling that is asked for here, ns.
-const PERIOD_NS: u64 = 1_001_001;
 
 /// What the victim's parent printed.
 struct Truth {
@@ -54,16 +52,6 @@ fn of(recording: &Recording, ledger: &Ledger, pid: u32, keep: impl Fn(Reason) ->
     let rows = ledger.rows.iter();
     let rows = rows.filter(|row| row.process.is_some_and(has) && keep(row.reason));
     rows.map(|row| row.ns).sum()
-}
-
-#[track_caller]
-fn assert_near(found: u64, expected: u64, what: &str) {
-    // A tick that comes late, on a machine that others use, is more than two periods now and then.
-    let slack = (expected / 100).max(2 * PERIOD_NS);
-    assert_measured!(
-        found.abs_diff(expected) <= slack,
-        "{what}: {found} ns of {expected} ns"
-    );
 }
 
 #[track_caller]
