@@ -42,6 +42,17 @@ pub fn realtime_offset_ns() -> u64 {
     realtime.wrapping_sub(monotonic_ns())
 }
 
+/// Whether the time can be read without a system call, as far as that can be known.
+pub fn needs_no_call() -> bool {
+    /// Those that the kernel's image for programs reads itself.
+    const WITHOUT: [&[u8]; 3] = [b"tsc", b"kvm-clock", b"hyperv_clocksource_tsc_page"];
+    let mut buffer = [0u8; 64];
+    let path = b"/sys/devices/system/clocksource/clocksource0/current_clocksource\0";
+    let source = sys::read_file(path, &mut buffer);
+    let source = source.strip_suffix(b"\n").unwrap_or(source);
+    CLOCK_GETTIME.load(Relaxed) != 0 && WITHOUT.contains(&source)
+}
+
 /// The processor's counter must not be read any more, by the calling thread and those that it
 /// starts: from now on the time is a system call.
 ///

@@ -50,6 +50,15 @@ pub(crate) unsafe extern "C" fn on_signal(
     let Some(this) = ThreadState::current_unchecked() else {
         return stray(info, context, None);
     };
+    if sys::are_held_back_by_word() && signal_info::looks_like_ours(info) {
+        // The next sample stands for it.
+        // SAFETY: the kernel's ucontext.
+        unsafe {
+            this.calls
+                .after_ours(context, this.signal(), this.known_stack())
+        };
+        return 0;
+    }
     let (sampling, is_theirs) = match origin(this, info) {
         Origin::Ours(request) => (Some(request), false),
         Origin::Stale => (None, false),
@@ -71,7 +80,8 @@ pub(crate) unsafe extern "C" fn on_signal(
     if theirs == 0 {
         // SAFETY: (both) the kernel's ucontext.
         unsafe {
-            this.calls.after_ours(context, this.signal());
+            this.calls
+                .after_ours(context, this.signal(), this.known_stack());
             this.handler_stack.lend_again(context, this.tid());
         }
         // Not in the child of a vfork, which borrows the state of its parent.
@@ -150,7 +160,7 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
 
 fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void) {
     let time_ns = clock::monotonic_ns();
-    let is_over = sampling.is_some() && Control::over_at(time_ns);
+    let is_over = sampling.is_some() && (signal::is_given_up() || Control::over_at(time_ns));
     if sampling.is_some() && !is_over {
         if this.birth.is_unfinished() {
             process::finish_fork_child(this);
@@ -243,6 +253,7 @@ fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&ThreadState>) ->
                 // The shim sets it, when it has left the stack that another signal of ours would
                 // begin anew.
                 this.shim.program_mask.set(mask);
+                this.shim.sets_mask.set(sys::may_hold_back().into());
                 let says = |flag: c_int| action.flags & flag as u64 != 0;
                 let sp = &this.shim.saved_sp;
                 // SAFETY: (both) the kernel's ucontext; the shim has pushed the handler's

@@ -52,4 +52,5 @@ pub mod text;
 pub mod thread;
 pub mod trigger;
 
+pub use engine::seccomp::SystemCall;
 pub use engine::wire;

@@ -19,8 +19,11 @@ use core::mem::offset_of;
 /// Installs the handler for one of the two signals, remembering the action before as the program's.
 ///
 /// # Errors
-/// As `rt_sigaction`.
+/// As `rt_sigaction`; `EPERM` where the process is not sampled any more.
 pub fn install(signal: i32) -> Result<(), Errno> {
+    if signal::is_given_up() {
+        return Err(Errno(libc::EPERM));
+    }
     let remember = |before: KernelAction| {
         if before.handler != own_action().handler {
             program_signal::set_action(signal, before);
@@ -82,6 +85,8 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         "mov rsp, qword ptr [rcx + {saved_sp}]",
         "test rax, rax",
         "jz 3f",
+        "cmp qword ptr [rcx + {sets_mask}], 0",
+        "je 3f",
         "push rax",
         "lea rsi, [rcx + {program_mask}]",
         "mov edi, {set_mask}",
@@ -106,6 +111,7 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         stack_size = const handler_stack::SIZE,
         stack_top = const offset_of!(ThreadState, shim.stack_top),
         program_mask = const offset_of!(ThreadState, shim.program_mask),
+        sets_mask = const offset_of!(ThreadState, shim.sets_mask),
         set_mask = const libc::SIG_SETMASK,
         rt_sigprocmask = const libc::SYS_rt_sigprocmask,
         on_signal = sym handler::on_signal,

@@ -13,7 +13,7 @@
 use crate::config::SignalChoice;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicI32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU64};
 
 /// `si_code` of the signal by which a thread asks itself: positive, so that the kernel keeps it
 /// however many signals are pending, and of no meaning for either.
@@ -51,6 +51,29 @@ pub fn is_taken(signal: i32) -> bool {
 /// Notes that our handler stands for it.
 pub fn take(signal: i32) {
     TAKEN.fetch_or(sys::bit(signal), Relaxed);
+}
+
+/// Notes that it does not any more.
+pub fn leave(signal: i32) {
+    TAKEN.fetch_and(!sys::bit(signal), Relaxed);
+}
+
+/// Set once the process is not sampled any more, whatever happens.
+static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+
+/// From now on the process is not sampled any more: no thread is armed, and each is disarmed at its
+/// next sample.
+pub fn give_up() {
+    GIVEN_UP.store(true, Relaxed);
+}
+
+/// Whether that is so.
+///
+/// # Signal safety
+/// One load.
+#[inline]
+pub fn is_given_up() -> bool {
+    GIVEN_UP.load(Relaxed)
 }
 
 /// The place of one of the two in tables of them.

@@ -43,6 +43,11 @@ pub(crate) fn raised(signal: i32) -> Information {
     information
 }
 
+/// Whether the program would have no such signal but by chance.
+pub(crate) const fn looks_like_ours(info: &SignalInfo) -> bool {
+    matches!(info.code, POLL_IN..=POLL_HUP | libc::SI_TIMER | REQUESTED)
+}
+
 /// Whether a signal was raised by a trigger that is gone by now.
 pub(crate) fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
     match (info.code, this) {

@@ -4,6 +4,7 @@
 //! that could not load the library (32-bit, with a runtime that must come first, or the library out
 //! of reach after chroot) gets none, because its loader would complain.
 
+use crate::interpose::strict;
 use crate::program_file::takes_library;
 use core::ffi::{CStr, c_char};
 use core::ptr;
@@ -191,7 +192,9 @@ impl Environment {
             && given_settings.is_some_and(|given| given == settings);
         let settings = remembered(&MEASURED).unwrap_or(settings);
         let wanted = PROCESS.was_started() && PROCESS.config().follow;
-        let loadable = remembered(&LIBRARY).is_some_and(readable) && path.is_none_or(takes_library);
+        let loadable = remembered(&LIBRARY).is_some_and(readable)
+            && path.is_none_or(takes_library)
+            && strict::may_start();
         match (has_preload, loadable) {
             (true, false) => Self::rewrite(given, None, None),
             (false, true) if wanted => Self::rewrite(given, Some(preload), Some(settings)),

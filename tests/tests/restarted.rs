@@ -101,14 +101,6 @@ fn a_call_that_takes_longer_than_a_sampling_period_ends() {
 }
 
 #[test]
-fn under_a_filter_that_is_put_on_late() {
-    // It kills for what the program does not do itself.
-    let program = victim::c("late_filter.c");
-    assert_eq!(Run::plain(&program).outcome().quiet().text(), "");
-    assert_eq!(restarted(&program, &[]), "");
-}
-
-#[test]
 fn a_call_that_nobody_knows_is_left_as_it_is() {
     for program in programs() {
         assert_eq!(restarted(&program, &["elsewhere", "1000"]), "0 other\n");

@@ -28,6 +28,7 @@ pub mod perf_event;
 pub mod registers;
 pub mod rule;
 pub mod rule_cache;
+pub mod seccomp;
 pub mod table;
 pub mod unwind;
 mod walk;

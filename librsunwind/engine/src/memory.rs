@@ -4,7 +4,9 @@
 //! A probe asks the kernel to read the address: `rt_sigprocmask` with a `how` that does not exist
 //! copies its 8-byte set in and then refuses, with EFAULT if the copy failed and EINVAL if it did
 //! not. So a probe cannot fault, needs no SIGSEGV handler, and changes nothing. It costs a system
-//! call, and is remembered per page for the rest of the walk.
+//! call, and is remembered per page for the rest of the walk. A seccomp filter may forbid that
+//! call; then `futex` does the same, and where that is forbidden, too, nothing is read but what is
+//! known ([`choose_probe`]).
 //!
 //! There is no SIGSEGV handler on purpose: one that runs on the alternate stack overwrites the live
 //! frames of a program that switched away from that stack inside its own handler.
@@ -16,21 +18,64 @@
 
 use crate::address::RuntimeAddress;
 use crate::registers;
+use crate::seccomp::SystemCall;
+use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
 const PAGE: u64 = 4096;
 const EINVAL: i64 = -22;
+const EFAULT: i64 = -14;
 /// How many pages a walk adds to the verified range at most; the rest follows in later walks.
 const GROWTH_LIMIT: u32 = 64;
 /// How many pages a walk remembers as readable.
 const REMEMBERED: usize = 8;
 
-/// Whether the 8 bytes at an address can be read.
+const BY_MASK: u8 = 0;
+const BY_FUTEX: u8 = 1;
+const FORBIDDEN: u8 = 2;
+/// How the kernel is asked what can be read.
+static PROBE: AtomicU8 = AtomicU8::new(BY_MASK);
+
+/// From now on the kernel is asked by a call that may be made, if there is one.
+pub fn choose_probe(may_make: impl Fn(&SystemCall) -> bool) {
+    let by_mask = SystemCall {
+        number: registers::PROBE,
+        arguments: [Some(u64::MAX), None, Some(0), Some(8), None, None],
+    };
+    let requeue = Some(registers::REQUEUE_IF_SAME);
+    let by_futex = SystemCall {
+        number: registers::PROBE_BY_FUTEX,
+        arguments: [None, requeue, Some(0), Some(0), None, Some(0)],
+    };
+    let way = [by_mask, by_futex].iter().position(may_make);
+    let way = way.map_or(FORBIDDEN, |way| way as u8);
+    PROBE.store(way, Relaxed);
+}
+
+/// Whether the kernel may be asked.
+pub fn can_probe() -> bool {
+    PROBE.load(Relaxed) != FORBIDDEN
+}
+
+/// Whether the 8 bytes at an address can be read; not, where nobody may be asked.
 ///
 /// # Signal safety
 /// One or two system calls, which change nothing.
 #[must_use]
 pub fn is_readable(address: u64) -> bool {
-    address != 0 && registers::probe(address) == EINVAL
+    is_readable_by(PROBE.load(Relaxed), address)
+}
+
+fn is_readable_by(way: u8, address: u64) -> bool {
+    let by_futex = |address| {
+        let answer = registers::probe_by_futex(address);
+        answer != EFAULT && answer != EINVAL
+    };
+    address != 0
+        && match way {
+            BY_MASK => registers::probe(address) == EINVAL,
+            BY_FUTEX => by_futex(address) && by_futex(address.wrapping_add(7)),
+            _ => false,
+        }
 }
 
 /// A thread's stack as its walks see it: kept in the thread's state from walk to walk, so that a
@@ -234,12 +279,15 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_noticed_without_a_fault() {
         let island = island();
-        let readable = |offset: i64| is_readable(island.wrapping_add_signed(offset));
-        assert!(readable(0) && readable(8184) && readable(4092));
-        assert!(!readable(-1) && !readable(8185) && !readable(8192) && !readable(-4096));
-        assert!(
-            !is_readable(0) && !is_readable(8) && !is_readable(u64::MAX) && !is_readable(1 << 63)
-        );
+        for way in [BY_MASK, BY_FUTEX] {
+            let readable = |offset: i64| is_readable_by(way, island.wrapping_add_signed(offset));
+            assert!(readable(0) && readable(8184) && readable(4092), "{way}");
+            assert!(!readable(-1) && !readable(8185) && !readable(8192) && !readable(-4096));
+            for bad in [0, 8, u64::MAX, 1 << 63] {
+                assert!(!is_readable_by(way, bad), "{way} {bad:#x}");
+            }
+        }
+        assert!(!is_readable_by(FORBIDDEN, island));
     }
 
     #[test]

@@ -9,7 +9,7 @@
 
 use super::registers::{CallRegisters, Signals};
 use super::resume::{self, Rest};
-use super::{Calls, keeps_numbers};
+use super::{Calls, may_make};
 use core::mem::offset_of;
 
 /// Bytes of a set of signals.
@@ -20,7 +20,12 @@ const MILLION: u64 = 1_000_000;
 impl Calls {
     /// Sends the thread to where the call is made with our signal held back; whether it may be.
     pub(super) fn hold_back(&self, at: &mut CallRegisters, number: i64, signals: Signals) -> bool {
-        if keeps_numbers() {
+        let is_poll = [libc::SYS_poll, libc::SYS_ppoll].contains(&number);
+        let finer = match is_poll {
+            true => libc::SYS_ppoll,
+            false => libc::SYS_pselect6,
+        };
+        if !may_make(finer, None) {
             return false; // ended, rather than never
         }
         let base = resume::place(at.sp);
@@ -60,11 +65,10 @@ impl Calls {
             own => word(own),
         };
         rest.mask = blocked | signals.ours;
-        if [libc::SYS_poll, libc::SYS_ppoll].contains(&number) {
-            rest.number = libc::SYS_ppoll as u64;
+        rest.number = finer as u64;
+        if is_poll {
             rest.call = [first, second, time, mask_at, SET, 0];
         } else {
-            rest.number = libc::SYS_pselect6 as u64;
             rest.set = [mask_at, SET];
             let set_at = within(offset_of!(Rest, set));
             rest.call = [first, second, third, fourth, time, set_at];

@@ -46,12 +46,14 @@ mod transfers;
 
 pub use rest::{is_limited, limit_noted};
 
+use crate::sys::filters;
 use crate::{arch, clock, sys, weak_address};
 use calls::{Again, again, ends, looks_at_many};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, compiler_fence};
+use engine::seccomp::SystemCall;
 use registers::{CallRegisters, LENGTH, Signals, code_before};
 use resume::Rest;
 
@@ -62,8 +64,9 @@ const SECOND: u64 = 1_000_000_000;
 /// How often one call is sent back before our signal is held back for it.
 const TRIES: u32 = 2;
 
-/// Set once a seccomp filter may judge which calls are made: then none is made by another number
-/// than the program's, and none is made to look at what the program's are about.
+/// Set once a seccomp filter of which nothing is known may judge which calls are made: then none is
+/// made by another number than the program's, and none is made to look at what the program's are
+/// about.
 static KEEPS_NUMBERS: AtomicBool = AtomicBool::new(false);
 
 /// From now on the program's calls are made by the numbers that it knows of.
@@ -76,9 +79,17 @@ pub fn prepare_to_keep_numbers() {
     transfers::remember_kinds();
 }
 
-/// Whether a seccomp filter may judge which calls are made.
+/// Whether a seccomp filter of which nothing is known may judge which calls are made.
 pub fn keeps_numbers() -> bool {
     KEEPS_NUMBERS.load(Relaxed)
+}
+
+/// Whether a call may be made that is not the program's own; by its number, if its arguments are
+/// not given.
+pub fn may_make(number: i64, arguments: Option<&[u64; 6]>) -> bool {
+    let any = || SystemCall::any(number);
+    let call = arguments.map_or_else(any, |arguments| SystemCall::with(number, arguments));
+    !keeps_numbers() && filters::may_make(&call)
 }
 
 /// What a thread knows of the call it is in. Written by wrappers, in ordinary code; the handler
@@ -105,6 +116,8 @@ pub struct Calls {
     /// since.
     sent_from: Cell<u64>,
     sent: Cell<u32>,
+    /// What is known to be there of the thread's stack: its lowest byte, and behind its highest.
+    known_stack: Cell<(u64, u64)>,
 }
 
 /// Stands for an argument that is not known.
@@ -123,6 +136,7 @@ impl Calls {
             mask: [const { Cell::new(0) }; 16],
             sent_from: Cell::new(0),
             sent: Cell::new(0),
+            known_stack: Cell::new((0, 0)),
         }
     }
 
@@ -169,13 +183,20 @@ impl Calls {
     }
 
     /// Our handler has run for this signal, and none of the program's will: what it ended goes on.
+    /// `known_stack` is what is known to be there of the thread's stack.
     ///
     /// # Safety
     /// The context is the kernel's, of the signal being handled on this thread.
     ///
     /// # Signal safety
     /// For the handler.
-    pub(crate) unsafe fn after_ours(&self, context: *mut c_void, signal: c_int) {
+    pub(crate) unsafe fn after_ours(
+        &self,
+        context: *mut c_void,
+        signal: c_int,
+        known_stack: (u64, u64),
+    ) {
+        self.known_stack.set(known_stack);
         // SAFETY: the caller's promise.
         let mut at = unsafe { CallRegisters::of(context) };
         let goes_back = if at.is_in_front_again() {
@@ -412,17 +433,13 @@ unsafe fn nanoseconds(time: u64) -> u64 {
 /// would end up to one late. Registers that the program's own call does not have must be zero
 /// already, because a libc may keep something in them.
 fn finer(number: i64, at: &CallRegisters) -> Option<i64> {
-    if keeps_numbers() {
-        return None;
-    }
-    match number {
-        libc::SYS_poll if at.argument(3) == 0 => Some(libc::SYS_ppoll),
-        libc::SYS_epoll_wait if at.argument(4) != 0 => None,
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait if has_epoll_pwait2() => {
-            Some(libc::SYS_epoll_pwait2)
-        }
-        _ => None,
-    }
+    let (finer, is_there): (_, fn() -> bool) = match number {
+        libc::SYS_poll if at.argument(3) == 0 => (libc::SYS_ppoll, || true),
+        libc::SYS_epoll_wait if at.argument(4) != 0 => return None,
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => (libc::SYS_epoll_pwait2, has_epoll_pwait2),
+        _ => return None,
+    };
+    (may_make(finer, None) && is_there()).then_some(finer)
 }
 
 /// Linux 5.11 and later.

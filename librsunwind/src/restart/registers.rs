@@ -233,20 +233,19 @@ enum Number {
 /// # Signal safety
 /// Loads; where they might cross into another page, a system call or two.
 pub(crate) fn code_before(pc: u64) -> CodeBefore {
-    let load = |back: u64| {
-        // SAFETY: see below.
-        unsafe { (pc.wrapping_sub(back) as *const u8).read() }
-    };
+    let last_page = pc.wrapping_sub(1) / PAGE;
     let start = pc.wrapping_sub(LENGTH + MOVE + 1);
-    let is_one_page = start / PAGE == pc.wrapping_sub(1) / PAGE;
-    let is_there = is_one_page || is_readable(start) && is_readable(pc.wrapping_sub(8) & !7);
-    if !is_there {
-        return CodeBefore {
-            is_call: false,
-            number: None,
-        };
-    }
-    // The processor has just fetched from that page, or both pages were found to be readable.
+    let all_is_there = start / PAGE == last_page || is_readable(start);
+    let load = |back: u64| {
+        let address = pc.wrapping_sub(back);
+        if all_is_there || address / PAGE == last_page {
+            // SAFETY: the processor has just fetched from that page; the one before was found to be
+            // readable.
+            unsafe { (address as *const u8).read() }
+        } else {
+            0
+        }
+    };
     let is_call = [load(2), load(1)] == INSTRUCTION;
     let number = u32::from_le_bytes([load(6), load(5), load(4), load(3)]);
     // A prefix makes the same bytes an instruction on an argument: `mov r8d, imm32`, `xor r8d,

@@ -1,7 +1,10 @@
 //! Signal actions and masks at the kernel's own level, below the program's wrappers.
 #![allow(unsafe_code)]
 
-use super::{Errno, call};
+use super::{Errno, call, filters};
+use core::sync::atomic::AtomicU32;
+use core::sync::atomic::Ordering::{Relaxed, SeqCst};
+use engine::seccomp::SystemCall;
 
 /// `SA_RESTORER`, which libc keeps to itself.
 pub const SA_RESTORER: u64 = 0x0400_0000;
@@ -155,10 +158,34 @@ pub fn raise_with(signal: i32, code: i32, value: u64) -> Result<(), Errno> {
     Ok(())
 }
 
+/// Whether signals can be held back at all.
+pub fn may_hold_back() -> bool {
+    let block = libc::SIG_BLOCK as u64;
+    filters::may_make(&SystemCall {
+        number: libc::SYS_rt_sigprocmask,
+        arguments: [Some(block), None, None, Some(8), None, None],
+    })
+}
+
+/// How many threads hold back what cannot be held back.
+static BY_WORD: AtomicU32 = AtomicU32::new(0);
+
+/// Whether a thread relies on it that our handler does nothing.
+///
+/// # Signal safety
+/// A load.
+#[inline]
+pub fn are_held_back_by_word() -> bool {
+    BY_WORD.load(Relaxed) != 0
+}
+
 /// Holds signals back from the calling thread while it lives. Where it is blocked already, it stays
-/// so.
+/// so. Where a filter forbids that, our handler leaves its own alone meanwhile.
 #[derive(Debug)]
-pub struct HeldBack(u64);
+pub struct HeldBack {
+    signals: u64,
+    by_word: bool,
+}
 
 impl HeldBack {
     /// What triggers raise, from now on.
@@ -172,14 +199,27 @@ impl HeldBack {
     }
 
     fn these(signals: u64) -> Self {
-        Self(signals & !signal_mask(libc::SIG_BLOCK, signals))
+        let by_word = filters::are_known() && !may_hold_back();
+        if by_word {
+            BY_WORD.fetch_add(1, SeqCst);
+            return Self {
+                signals: 0,
+                by_word,
+            };
+        }
+        Self {
+            signals: signals & !signal_mask(libc::SIG_BLOCK, signals),
+            by_word,
+        }
     }
 }
 
 impl Drop for HeldBack {
     fn drop(&mut self) {
-        if self.0 != 0 {
-            signal_mask(libc::SIG_UNBLOCK, self.0);
+        if self.by_word {
+            BY_WORD.fetch_sub(1, SeqCst);
+        } else if self.signals != 0 {
+            signal_mask(libc::SIG_UNBLOCK, self.signals);
         }
     }
 }

@@ -87,7 +87,7 @@ impl HandlerStack {
     /// ordinary code.
     pub fn lend(&self, before: *mut c_void) {
         // Under a filter, which may kill for the call, it could not be taken back either.
-        if restart::keeps_numbers() || VISIBLE.load(Relaxed) {
+        if !may_be_asked() || VISIBLE.load(Relaxed) {
             return;
         }
         self.lent.set(true);
@@ -124,8 +124,7 @@ impl HandlerStack {
         // SAFETY: the caller's promise.
         let stack = unsafe { signal_frame::alternate_stack(context) };
         // Not in the child of a vfork, which borrows its parent's state.
-        let is_lendable =
-            || !restart::keeps_numbers() && (self.lent.get() || !VISIBLE.load(Relaxed));
+        let is_lendable = || may_be_asked() && (self.lent.get() || !VISIBLE.load(Relaxed));
         if stack.ss_size == 0 && is_lendable() && tid == sys::gettid() {
             self.lent.set(true);
             self.flags.set(stack.ss_flags);
@@ -138,7 +137,7 @@ impl HandlerStack {
         if !self.lent.get() {
             return true;
         }
-        if restart::keeps_numbers() {
+        if !may_be_asked() {
             return false;
         }
         match sys::alternate_stack(Some(&NONE)) {
@@ -184,6 +183,11 @@ const NONE: libc::stack_t = libc::stack_t {
     ss_flags: libc::SS_DISABLE,
     ss_size: 0,
 };
+
+/// Whether the kernel may be told, and asked. A filter may kill for it.
+fn may_be_asked() -> bool {
+    restart::may_make(libc::SYS_sigaltstack, None)
+}
 
 /// Whether it is the one that the calling thread may have lent: by its word, also in the child of a
 /// fork that finds its state wiped.

@@ -144,6 +144,20 @@ impl ThreadState {
         unsafe { Self::take(state, StackMemory::new(page, top)) }
     }
 
+    /// What is known to be there of the thread's stack: its lowest byte, and behind its highest.
+    pub(crate) fn known_stack(&self) -> (u64, u64) {
+        self.room.stack.get().verified()
+    }
+
+    /// Looks how far down the calling thread's stack reaches, some way: soon nobody may ask any
+    /// more.
+    pub fn learn_stack(&self) {
+        let _held = HeldBack::all();
+        let mut stack = self.room.stack.get();
+        stack.begin(arch::stack_pointer().saturating_sub(WAY_DOWN));
+        self.room.stack.set(stack);
+    }
+
     unsafe fn take(state: *mut Self, stack: StackMemory) -> &'static Self {
         // SAFETY: the caller's promise.
         let this = unsafe { &*state };
@@ -157,6 +171,9 @@ impl ThreadState {
         this
     }
 }
+
+/// How far down a stack is looked at in advance, bytes.
+const WAY_DOWN: u64 = 60 * PAGE as u64;
 
 /// Bytes of a state with room for stacks of so many frames.
 fn size_with(max_depth: usize) -> usize {

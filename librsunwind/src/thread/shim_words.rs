@@ -14,6 +14,8 @@ pub(crate) struct ShimWords {
     pub stack_top: Cell<usize>,
     /// The mask to set on the way to a handler of the program's.
     pub program_mask: Cell<u64>,
+    /// Whether it may be set: 0 or 1.
+    pub sets_mask: Cell<u64>,
     /// Where ordinary code waits for a call on that stack; 0 while it does not.
     pub call_slot: Cell<usize>,
 }
@@ -25,6 +27,7 @@ impl ShimWords {
             saved_sp: Cell::new(0),
             stack_top: Cell::new(stack_top),
             program_mask: Cell::new(0),
+            sets_mask: Cell::new(1),
             call_slot: Cell::new(0),
         }
     }

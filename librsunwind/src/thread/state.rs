@@ -85,7 +85,8 @@ impl ThreadState {
     /// child or a raw clone that shares this thread's memory.
     pub fn current() -> Option<&'static Self> {
         let state = Self::current_unchecked()?;
-        (state.tid() == sys::gettid()).then_some(state)
+        // Where a filter forbids to ask, there are no such children, as a rule.
+        (state.tid() == sys::gettid() || !sys::knows_tid()).then_some(state)
     }
 
     /// Like [`ThreadState::current`], for a handler entered by a signal that only this thread can

@@ -17,6 +17,7 @@ pub mod timer;
 use crate::config::source::Source;
 use crate::config::{Config, TriggerChoice};
 use crate::restart;
+use crate::signal;
 use crate::sys::{self, Errno};
 use core::sync::atomic::{AtomicI32, Ordering::Relaxed};
 use engine::wire::offer::MAX_EVENTS;
@@ -67,6 +68,9 @@ static REQUEST_REFUSED: AtomicI32 = AtomicI32::new(0);
 /// # Errors
 /// The errno of the last attempt, if nothing is permitted.
 pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, Errno), Errno> {
+    if signal::is_given_up() {
+        return Err(Errno(libc::EPERM));
+    }
     if thread.outlook == Outlook::Brief
         && may_be_late(config)
         && let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal)
@@ -94,7 +98,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
     let mut refused = Errno(0);
     if config.trigger.allows(Trigger::PerfKernel) {
         let filtered = sys::seccomp_filtered();
-        if filtered {
+        if filtered && !sys::filters::are_known() {
             restart::keep_numbers();
         }
         if filtered && config.trigger == TriggerChoice::Auto {

@@ -1,16 +1,22 @@
 //! Threads that give something up: those that may make four system calls only are left alone, since
-//! any of ours would have them killed; under a filter no call is made by another number than the
-//! program's; where the processor's counter must not be read, it is not.
+//! any of ours would have them killed; under a filter no call of ours is made that it has something
+//! against; where the processor's counter must not be read, it is not.
+//!
+//! # Safety
+//! Hands the program's arguments on.
+#![allow(unsafe_code)]
 
 use crate::stand_in;
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use rsunwind::SystemCall;
 use rsunwind::clock;
-use rsunwind::life::process;
+use rsunwind::life::{leave, process};
 use rsunwind::process::PROCESS;
 use rsunwind::restart;
 use rsunwind::segment::SEGMENT;
 use rsunwind::sys;
+use rsunwind::sys::filters::{self, Draft};
 use rsunwind::thread::ThreadState;
 
 /// A thread that may make four system calls only is not sampled any more.
@@ -35,26 +41,74 @@ pub fn is_put_on() -> bool {
     PUT_ON.load(Relaxed)
 }
 
-/// A filter is about to come: it may kill for what threads do now and then while they are sampled.
-fn prepare_for_filter() {
-    PUT_ON.store(true, Relaxed);
-    if PROCESS.is_active() && !restart::keeps_numbers() {
+/// A filter is about to come, the one that a `struct sock_fprog` at that address names: it may kill
+/// for what threads do now and then while they are sampled. What it says of that is asked of itself
+/// ([`filters`]).
+fn prepare_for_filter(program: u64) {
+    let is_first = !PUT_ON.swap(true, Relaxed);
+    if INHERITED.load(Relaxed) {
+        restart::keep_numbers();
+    }
+    let is_active = PROCESS.is_active();
+    if is_active && is_first {
         process::finish_early();
         SEGMENT.lay_in(LAID_IN);
         restart::prepare_to_keep_numbers();
     }
-    restart::keep_numbers();
+    // SAFETY: the program's argument.
+    let draft = unsafe { Draft::of(program) };
+    if is_active {
+        let this = ThreadState::current();
+        this.inspect(|this| this.learn_stack());
+        leave::give_up_if_forbidden(this);
+    }
+    filters::put_in_force(draft);
+}
+
+/// What this library calls where a program starts, as far as programs do not call it themselves
+/// then.
+const AT_START: [i64; 16] = [
+    libc::SYS_clock_gettime,
+    libc::SYS_fallocate,
+    libc::SYS_fstat,
+    libc::SYS_getpid,
+    libc::SYS_getppid,
+    libc::SYS_gettid,
+    libc::SYS_madvise,
+    libc::SYS_openat,
+    libc::SYS_prctl,
+    libc::SYS_readlinkat,
+    libc::SYS_rt_sigaction,
+    libc::SYS_rt_sigprocmask,
+    libc::SYS_rt_sigreturn,
+    libc::SYS_sigaltstack,
+    libc::SYS_timer_create,
+    libc::SYS_timer_settime,
+];
+
+/// Whether a program that this one starts, under the filters that it has put on, may be sampled.
+pub fn may_start() -> bool {
+    let call = |number: &i64| SystemCall::any(*number);
+    AT_START
+        .iter()
+        .map(call)
+        .all(|call| filters::may_make(&call))
 }
 
 /// `PR_TSC_SIGSEGV`.
 const FORBIDDEN: u32 = libc::PR_TSC_SIGSEGV as u32;
 
-/// What a call of `prctl` asks for.
-pub fn look_at(option: c_int, mode: u64) {
+/// What a call of `prctl` asks for; without a filter it is asked what the kernel knows.
+pub fn look_at(option: c_int, mode: u64, program: u64) {
     match (option, mode as u32) {
         (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) => enter(),
-        (libc::PR_SET_SECCOMP, _) => prepare_for_filter(),
-        (libc::PR_SET_TSC, FORBIDDEN) => clock::avoid_counter(),
+        (libc::PR_SET_SECCOMP, _) if program != 0 => prepare_for_filter(program),
+        (libc::PR_SET_TSC, FORBIDDEN) => {
+            clock::avoid_counter();
+            if PROCESS.is_active() {
+                leave::give_up_if_forbidden(ThreadState::current());
+            }
+        }
         _ => {}
     }
 }
@@ -64,7 +118,7 @@ pub fn look_at(option: c_int, mode: u64) {
 pub fn look_at_operation(operation: u64, flags: u64, argument: u64) {
     match operation as u32 {
         libc::SECCOMP_SET_MODE_STRICT if flags as u32 == 0 && argument == 0 => enter(),
-        libc::SECCOMP_SET_MODE_FILTER if argument != 0 => prepare_for_filter(),
+        libc::SECCOMP_SET_MODE_FILTER if argument != 0 => prepare_for_filter(argument),
         _ => {}
     }
 }
@@ -79,9 +133,9 @@ pub fn look_back() {
 
 /// Whether the process may make system calls that the program does not.
 pub fn may_call() -> bool {
-    !INHERITED.load(Relaxed) && !restart::keeps_numbers()
+    !INHERITED.load(Relaxed) && !restart::keeps_numbers() && !is_put_on()
 }
 
 stand_in! {
-    fn prctl = |a| { look_at(a.first as c_int, a.second); };
+    fn prctl = |a| { look_at(a.first as c_int, a.second, a.third); };
 }

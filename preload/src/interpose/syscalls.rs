@@ -90,7 +90,7 @@ stand_in! {
             | libc::SYS_signalfd4 => {
                 return attended as *const () as usize;
             }
-            libc::SYS_prctl => strict::look_at(a.second as c_int, a.third),
+            libc::SYS_prctl => strict::look_at(a.second as c_int, a.third, a.fourth),
             libc::SYS_seccomp => strict::look_at_operation(a.second, a.third, a.fourth),
             number => note(number, a),
         }

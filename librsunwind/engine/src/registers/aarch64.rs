@@ -186,7 +186,7 @@ pub(crate) fn probe(set: u64) -> i64 {
     unsafe {
         core::arch::asm!(
             "svc #0",
-            in("x8") 135,
+            in("x8") PROBE,
             inlateout("x0") -1i64 => result,
             in("x1") set,
             in("x2") 0,
@@ -196,3 +196,40 @@ pub(crate) fn probe(set: u64) -> i64 {
     }
     result
 }
+
+/// The number of that call.
+pub(crate) const PROBE: i64 = 135;
+
+/// The same for the four bytes around an address, by `futex`: none of those that wait there is
+/// woken, and none is moved. Gives 0 or `EAGAIN` where they can be read.
+///
+/// # Signal safety
+/// One system call, which changes nothing.
+#[inline]
+pub(crate) fn probe_by_futex(address: u64) -> i64 {
+    let result: i64;
+    // SAFETY: the call changes nothing, whatever the address.
+    unsafe {
+        core::arch::asm!(
+            "svc #0",
+            in("x8") PROBE_BY_FUTEX,
+            inlateout("x0") (address & !3) as i64 => result,
+            in("x1") REQUEUE_IF_SAME,
+            in("x2") 0,
+            in("x3") 0,
+            in("x4") address & !3,
+            in("x5") 0,
+            options(nostack, readonly),
+        );
+    }
+    result
+}
+
+/// `FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG`.
+pub(crate) const REQUEUE_IF_SAME: u64 = 4 | 128;
+
+/// The number of that call.
+pub(crate) const PROBE_BY_FUTEX: i64 = 98;
+
+/// What seccomp filters know this processor by: `AUDIT_ARCH_AARCH64`.
+pub const AUDIT_ARCHITECTURE: u32 = 0xc000_00b7;

@@ -187,7 +187,7 @@ pub(crate) fn probe(set: u64) -> i64 {
     unsafe {
         core::arch::asm!(
             "syscall",
-            inlateout("rax") 14i64 => result,
+            inlateout("rax") PROBE => result,
             in("rdi") -1i64,
             in("rsi") set,
             in("rdx") 0,
@@ -199,3 +199,42 @@ pub(crate) fn probe(set: u64) -> i64 {
     }
     result
 }
+
+/// The number of that call.
+pub(crate) const PROBE: i64 = 14;
+
+/// The same for the four bytes around an address, by `futex`: none of those that wait there is
+/// woken, and none is moved. Gives 0 or `EAGAIN` where they can be read.
+///
+/// # Signal safety
+/// One system call, which changes nothing.
+#[inline]
+pub(crate) fn probe_by_futex(address: u64) -> i64 {
+    let result: i64;
+    // SAFETY: the call changes nothing, whatever the address.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") PROBE_BY_FUTEX => result,
+            in("rdi") address & !3,
+            in("rsi") REQUEUE_IF_SAME,
+            in("rdx") 0,
+            in("r10") 0,
+            in("r8") address & !3,
+            in("r9") 0,
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack, readonly),
+        );
+    }
+    result
+}
+
+/// `FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG`.
+pub(crate) const REQUEUE_IF_SAME: u64 = 4 | 128;
+
+/// The number of that call.
+pub(crate) const PROBE_BY_FUTEX: i64 = 202;
+
+/// What seccomp filters know this processor by: `AUDIT_ARCH_X86_64`.
+pub const AUDIT_ARCHITECTURE: u32 = 0xc000_003e;
