@@ -13,6 +13,10 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// What a filter says where the call is to be made.
 pub const ALLOW: u32 = 0x7fff_0000;
+/// Where it is to fail, with the error number in the lower half.
+const REFUSE: u32 = 0x0005_0000;
+/// The largest error number; the kernel takes larger ones for this.
+const MOST_ERROR: u32 = 4095;
 /// The part of an answer that says what becomes of the call.
 const ACTION: u32 = 0xffff_0000;
 /// Instructions that a program has at most.
@@ -76,6 +80,14 @@ impl SystemCall {
 #[must_use]
 pub fn allows(program: &[AtomicU64], call: &SystemCall) -> bool {
     answer(program, call).is_some_and(|answer| answer & ACTION == ALLOW)
+}
+
+/// The error number with which the program refuses the call, if that is its answer.
+#[must_use]
+pub fn refusal(program: &[AtomicU64], call: &SystemCall) -> Option<u32> {
+    let refused = answer(program, call).filter(|answer| answer & ACTION == REFUSE);
+    let error = refused.map(|answer| (answer & !ACTION).min(MOST_ERROR));
+    error.filter(|error| *error != 0)
 }
 
 /// What the program returns for the call.

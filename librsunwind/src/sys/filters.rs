@@ -13,7 +13,7 @@ use super::{PAGE, advise, map_anonymous};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use engine::memory::{can_probe, choose_probe, is_readable, load_verified};
-use engine::seccomp::{MOST, SystemCall, allows};
+use engine::seccomp::{self, MOST, SystemCall, allows};
 
 /// Words for all of them, with one in front of each. The kernel takes no more of a process.
 const ROOM: usize = (1 << 15) + 256;
@@ -42,18 +42,27 @@ pub fn are_known() -> bool {
 /// # Signal safety
 /// Loads.
 pub fn may_make(call: &SystemCall) -> bool {
-    !are_known() || all_allow(call, IN_FORCE)
+    !are_known() || refusal(call).is_none()
+}
+
+/// The error number that a call fails with which they do not all let pass: what the filter says, or
+/// `EPERM` where it would do worse.
+///
+/// # Signal safety
+/// Loads.
+pub(super) fn refusal(call: &SystemCall) -> Option<i32> {
+    first_against(call, IN_FORCE)
 }
 
 /// Whether those will that are about to be put on, too.
 pub fn will_allow(call: &SystemCall) -> bool {
-    all_allow(call, IN_FORCE | DRAFT)
+    first_against(call, IN_FORCE | DRAFT).is_none()
 }
 
-fn all_allow(call: &SystemCall, states: u64) -> bool {
+fn first_against(call: &SystemCall, states: u64) -> Option<i32> {
     // To return from a handler is all that is made under a filter that cannot be read.
     if UNKNOWN.load(Relaxed) && call.number != libc::SYS_rt_sigreturn {
-        return false;
+        return Some(libc::EPERM);
     }
     let mut rest = &WORDS[..];
     while let Some((head, behind)) = rest.split_first() {
@@ -63,11 +72,11 @@ fn all_allow(call: &SystemCall, states: u64) -> bool {
             break;
         }
         if head & states != 0 && !allows(filter, call) {
-            return false;
+            return Some(seccomp::refusal(filter, call).map_or(libc::EPERM, |error| error as i32));
         }
         rest = next;
     }
-    true
+    None
 }
 
 const fn length(head: u64) -> usize {

@@ -44,17 +44,18 @@ macro_rules! call {
 pub(crate) use call;
 
 /// Makes a system call, unless a filter that the program has put on would have a word to say: then
-/// it is refused here, with `EPERM`.
+/// it is refused here.
 ///
 /// # Safety
 /// As the system call.
 pub(crate) unsafe fn raw(number: i64, arguments: &[usize]) -> isize {
     let at = |index: usize| arguments.get(index).copied().unwrap_or(0);
     let call = [at(0), at(1), at(2), at(3), at(4), at(5)];
-    if filters::are_known()
-        && !filters::may_make(&SystemCall::with(number, &call.map(|a| a as u64)))
-    {
-        return -(libc::EPERM as isize);
+    if filters::are_known() {
+        let asked = SystemCall::with(number, &call.map(|argument| argument as u64));
+        if let Some(error) = filters::refusal(&asked) {
+            return (error as isize).wrapping_neg();
+        }
     }
     let [a, b, c, d, e, f] = call;
     // SAFETY: the caller's promise.
