@@ -239,6 +239,7 @@ struct rsunwind_cursor {
     const struct rsunwind_registers *interrupted; /* what the signal interrupted, all known */
     void *state; /* RSUNWIND_STATE bytes of this language's own, zeroed when the walk begins, and when it begins again */
     const void *walk; /* the library's own */
+    const struct rsunwind_cursor_functions *functions; /* called by rsunwind_load() and its neighbours */
 };
 
 /* What a callback says. Frames are given before, by rsunwind_frame(). Other numbers are trouble. */
@@ -293,8 +294,8 @@ RSUNWIND_API int rsunwind_language_uncover(int language, const void *start, size
  * may unmap at this moment; about 1 µs. One walk has 262,144 loads and 8,192 copies and new pages.
  * Both return 0. Errors: RSUNWIND_E_UNREADABLE, RSUNWIND_E_BUDGET, RSUNWIND_E_NULL.
  */
-RSUNWIND_API int rsunwind_load(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word);
-RSUNWIND_API int rsunwind_copy(const struct rsunwind_cursor *cursor, uint64_t address, void *to, size_t size);
+static inline int rsunwind_load(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word);
+static inline int rsunwind_copy(const struct rsunwind_cursor *cursor, uint64_t address, void *to, size_t size);
 
 /*
  * Adds a frame, the innermost first. `id` names its code object (its address, as a rule); `check`
@@ -302,7 +303,7 @@ RSUNWIND_API int rsunwind_copy(const struct rsunwind_cursor *cursor, uint64_t ad
  * names it); `position` is where in it the frame stands. Returns 0, or 1 if the code object is to
  * be described by rsunwind_describe() before the next call. Errors: RSUNWIND_E_BUDGET.
  */
-RSUNWIND_API int rsunwind_frame(const struct rsunwind_cursor *cursor, uint64_t id, uint64_t check, uint32_t position);
+static inline int rsunwind_frame(const struct rsunwind_cursor *cursor, uint64_t id, uint64_t check, uint32_t position);
 
 /* From `position` on this is the line, up to the next one's. */
 struct rsunwind_line {
@@ -324,7 +325,29 @@ struct rsunwind_code {
 };
 
 /* Describes the code object of the frame just added. What the description points at is read without a guard. Returns 0. Errors: RSUNWIND_E_NULL. */
-RSUNWIND_API int rsunwind_describe(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code);
+static inline int rsunwind_describe(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code);
+
+/* The cursor brings these four along, so that a callback links to nothing. */
+struct rsunwind_cursor_functions {
+    size_t size;
+    int (*load)(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word);
+    int (*copy)(const struct rsunwind_cursor *cursor, uint64_t address, void *to, size_t size);
+    int (*frame)(const struct rsunwind_cursor *cursor, uint64_t id, uint64_t check, uint32_t position);
+    int (*describe)(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code);
+};
+
+static inline int rsunwind_load(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word) {
+    return cursor && cursor->functions ? cursor->functions->load(cursor, address, word) : RSUNWIND_E_NULL;
+}
+static inline int rsunwind_copy(const struct rsunwind_cursor *cursor, uint64_t address, void *to, size_t size) {
+    return cursor && cursor->functions ? cursor->functions->copy(cursor, address, to, size) : RSUNWIND_E_NULL;
+}
+static inline int rsunwind_frame(const struct rsunwind_cursor *cursor, uint64_t id, uint64_t check, uint32_t position) {
+    return cursor && cursor->functions ? cursor->functions->frame(cursor, id, check, position) : RSUNWIND_E_NULL;
+}
+static inline int rsunwind_describe(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code) {
+    return cursor && cursor->functions ? cursor->functions->describe(cursor, code) : RSUNWIND_E_NULL;
+}
 
 /*
  * ---- Code of a JIT, without a callback ----
@@ -377,6 +400,37 @@ struct rsunwind_language_counts {
 RSUNWIND_API int rsunwind_language_counts(int language, struct rsunwind_language_counts *counts);
 
 /*
+ * ---- An interpreter's own file describes its language ----
+ *
+ * An interpreter that is linked with nothing of this says in its own file, the program or a shared
+ * library, what rsunwind_language_add() would be told:
+ *
+ *     RSUNWIND_LANGUAGE_NOTE(toy, {sizeof(struct rsunwind_language), "toy", frames, innermost_entry, 0});
+ *
+ * at file scope, once for each language, at most 4 in a file. It is data: nothing is linked, called
+ * or looked up while nobody profiles. A profiler finds the note (section .note.rsunwind) when it
+ * first meets the file's code on a stack, and registers the language then, by which the callbacks
+ * may be called at any time. What is described lies in the file itself; `entry` is needed, since no
+ * code is covered.
+ *
+ * Any kind of program will do. A library that is closed has its languages taken back before, where
+ * the preload library sees it; in programs that are linked with this library alone, the program's
+ * own file is looked at, and no library's. A note that is of another version, cut short, or leads
+ * out of its file is left out, and the recording says so.
+ */
+#define RSUNWIND_NOTE_VERSION 1
+
+#define RSUNWIND_LANGUAGE_NOTE(identifier, ...)                                                                       \
+    extern const struct rsunwind_language identifier __asm__("rsunwind_language_" #identifier)                        \
+        __attribute__((visibility("hidden")));                                                                        \
+    __attribute__((used)) const struct rsunwind_language identifier = __VA_ARGS__;                                    \
+    RSUNWIND_NOTE_AT("rsunwind_language_" #identifier)
+/* A name, a kind, a version, and how far from here the description is. */
+#define RSUNWIND_NOTE_AT(symbol)                                                                                        \
+    __asm__(".pushsection .note.rsunwind, \"a\", @note\n .balign 4\n .long 9, 8, 1\n .asciz \"rsunwind\"\n .balign 4\n"  \
+            " .long 1\n .long " symbol " - .\n .popsection")
+
+/*
  * ---- Plug-ins: for an interpreter that knows nothing of this header ----
  *
  * RSUNWIND_PLUGINS=/path/a.so:/path/b.so names shared libraries, which are loaded into each program
@@ -397,7 +451,7 @@ RSUNWIND_API int rsunwind_language_counts(int language, struct rsunwind_language
  * version of this, is left out: one line on standard error says so, and the program runs on. A
  * program that runs with more rights than who started it ignores the variable.
  */
-#define RSUNWIND_PLUGIN_VERSION 1
+#define RSUNWIND_PLUGIN_VERSION 2
 #define RSUNWIND_PLUGIN_UNUSED 1
 
 struct rsunwind_plugin {

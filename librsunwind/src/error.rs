@@ -54,6 +54,12 @@ impl Error {
         }
     }
 
+    /// What a C function gives for it: the negative of its number.
+    #[must_use]
+    pub const fn result(self) -> i32 {
+        self.number().wrapping_neg()
+    }
+
     /// The error of that number.
     #[must_use]
     pub fn from_number(number: i32) -> Option<Self> {

@@ -14,11 +14,13 @@
 mod image;
 mod mapped;
 mod maps;
+pub mod notes;
 pub mod python;
 mod sections;
 pub mod v8;
 
 use image::When;
+use notes::UNLOADING;
 
 use crate::process::PROCESS;
 use crate::sys::{self, Errno};
@@ -28,7 +30,7 @@ use crate::{clock, weak_address};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
 use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::memory::is_readable;
@@ -47,9 +49,7 @@ static LAST_SCAN_NS: AtomicU64 = AtomicU64::new(0);
 static VDSO: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 
-/// How many `dlclose` calls are under way, and the range of the module that the latest of them
-/// closes.
-static UNLOADING: AtomicU32 = AtomicU32::new(0);
+/// The range of the module that the latest `dlclose` under way closes.
 static SUSPENDED_START: AtomicU64 = AtomicU64::new(0);
 static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
 
@@ -148,10 +148,14 @@ fn here() -> RuntimeAddress {
 /// Records the program itself before it starts, so that an index that its tables lack is made
 /// outside of the handler.
 pub fn record_program(this: &ThreadState) {
-    let entry = RuntimeAddress(ENTRY.load(Relaxed));
-    if entry.0 != 0 {
-        Finder::at(this, When::Start).find(entry);
+    if program().0 != 0 {
+        Finder::at(this, When::Start).find(program());
     }
+}
+
+/// Where the program is entered; 0 if that is not known.
+fn program() -> RuntimeAddress {
+    RuntimeAddress(ENTRY.load(Relaxed))
 }
 
 /// Records all modules known so far, in the recording of a fork child.
@@ -164,13 +168,21 @@ pub fn record_known(this: &ThreadState) {
             ModuleKind::Vdso => record(this, &module, build_id().as_bytes(), b"[vdso]"),
             ModuleKind::Elf => {
                 let mut buffer = [0u8; 1024];
-                let path = match loader_object(module.start) {
-                    Some(object) => object.path(&mut buffer),
-                    None => maps::path_at(module.start, &mut buffer),
-                };
+                let path = path_of(module.start, &mut buffer);
                 record(this, &module, build_id().as_bytes(), path);
             }
         }
+    }
+}
+
+/// The file of the module at an address.
+///
+/// # Signal safety
+/// The loader's own name, or raw system calls.
+pub fn path_of(start: RuntimeAddress, buffer: &mut [u8; 1024]) -> &[u8] {
+    match loader_object(start) {
+        Some(object) => object.path(buffer),
+        None => maps::path_at(start, buffer),
     }
 }
 
@@ -368,6 +380,9 @@ impl Finder<'_> {
         if !add(self.this, &module, build_id, path) {
             // SAFETY: nobody else has seen this module.
             unsafe { image::take_index(&mut module) };
+        } else if module.kind == ModuleKind::Elf && !notes::look_at(&module, program(), here()) {
+            let text = b"too many files describe languages of their own: this one's are left out";
+            self.this.event(EventKind::Note, module.start.0, text);
         }
         module
     }
@@ -417,6 +432,7 @@ pub fn end_unloading() {
     for mut module in map.iter().filter(is_gone) {
         map.remove(module.start, module.end);
         python::forget(module.start.0);
+        notes::forget(module.start.0);
         // SAFETY: the walks that used it are over, and it cannot be found any more.
         unsafe { image::take_index(&mut module) };
         any = true;

@@ -5,7 +5,7 @@
 //! is used by nothing else during the walk.
 #![allow(unsafe_code)]
 
-use crate::languages::{self, Asking};
+use crate::languages;
 use crate::modules::{self, Finder};
 use crate::process::PROCESS;
 use crate::thread::ThreadState;
@@ -73,7 +73,14 @@ pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> 
 pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static [Frame] {
     // SAFETY: used here alone, with signals held back.
     let room = unsafe { this.room.spare() };
-    let Some(walked) = walk_into(this, room, registers) else {
+    // A walk as any other: nobody takes a language back in it, nor unmaps a library. In a callback
+    // it is part of that one's.
+    let own = (!this.shared.is_walking()).then(|| this.shared.begin_walk(arch::stack_pointer()));
+    let walked = walk_into(this, room, registers);
+    if let Some(walk) = own {
+        this.shared.end_walk(walk);
+    }
+    let Some(walked) = walked else {
         return &[];
     };
     let count = match walked.depth.elided {
@@ -127,9 +134,7 @@ fn walk_among(
     stack: &mut StackMemory,
     frames: &mut FrameBuffer<'_>,
 ) -> Outcome {
-    // A backtrace in ordinary code is a walk too: nobody takes a language back in it.
-    let own = (!this.shared.is_walking()).then(|| this.shared.begin_walk(arch::stack_pointer()));
-    let asking = Asking::new(this, registers);
+    let asking = languages::asking(this, registers);
     let unwinder = Unwinder {
         languages: Some(&asking),
         ..*unwinder
@@ -137,9 +142,6 @@ fn walk_among(
     let mut outcome = unwind(&unwinder, registers, stack, frames);
     if asking.is_troubled() {
         outcome.flags |= flags::LANGUAGE_TROUBLE;
-    }
-    if let Some(walk) = own {
-        this.shared.end_walk(walk);
     }
     outcome
 }

@@ -66,7 +66,7 @@ extern "C" fn yield_to_preloaded() {
     // of that name.
     let found = unsafe {
         let dlsym = core::mem::transmute::<usize, Dlsym>(dlsym);
-        dlsym(RTLD_DEFAULT, c"rsunwind_preloaded".as_ptr()).cast::<Functions<0>>()
+        dlsym(RTLD_DEFAULT, c"rsunwind_preloaded_2".as_ptr()).cast::<Functions<0>>()
     };
     // SAFETY: null or what that library has there, for good.
     let Some(functions) = (unsafe { found.as_ref() }) else {

@@ -15,7 +15,7 @@ macro_rules! export {
 
         const COUNT: usize = [$(stringify!($name)),*].len();
 
-        #[unsafe(export_name = "rsunwind_preloaded")]
+        #[unsafe(export_name = "rsunwind_preloaded_2")]
         static PRELOADED: Functions<COUNT> = Functions {
             count: COUNT,
             all: [$($function as *const ()),*],

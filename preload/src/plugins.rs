@@ -23,7 +23,7 @@ mod real {
 }
 
 /// The version of `struct rsunwind_plugin`, and of the functions that plug-ins call.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What [`Plugin::begin`] gives where it is of no use.
 const UNUSED: c_int = 1;

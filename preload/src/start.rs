@@ -9,7 +9,7 @@ use rsunwind::config::{Config, ConfigError};
 use rsunwind::life::complaint::{self, Line, reason};
 use rsunwind::life::start::{self, StartError};
 use rsunwind::life::thread_end;
-use rsunwind::modules::Auxiliary;
+use rsunwind::modules::{Auxiliary, notes};
 use rsunwind::process::PROCESS;
 use rsunwind::segment::SEGMENT;
 use rsunwind::thread::ThreadState;
@@ -36,6 +36,7 @@ extern "C" fn construct() {
     if arch::is_in_valgrind() {
         return;
     }
+    notes::closing_is_seen();
     let settings = environment::variable(b"RSUNWIND");
     if let Some(settings) = settings {
         environment::remember();

@@ -4,7 +4,7 @@
 use collector::profile::{Profile, Show};
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
-use rsunwind_tests::language::assert_stacks;
+use rsunwind_tests::language::{assert_stacks, stacks};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::victim::{self, Compiler};
 use rsunwind_tests::{lock, repository, target_directory};
@@ -78,6 +78,53 @@ fn a_linked_interpreter_runs_plain_and_has_its_frames_where_it_is_recorded() {
     }
     let fixed = toy(&prefix, &[archive, "-static"]);
     assert_eq!(Run::plain(fixed).outcome().quiet().text(), "frames: none\n");
+    // One whose file describes its language, of whatever kind it is, is known to its own library.
+    for kind in ["-pie", "-no-pie", "-static", "-static-pie"] {
+        let noted = toy(&prefix, &[archive, "-DNOTED", kind]);
+        let outcome = Run::plain(noted).outcome().quiet();
+        assert_eq!(outcome.text(), "frames: 2\n", "{kind}");
+    }
+}
+
+/// A crate of its own, with cargo's own profiles: many codegen units, and no link-time optimisation.
+#[test]
+fn a_rust_interpreter_links_in_debug_and_in_release() {
+    let target = target_directory().join("example");
+    for profile in ["dev", "release"] {
+        let lock = lock::take("example");
+        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        cargo.args(["build", "--quiet", "--profile", profile]);
+        cargo.current_dir(repository().join("examples/interpreter"));
+        cargo.env("CARGO_TARGET_DIR", &target);
+        for flags in ["RUSTFLAGS", "CARGO_ENCODED_RUSTFLAGS"] {
+            cargo.env_remove(flags);
+        }
+        let built = output(&mut cargo);
+        assert!(built.status.success(), "{}", text(&built.stderr));
+        drop(lock);
+        let folder = if profile == "dev" { "debug" } else { profile };
+        let interpreter = target.join(folder).join("interpreter");
+        let printed = "120, in lines [5, 5, 5, 5, 4, 8]\n";
+        assert_eq!(Run::plain(&interpreter).outcome().quiet().text(), printed);
+        let bench = Bench::new();
+        let result = output(bench.record(&["-F", "2000"]).arg(&interpreter));
+        assert_eq!(text(&result.stdout), printed);
+        let profile = Profile::with(bench.recording(), &Places::default(), Show::default());
+        let whole = [
+            "toy main chunk factorial.toy:8",
+            "toy factorial factorial.toy:4",
+            "toy factorial factorial.toy:5",
+        ];
+        let has = |names: &[String], wanted: &str| names.iter().any(|name| name == wanted);
+        let is_whole = |names: &[String]| whole.iter().all(|wanted| has(names, wanted));
+        let stacks = stacks(&profile);
+        let shown: u64 = stacks
+            .iter()
+            .filter(|(names, _)| is_whole(names))
+            .map(|(_, weight)| weight)
+            .sum();
+        assert!(shown > 20, "{shown} of {}", stacks.len());
+    }
 }
 
 /// Nothing but the header's functions, and no function that must be there.

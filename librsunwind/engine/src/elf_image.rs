@@ -12,6 +12,7 @@
 use crate::address::RuntimeAddress;
 use crate::memory;
 use crate::module_map::{Module, ModuleKind, Table};
+pub use crate::notes::BuildId;
 
 /// Bytes of an ELF header.
 pub const HEADER: usize = 64;
@@ -32,29 +33,6 @@ const PT_GNU_EH_FRAME: u32 = 0x6474_e550;
 const PT_GNU_SFRAME: u32 = 0x6474_e554;
 const PF_X: u32 = 1;
 const PF_R: u32 = 4;
-const NT_GNU_BUILD_ID: u32 = 3;
-
-/// Bytes that tell one build of a file from another, as the linker noted them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct BuildId {
-    bytes: [u8; 32],
-    length: u8,
-}
-
-impl BuildId {
-    /// The bytes, empty if there is none.
-    #[must_use]
-    pub fn as_bytes(&self) -> &[u8] {
-        self.bytes.get(..usize::from(self.length)).unwrap_or(&[])
-    }
-
-    fn new(from: &[u8]) -> Option<Self> {
-        let mut id = Self::default();
-        id.bytes.get_mut(..from.len())?.copy_from_slice(from);
-        id.length = u8::try_from(from.len()).ok()?;
-        Some(id)
-    }
-}
 
 /// What the headers of a mapped image say.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -270,44 +248,24 @@ impl<'a> Headers<'a> {
 }
 
 impl ElfImage {
-    /// The build-id, from the note segments of the mapped image.
+    /// The note segments of the mapped image, and where they are mapped.
     ///
     /// # Signal safety
     /// A probe for each page looked at.
+    pub fn notes(&self) -> impl Iterator<Item = (u64, &'static [u8])> + use<> {
+        let places = self.notes.into_iter();
+        places.filter_map(|(start, end)| Some((start, readable(start, end.checked_sub(start)?)?)))
+    }
+
+    /// The build-id, from the note segments of the mapped image.
+    ///
+    /// # Signal safety
+    /// As above.
     #[must_use]
     pub fn build_id(&self) -> BuildId {
-        let found = self
-            .notes
-            .iter()
-            .find_map(|&(start, end)| build_id_in(readable(start, end.checked_sub(start)?)?));
+        let found = self.notes().find_map(|(_, notes)| BuildId::among(notes));
         found.unwrap_or_default()
     }
-}
-
-/// The build-id among notes.
-///
-/// # Signal safety
-/// Reads `notes` only; bounded by their length.
-#[must_use]
-pub fn build_id_in(mut notes: &[u8]) -> Option<BuildId> {
-    loop {
-        let name_size = number(notes, 0)? as usize;
-        let size = number(notes, 4)? as usize;
-        let kind = number(notes, 8)?;
-        let (name, rest) = split_padded(notes.get(12..)?, name_size)?;
-        let (content, rest) = split_padded(rest, size)?;
-        if kind == NT_GNU_BUILD_ID && name == b"GNU\0" && !content.is_empty() {
-            return BuildId::new(content);
-        }
-        notes = rest;
-    }
-}
-
-/// Splits after `length` bytes and skips padding to a multiple of 4.
-fn split_padded(bytes: &[u8], length: usize) -> Option<(&[u8], &[u8])> {
-    let content = bytes.get(..length)?;
-    let padded = length.checked_next_multiple_of(4)?;
-    Some((content, bytes.get(padded..).unwrap_or(&[])))
 }
 
 /// The lowest and highest address that segments are mapped to, on page boundaries.

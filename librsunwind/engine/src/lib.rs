@@ -24,6 +24,7 @@ pub mod frame_buffer;
 pub mod language;
 pub mod memory;
 pub mod module_map;
+pub mod notes;
 pub mod perf_event;
 pub mod registers;
 pub mod rule;

@@ -20,15 +20,15 @@ use engine::registers::Registers;
 /// See the header.
 pub unsafe extern "C" fn register(callback: Option<Callback>, data: *mut c_void) -> c_int {
     let Some(callback) = callback else {
-        return failure(Error::Null);
+        return Error::Null.result();
     };
     // SAFETY: the caller's promise.
-    unsafe { broker::register(callback, data) }.unwrap_or_else(failure)
+    unsafe { broker::register(callback, data) }.unwrap_or_else(Error::result)
 }
 
 /// `rsunwind_unregister`.
 pub extern "C" fn unregister(client: c_int) -> c_int {
-    broker::unregister(client).map_or_else(failure, |()| 0)
+    broker::unregister(client).map_or_else(Error::result, |()| 0)
 }
 
 /// `rsunwind_request`.
@@ -50,7 +50,7 @@ pub unsafe extern "C" fn request_all(
     nonce: *mut u64,
 ) -> c_int {
     if clients.is_null() || count > CLIENTS {
-        return failure(Error::Null);
+        return Error::Null.result();
     }
     // SAFETY: the caller's array of so many.
     let clients = unsafe { core::slice::from_raw_parts(clients, count) };
@@ -69,7 +69,7 @@ pub unsafe extern "C" fn request_later(client: c_int, nonce: *mut u64) -> c_int 
 
 /// `rsunwind_answer`.
 pub extern "C" fn answer() -> c_int {
-    broker::answer().map_or_else(failure, |()| 0)
+    broker::answer().map_or_else(Error::result, |()| 0)
 }
 
 /// `rsunwind_nonce`.
@@ -79,9 +79,9 @@ pub extern "C" fn answer() -> c_int {
 pub unsafe extern "C" fn nonce(nonce: *mut u64) -> c_int {
     // SAFETY: null or the caller's place.
     let Some(place) = (unsafe { nonce.as_mut() }) else {
-        return failure(Error::Null);
+        return Error::Null.result();
     };
-    broker::nonce().map_or_else(failure, |nonce| {
+    broker::nonce().map_or_else(Error::result, |nonce| {
         *place = nonce;
         0
     })
@@ -92,7 +92,7 @@ pub unsafe extern "C" fn nonce(nonce: *mut u64) -> c_int {
 /// # Safety
 /// `nonce` is null or the caller's place.
 unsafe fn told(asked: Result<Asked, Error>, nonce: *mut u64) -> c_int {
-    asked.map_or_else(failure, |asked| {
+    asked.map_or_else(Error::result, |asked| {
         // SAFETY: the caller's promise.
         if let Some(place) = unsafe { nonce.as_mut() } {
             *place = asked.nonce;
@@ -112,11 +112,11 @@ pub unsafe extern "C" fn backtrace(buffer: *mut *mut c_void, size: c_int) -> c_i
         return 0;
     }
     if buffer.is_null() {
-        return failure(Error::Null);
+        return Error::Null.result();
     }
     // SAFETY: the caller's array of that many addresses.
     let out = unsafe { core::slice::from_raw_parts_mut(buffer.cast::<usize>(), size as usize) };
-    walk::backtrace(&registers, out).map_or_else(failure, |count| count as c_int)
+    walk::backtrace(&registers, out).map_or_else(Error::result, |count| count as c_int)
 }
 
 /// `rsunwind_counts`.
@@ -127,7 +127,7 @@ pub unsafe extern "C" fn counts(counts: *mut Counts) -> c_int {
     // SAFETY: null or the caller's place.
     match unsafe { counts.as_mut() } {
         Some(place) => *place = counted::counts(),
-        None => return failure(Error::Null),
+        None => return Error::Null.result(),
     }
     0
 }
@@ -140,8 +140,4 @@ pub extern "C" fn error(result: c_int) -> *const c_char {
         Error::from_number(result.wrapping_neg()).map_or(c"unknown error", Error::words)
     };
     words.as_ptr()
-}
-
-pub(super) fn failure(error: Error) -> c_int {
-    error.number().wrapping_neg()
 }

@@ -7,14 +7,13 @@
 //! Pointers are null or the caller's, as the header says of each function.
 #![allow(unsafe_code)]
 
-use super::clients::failure;
 use crate::error::Error;
-use crate::languages::layout::{Code, Counts, Cursor, JitCode, Language};
-use crate::languages::{asking, jit, table};
+use crate::languages::layout::{Counts, JitCode, Language};
+use crate::languages::{jit, table};
 use core::ffi::{c_int, c_void};
 
 fn status(result: Result<(), Error>) -> c_int {
-    result.map_or_else(failure, |()| 0)
+    result.map_or_else(Error::result, |()| 0)
 }
 
 /// `rsunwind_language_add`.
@@ -24,10 +23,10 @@ fn status(result: Result<(), Error>) -> c_int {
 pub unsafe extern "C" fn language_add(language: *const Language) -> c_int {
     // SAFETY: null or the caller's.
     let Some(language) = (unsafe { language.as_ref() }) else {
-        return failure(Error::Null);
+        return Error::Null.result();
     };
     // SAFETY: the caller's promise.
-    unsafe { table::add(language) }.unwrap_or_else(failure)
+    unsafe { table::add(language) }.unwrap_or_else(Error::result)
 }
 
 /// `rsunwind_language_remove`.
@@ -57,52 +56,6 @@ pub extern "C" fn language_uncover(language: c_int, start: *const c_void, size: 
     ))
 }
 
-/// `rsunwind_load`.
-///
-/// # Safety
-/// See the header.
-pub unsafe extern "C" fn load(cursor: *const Cursor, address: u64, word: *mut u64) -> c_int {
-    // SAFETY: null or the caller's place.
-    let Some(word) = (unsafe { word.as_mut() }) else {
-        return failure(Error::Null);
-    };
-    // SAFETY: the caller's promise.
-    status(unsafe { asking::load(cursor, address) }.map(|loaded| *word = loaded))
-}
-
-/// `rsunwind_copy`.
-///
-/// # Safety
-/// See the header.
-pub unsafe extern "C" fn copy(
-    cursor: *const Cursor,
-    address: u64,
-    to: *mut u8,
-    size: usize,
-) -> c_int {
-    // SAFETY: the caller's promise.
-    status(unsafe { asking::copy(cursor, address, to, size) })
-}
-
-/// `rsunwind_frame`.
-///
-/// # Safety
-/// See the header.
-pub unsafe extern "C" fn frame(cursor: *const Cursor, id: u64, check: u64, position: u32) -> c_int {
-    // SAFETY: the caller's promise.
-    let added = unsafe { asking::frame(cursor, id, check, position) };
-    added.map_or_else(failure, |is_described| c_int::from(!is_described))
-}
-
-/// `rsunwind_describe`.
-///
-/// # Safety
-/// See the header.
-pub unsafe extern "C" fn describe(cursor: *const Cursor, code: *const Code) -> c_int {
-    // SAFETY: the caller's promise.
-    status(unsafe { asking::describe(cursor, code) })
-}
-
 /// `rsunwind_jit_add`.
 ///
 /// # Safety
@@ -110,7 +63,7 @@ pub unsafe extern "C" fn describe(cursor: *const Cursor, code: *const Code) -> c
 pub unsafe extern "C" fn jit_add(code: *const JitCode) -> c_int {
     // SAFETY: null or the caller's.
     let Some(code) = (unsafe { code.as_ref() }) else {
-        return failure(Error::Null);
+        return Error::Null.result();
     };
     // SAFETY: the caller's promise.
     status(unsafe { jit::add(code) })
@@ -128,7 +81,7 @@ pub extern "C" fn jit_remove(start: *const c_void) -> c_int {
 pub unsafe extern "C" fn language_counts(language: c_int, counts: *mut Counts) -> c_int {
     // SAFETY: null or the caller's place.
     let Some(place) = (unsafe { counts.as_mut() }) else {
-        return failure(Error::Null);
+        return Error::Null.result();
     };
     status(table::counts(language).map(|counts| *place = counts))
 }

@@ -11,7 +11,7 @@ pub mod clients;
 pub mod languages;
 
 /// All functions, in the order of [`for_each_function`](crate::for_each_function), which only grows
-/// at its end. The preload library exports its own as `rsunwind_preloaded`, for linked libraries,
+/// at its end. The preload library exports its own as `rsunwind_preloaded_2`, for linked libraries,
 /// which may be older or newer.
 #[derive(Debug)]
 #[repr(C)]
@@ -41,10 +41,6 @@ macro_rules! for_each_function {
             rsunwind_language_cover = languages::language_cover,
             rsunwind_language_uncover = languages::language_uncover,
             rsunwind_language_counts = languages::language_counts,
-            rsunwind_load = languages::load,
-            rsunwind_copy = languages::copy,
-            rsunwind_frame = languages::frame,
-            rsunwind_describe = languages::describe,
             rsunwind_jit_add = languages::jit_add,
             rsunwind_jit_remove = languages::jit_remove,
             rsunwind_request_all = clients::request_all,

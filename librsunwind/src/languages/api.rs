@@ -8,7 +8,8 @@
 #![allow(unsafe_code)]
 
 use super::layout::{self, Code, Counts, Line, STATE, answer};
-use super::{asking, table};
+use super::lock::Locked;
+use super::{asking, codes, table};
 use crate::error::Error;
 use crate::weak_address;
 use core::ffi::{CStr, c_int, c_void};
@@ -134,14 +135,9 @@ impl Cursor<'_> {
     /// # Errors
     /// [`Error::Unreadable`], [`Error::Budget`].
     pub fn load(&self, address: u64) -> Result<u64, Error> {
-        type Load = unsafe extern "C" fn(*const layout::Cursor, u64, *mut u64) -> c_int;
         let mut word = 0;
-        match function::<Load>(weak_address!("rsunwind_load")) {
-            // SAFETY: the place is ours.
-            Some(load) => checked(unsafe { load(self.0, address, &raw mut word) })?,
-            // SAFETY: the callback runs.
-            None => return unsafe { asking::load(self.0, address) },
-        };
+        // SAFETY: the callback runs; the place is ours.
+        checked(unsafe { (self.functions().load)(self.0, address, &raw mut word) })?;
         Ok(word)
     }
 
@@ -150,14 +146,9 @@ impl Cursor<'_> {
     /// # Errors
     /// As above.
     pub fn copy(&self, address: u64, to: &mut [u8]) -> Result<(), Error> {
-        type Copy = unsafe extern "C" fn(*const layout::Cursor, u64, *mut u8, usize) -> c_int;
-        match function::<Copy>(weak_address!("rsunwind_copy")) {
-            // SAFETY: there is so much room.
-            Some(copy) => checked(unsafe { copy(self.0, address, to.as_mut_ptr(), to.len()) })?,
-            // SAFETY: likewise, and the callback runs.
-            None => return unsafe { asking::copy(self.0, address, to.as_mut_ptr(), to.len()) },
-        };
-        Ok(())
+        // SAFETY: the callback runs; there is so much room.
+        let result = unsafe { (self.functions().copy)(self.0, address, to.as_mut_ptr(), to.len()) };
+        checked(result).map(|_| ())
     }
 
     /// Adds a frame, innermost first, and describes its code object if that is new: see
@@ -172,24 +163,19 @@ impl Cursor<'_> {
         position: u32,
         describe: impl FnOnce() -> Description<'d>,
     ) -> Result<(), Error> {
-        type Frame = unsafe extern "C" fn(*const layout::Cursor, u64, u64, u32) -> c_int;
-        type Describe = unsafe extern "C" fn(*const layout::Cursor, *const Code) -> c_int;
-        let is_known = match function::<Frame>(weak_address!("rsunwind_frame")) {
-            // SAFETY: the callback runs.
-            Some(frame) => checked(unsafe { frame(self.0, id, check, position) })? == 0,
-            // SAFETY: as above.
-            None => unsafe { asking::frame(self.0, id, check, position) }?,
-        };
-        if is_known {
+        // SAFETY: the callback runs.
+        if checked(unsafe { (self.functions().frame)(self.0, id, check, position) })? == 0 {
             return Ok(());
         }
         let code = describe().code();
-        match function::<Describe>(weak_address!("rsunwind_describe")) {
-            // SAFETY: as above; the description is made of slices.
-            Some(describe) => checked(unsafe { describe(self.0, &raw const code) }).map(|_| ()),
-            // SAFETY: likewise.
-            None => unsafe { asking::describe(self.0, &raw const code) },
-        }
+        // SAFETY: as above; the description is made of slices.
+        checked(unsafe { (self.functions().describe)(self.0, &raw const code) }).map(|_| ())
+    }
+
+    /// Of the runtime that asks, whichever this crate is linked into.
+    fn functions(&self) -> &layout::CursorFunctions {
+        // SAFETY: the runtime's, for good.
+        unsafe { &*self.0.functions }
     }
 }
 
@@ -287,8 +273,14 @@ pub(super) fn add_own<L: Language>(
     language: &'static L,
     prepare: impl FnOnce() -> bool,
 ) -> Option<u32> {
+    codes::prepare().ok()?;
+    let locked = Locked::unless_held()?;
+    if !prepare() {
+        return None;
+    }
     // SAFETY: the trait's promise; the language stays.
-    unsafe { table::add_in_handler(&described(language), prepare) }.map(table::place_of)
+    let number = unsafe { table::add_locked(&locked, &described(language)) };
+    number.ok().map(table::place_of)
 }
 
 fn described<L: Language>(language: &'static L) -> layout::Language {

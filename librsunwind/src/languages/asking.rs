@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use super::codes::{self, Key};
-use super::layout::{Code, Cursor, PLACES, STATE, answer, flags};
+use super::layout::{Code, Cursor, CursorFunctions, PLACES, STATE, answer, flags};
 use super::reads::Reads;
 use super::table::{self, Asked};
 use super::{jit, ranges};
@@ -44,6 +44,8 @@ const MOST_FRAMES: u32 = 16_384;
 pub(crate) struct Asking<'a> {
     this: &'a ThreadState,
     interrupted: &'a Registers,
+    /// What callbacks call.
+    functions: &'static CursorFunctions,
     states: UnsafeCell<[[u64; STATE / 8]; PLACES]>,
     /// Each language's next entry; 0 if it has none.
     entries: [Cell<u64>; PLACES],
@@ -85,10 +87,15 @@ struct Called {
 
 impl<'a> Asking<'a> {
     /// For a walk of this thread from there.
-    pub fn new(this: &'a ThreadState, interrupted: &'a Registers) -> Self {
+    pub(super) fn new(
+        this: &'a ThreadState,
+        interrupted: &'a Registers,
+        functions: &'static CursorFunctions,
+    ) -> Self {
         Self {
             this,
             interrupted,
+            functions,
             states: UnsafeCell::new([[0; STATE / 8]; PLACES]),
             entries: [const { Cell::new(0) }; PLACES],
             generations: [const { Cell::new(0) }; PLACES],
@@ -125,6 +132,7 @@ impl<'a> Asking<'a> {
             interrupted: self.interrupted,
             state: self.state(index),
             walk: ptr::null(),
+            functions: self.functions,
         }
     }
 

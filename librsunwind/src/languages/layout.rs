@@ -63,6 +63,24 @@ pub struct Cursor {
     pub state: *mut c_void,
     /// Ours.
     pub walk: *const c_void,
+    /// What callbacks call.
+    pub functions: *const CursorFunctions,
+}
+
+/// `struct rsunwind_cursor_functions`.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CursorFunctions {
+    /// Bytes of this, so that later versions may have more.
+    pub size: usize,
+    /// `rsunwind_load`.
+    pub load: unsafe extern "C" fn(*const Cursor, u64, *mut u64) -> c_int,
+    /// `rsunwind_copy`.
+    pub copy: unsafe extern "C" fn(*const Cursor, u64, *mut u8, usize) -> c_int,
+    /// `rsunwind_frame`.
+    pub frame: unsafe extern "C" fn(*const Cursor, u64, u64, u32) -> c_int,
+    /// `rsunwind_describe`.
+    pub describe: unsafe extern "C" fn(*const Cursor, *const Code) -> c_int,
 }
 
 /// `rsunwind_language_callback`.

@@ -16,10 +16,12 @@
 //! | [`table`] | the registered languages |
 //! | `ranges` | their code |
 //! | [`asking`] | the languages in one walk: states, entries, budgets, what is believed |
+//! | `calls` | what callbacks call |
 //! | [`reads`] | guarded reads |
 //! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
 //! | `lock` | who changes what is registered |
 //! | [`codes`] | code objects: which were described, and the record that does |
+//! | `noted` | languages that files describe themselves |
 //! | `python`, `v8` | CPython and V8, which register nothing |
 //! | `memory`, `recent`, `utf8` | what these two have in common |
 //! | [`layout`] | what crosses the C interface |
@@ -27,6 +29,7 @@
 pub mod api;
 mod arena;
 pub mod asking;
+mod calls;
 pub mod codes;
 pub mod jit;
 pub mod layout;
@@ -34,6 +37,7 @@ mod lock;
 #[cfg(test)]
 mod made;
 mod memory;
+mod noted;
 mod python;
 mod ranges;
 pub mod reads;
@@ -42,9 +46,9 @@ pub mod table;
 mod utf8;
 mod v8;
 
-pub(crate) use asking::Asking;
-
 use crate::thread::ThreadState;
+use asking::Asking;
+use engine::registers::Registers;
 
 /// Whether there is anybody to ask.
 #[inline]
@@ -52,15 +56,26 @@ pub(crate) fn any() -> bool {
     table::any() || jit::any()
 }
 
+/// The languages in a walk of this thread from there.
+pub(crate) fn asking<'a>(this: &'a ThreadState, interrupted: &'a Registers) -> Asking<'a> {
+    Asking::new(this, interrupted, &calls::FUNCTIONS)
+}
+
 /// Whether the walk just made has met an interpreter that nobody knew: then there is somebody to
-/// ask from now on.
+/// ask from now on. While the thread is marked as walking, which who closes a library waits for.
 ///
 /// # Signal safety
-/// Two loads; raw system calls when it is so.
+/// Three loads; raw system calls when it is so.
 #[inline]
 pub(crate) fn has_come(this: &ThreadState) -> bool {
-    // Both are asked.
-    python::has_come(this) | v8::has_come(this)
+    // All are asked.
+    python::has_come(this) | v8::has_come(this) | noted::have_come(this)
+}
+
+/// Before a library is closed: takes back what files have described themselves, but the program's;
+/// `false` if a callback does not return, and the library must stay.
+pub fn let_go() -> bool {
+    noted::let_go()
 }
 
 /// In a fork child: none of the parent's callbacks is under way. What was described there is

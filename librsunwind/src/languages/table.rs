@@ -161,37 +161,39 @@ pub(super) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Error>
 /// # Safety
 /// What the header asks of callbacks; the name ends with a zero byte.
 pub unsafe fn add(language: &Language) -> Result<i32, Error> {
+    codes::prepare()?;
+    // SAFETY: the caller's promise.
+    unsafe { add_locked(&Locked::now(), language) }
+}
+
+/// The same for who holds the lock, and has prepared for codes.
+///
+/// # Signal safety
+/// Stores.
+///
+/// # Errors
+/// [`Error::Full`], [`Error::Null`].
+///
+/// # Safety
+/// As above.
+pub(super) unsafe fn add_locked(locked: &Locked, language: &Language) -> Result<i32, Error> {
     let callback = language.callback.ok_or(Error::Null)?;
     if language.size != size_of::<Language>() {
         return Err(Error::Null);
     }
     // SAFETY: the caller's promise.
     let name = unsafe { name_of(language.name) }?;
-    codes::prepare()?;
-    enter_in_table(&Locked::now(), language, callback, name)
+    enter_in_table(locked, language, callback, name)
 }
 
-/// The same in a handler; `None` if it cannot be now. `prepare` is called under the lock, and says
-/// whether it is still wanted.
-///
-/// # Signal safety
-/// Raw system calls.
-///
-/// # Safety
-/// As above.
-pub(super) unsafe fn add_in_handler(
-    language: &Language,
-    prepare: impl FnOnce() -> bool,
-) -> Option<i32> {
-    let callback = language.callback?;
-    // SAFETY: the caller's promise.
-    let name = unsafe { name_of(language.name) }.ok()?;
-    codes::prepare().ok()?;
-    let locked = Locked::unless_held()?;
-    if !prepare() {
-        return None;
-    }
-    enter_in_table(&locked, language, callback, name).ok()
+/// Whether the very language is registered.
+pub(super) fn has(language: &Language) -> bool {
+    let callback = language.callback.map_or(0, |it| it as *const () as usize);
+    registered().any(|(index, _)| {
+        TABLE.get(index).is_some_and(|place| {
+            place.callback.load(Relaxed) == callback && place.data.load(Relaxed) == language.data
+        })
+    })
 }
 
 fn enter_in_table(

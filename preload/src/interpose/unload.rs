@@ -2,7 +2,7 @@
 
 use core::ffi::{c_int, c_void};
 use rsunwind::process::PROCESS;
-use rsunwind::{clients, modules};
+use rsunwind::{clients, languages, modules};
 
 mod real {
     use super::{c_int, c_void};
@@ -23,8 +23,12 @@ unsafe extern "C" fn dlclose(handle: *mut c_void) -> c_int {
         // nobody.
         return 0;
     }
-    // SAFETY: the caller's argument.
-    let result = unsafe { real::dlclose(handle) };
+    let result = if languages::let_go() {
+        // SAFETY: the caller's argument.
+        unsafe { real::dlclose(handle) }
+    } else {
+        0 // as above
+    };
     modules::end_unloading();
     result
 }
