@@ -140,6 +140,8 @@ fn interpreters_come_and_go_under_fire() {
         match () {
             () if names.ends_with(&["answer", WHOLE[1], WHOLE[2], WHOLE[3]]) => with += weight,
             () if names.ends_with(&native) => without += weight,
+            // Another thread closes the very library: its tables are out of use meanwhile.
+            () if !names.iter().any(|name| name.starts_with("toy ")) => without += weight,
             () => panic!("{names:?}"),
         }
     }
