@@ -19,11 +19,7 @@ use std::path::{Path, PathBuf};
 const INTERPRETERS: [(&str, &str, &str); 7] = [
     ("libpython3", "Python", ""),
     ("python3", "Python", ""),
-    (
-        "node",
-        "Node",
-        "node --perf-basic-prof --interpreted-frames-native-stack names its functions",
-    ),
+    ("node", "JavaScript", ""),
     (
         "libjvm.so",
         "Java",

@@ -128,7 +128,8 @@ impl<M: Memory> Heap<'_, M> {
             let step = size.saturating_sub(done).min(piece.len() as u64);
             let bytes = piece.get_mut(..step as usize)?;
             self.memory.copy(flat.start.checked_add(done)?, bytes)?;
-            for unit in bytes.chunks(flat.width as usize) {
+            // A constant either way: `chunks` panics for 0.
+            for unit in bytes.chunks(if flat.width == 2 { 2 } else { 1 }) {
                 let unit = unit
                     .iter()
                     .rev()
