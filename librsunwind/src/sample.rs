@@ -143,6 +143,9 @@ fn walk_among(
     if asking.is_troubled() {
         outcome.flags |= flags::LANGUAGE_TROUBLE;
     }
+    if asking.has_lock() {
+        outcome.flags |= flags::INTERPRETER_LOCK;
+    }
     outcome
 }
 

@@ -14,6 +14,7 @@ pub mod language;
 pub mod library;
 pub mod lock;
 pub mod paranoid;
+pub mod pythons;
 pub mod recording;
 pub mod run;
 pub mod statistics;

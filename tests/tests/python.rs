@@ -1,62 +1,17 @@
 //! CPython's frames, in programs of known work: which functions, in which order, at which lines,
 //! among which native frames.
-//!
-//! Debian's `python3` is always there. The versions that pyenv has are tested, too; which are
-//! missing is said.
 
 use collector::profile::{Mode, Profile, Show};
 use collector::recording::{RawFrame, RawSample, Recording};
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::pythons::{DEBIANS, debians_minor, pyenv, python, script, share, two};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
-use rsunwind_tests::{assert_measured, repository, victim};
+use rsunwind_tests::{assert_measured, victim};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-const DEBIANS: &str = "/usr/bin/python3";
-
-/// Where pyenv has a minor version of Python 3, and a file of it, if it is there.
-fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
-    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
-    let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")))?;
-    let versions = root.join("versions").read_dir().ok()?;
-    let wanted = format!("3.{minor}.");
-    let of_minor = versions.flatten().filter(|version| {
-        let name = version.file_name();
-        name.to_string_lossy().starts_with(&wanted)
-    });
-    let found = of_minor.map(|version| version.path().join(file));
-    found.filter(|path| path.exists()).max()
-}
-
-/// The interpreter of a minor version; says so if there is none.
-fn python(minor: u32) -> Option<PathBuf> {
-    let found = pyenv(minor, &format!("bin/python3.{minor}"));
-    if found.is_none() {
-        eprintln!("no Python 3.{minor} in pyenv: not tested");
-    }
-    found
-}
-
-/// The minor version of Debian's.
-fn debians_minor() -> u32 {
-    let mut command = Command::new(DEBIANS);
-    let result = output(command.args(["-c", "import sys; print(sys.version_info[1])"]));
-    text(&result.stdout).trim().parse().expect("a number")
-}
-
-/// Debian's, and 3.13, which keeps its entries in another way.
-fn two() -> Vec<(u32, PathBuf)> {
-    let own = (debians_minor(), PathBuf::from(DEBIANS));
-    let other = python(13).map(|path| (13, path));
-    std::iter::once(own).chain(other).collect()
-}
-
-fn script(name: &str) -> PathBuf {
-    repository().join("tests/victims/python").join(name)
-}
+use std::path::Path;
+use std::process::Output;
 
 /// Records a script under a version.
 fn record(python: &Path, name: &str, argument: &str) -> (Output, Recording) {
@@ -138,10 +93,6 @@ fn assert_right(stacks: &[(Vec<Seen>, u64)], is_right: impl Fn(&[Seen]) -> bool,
         "{python}: {right} of {}",
         stacks.len()
     );
-}
-
-fn share(of: u64, all: u64) -> f64 {
-    of as f64 / all.max(1) as f64
 }
 
 /// The line of work.py at which a frame of that name stands.

@@ -19,7 +19,7 @@ use crate::recording::records::Chunk;
 use crate::unwind::elf_sections::Images;
 use crate::unwind::registers::Cache;
 use crate::unwind::{Stack, walk};
-use engine::wire::sample::{Frame, SampleHead, StopReason};
+use engine::wire::sample::{Frame, SampleHead, StopReason, flags};
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
 
@@ -253,7 +253,12 @@ impl ProgramRuns {
         let memory = &mut self.memory;
         let walked = walk(&run.code, &mut self.cache, pc, registers, stack, memory);
         let (depth, stop) = walked;
+        let waits = copied.waits_on.is_some_and(|word| run.code.is_gil(word));
         let head = SampleHead {
+            flags: match waits {
+                true => flags::WAITS_FOR_INTERPRETER_LOCK,
+                false => 0,
+            },
             stop,
             sp,
             elided: depth.elided,

@@ -83,6 +83,8 @@ pub(crate) struct Adopted {
 /// A sample: registers, the copied stack, and the kernel's own stack.
 #[derive(Debug, Default)]
 pub(crate) struct Copied {
+    /// The word that it waits on in the kernel, as C libraries' locks do.
+    pub(crate) waits_on: Option<u64>,
     /// Where it stood in user mode; `None` where there is no user mode any more.
     pub(crate) user: Option<(u64, u64, Registers)>,
     /// From the stack pointer upwards.
@@ -203,6 +205,7 @@ fn copied(sample: &SampleRecord<'_>) -> Copied {
         entries.filter(|entry| *entry < FIRST_MARKER).collect()
     });
     Copied {
+        waits_on: sample.user_regs.as_ref().and_then(registers::waits_on),
         user,
         stack,
         room,

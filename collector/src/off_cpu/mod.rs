@@ -201,7 +201,7 @@ impl Thread {
             time_ns: absence.since_ns,
             weight: 0,
             trigger: Trigger::PerfKernel,
-            flags: preempted,
+            flags: preempted | stack.head.flags,
             ..stack.head
         };
         let kernel = KernelHead {

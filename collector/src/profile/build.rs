@@ -2,7 +2,8 @@
 
 use super::own::{OWN_WORK, Own, OwnWork};
 use super::{
-    Call, CallId, Frame, Function, FunctionId, Mode, Profile, Sample, Show, SourceFrameId, roots,
+    Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, Show, SourceFrameId,
+    roots,
 };
 use crate::charge::{Ledger, Reason};
 use crate::intern::{HashMap, Interner};
@@ -229,6 +230,15 @@ impl Builder<'_> {
             let note = self.tables.note("[preempted]");
             stack = Some(self.tables.call(stack, note));
         }
+        let gil = match sample.flags {
+            set if set & flags::INTERPRETER_LOCK != 0 => Gil::Held,
+            set if set & flags::WAITS_FOR_INTERPRETER_LOCK != 0 && !preempted => Gil::Awaited,
+            _ => Gil::Nothing,
+        };
+        if gil == Gil::Awaited {
+            let note = self.tables.note("[waiting for the GIL]");
+            stack = Some(self.tables.call(stack, note));
+        }
         let mut stack = stack.unwrap_or_else(|| self.stack(None, cut));
         let elsewhere = match sample.flags {
             set if set & flags::LAST != 0 => Some("[since the last sample]"),
@@ -255,6 +265,7 @@ impl Builder<'_> {
             stack,
             stop: sample.stop,
             complete,
+            gil,
             kernel: sample.kernel,
         }
     }
@@ -306,6 +317,7 @@ impl Builder<'_> {
                 stack: self.tables.call(None, note),
                 stop: StopReason::Root,
                 complete: false,
+                gil: Gil::Nothing,
                 kernel: KernelHalf::None,
             });
         }

@@ -1,6 +1,6 @@
 //! Leaves only the samples of some processes, threads, functions, binaries and times.
 
-use super::{Names, Profile, Sample};
+use super::{Gil, Names, Profile, Sample};
 use crate::recording::ThreadId;
 use regex::Regex;
 
@@ -21,6 +21,8 @@ pub struct Filter {
     pub from_ns: Option<u64>,
     /// Until when.
     pub to_ns: Option<u64>,
+    /// Only those of threads that held Python's GIL, or waited for it.
+    pub gil: bool,
 }
 
 /// Nothing would be left.
@@ -52,7 +54,10 @@ impl Filter {
         };
         let in_range = self.range(profile);
         let stacks = self.stacks(profile);
-        let keep = |sample: &Sample| keep(sample.thread) && stacks[sample.stack.index()];
+        let is_meant = |sample: &Sample| !self.gil || sample.gil != Gil::Nothing;
+        let keep = |sample: &Sample| {
+            keep(sample.thread) && stacks[sample.stack.index()] && is_meant(sample)
+        };
         let in_time = |sample: &Sample| in_range.contains(&sample.time_ns) && keep(sample);
         profile.samples.retain(in_time);
         profile.aside.retain(in_time);

@@ -172,6 +172,18 @@ pub struct Call {
     pub frame: SourceFrameId,
 }
 
+/// What a thread had to do with the lock of its interpreter, which Python calls the GIL.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gil {
+    /// Nothing that is known.
+    #[default]
+    Nothing,
+    /// It had it.
+    Held,
+    /// It waited for it.
+    Awaited,
+}
+
 /// One sample.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sample {
@@ -190,6 +202,8 @@ pub struct Sample {
     pub stop: StopReason,
     /// Whether the outermost frame is, by its name, where threads begin.
     pub complete: bool,
+    /// What the thread had to do with its interpreter's lock.
+    pub gil: Gil,
     /// What it has of the kernel.
     pub kernel: KernelHalf,
 }

@@ -70,6 +70,10 @@ pub struct Selection {
     #[arg(long, value_name = "LANGUAGE", help_heading = NAMES)]
     pub language: Option<String>,
 
+    /// Only where a thread held Python's GIL; of time off the CPU, where it waited for that
+    #[arg(long)]
+    pub gil: bool,
+
     /// Show names of functions with their template arguments and parameters
     #[arg(long, visible_alias = "full-names", help_heading = NAMES)]
     pub whole_names: bool,
@@ -130,6 +134,7 @@ impl Selection {
         let filter = Filter {
             processes: self.pid.clone(),
             threads: self.thread.clone(),
+            gil: self.gil,
             focus: self.focus.clone(),
             ignore: self.ignore.clone(),
             modules: self.module.clone(),

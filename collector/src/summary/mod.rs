@@ -46,6 +46,7 @@ pub fn text(profile: &Profile) -> String {
         hints::lines(&mut out, profile);
         stacks::methods(&mut out, profile);
         stacks::kernel(&mut out, profile);
+        stacks::gil(&mut out, profile);
     }
     events(&mut out, profile);
     threads::triggers(&mut out, profile);

@@ -2,9 +2,11 @@
 
 use super::line;
 use crate::correlate::KernelAccount;
-use crate::numbers::{plural, share};
-use crate::profile::{CallId, Mode, Names, OWN_WORK, Profile, Sample};
+use crate::numbers::{duration, plural, share};
+use crate::profile::{CallId, Gil, Mode, Names, OWN_WORK, Profile, Sample};
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, flags};
+use engine::wire::source::OFF_CPU;
 use std::collections::{BTreeMap, HashMap};
 use std::fmt::Write as _;
 
@@ -112,6 +114,29 @@ pub(super) fn kernel(out: &mut String, profile: &Profile) {
             "{samples} found a perf ring full: their weight is kept, not their kernel stacks"
         );
         line(out, "", &text);
+    }
+}
+
+/// Who had Python's GIL and who waited for it, where anybody did.
+pub(super) fn gil(out: &mut String, profile: &Profile) {
+    let weight = |event: u32, is_meant: &dyn Fn(&Sample) -> bool| {
+        let samples = profile.all_samples();
+        let meant = samples.filter(|sample| sample.event == event && is_meant(sample));
+        meant.fold(0u64, |sum, sample| sum.saturating_add(sample.weight))
+    };
+    let held = weight(CPU_EVENT, &|sample| sample.gil == Gil::Held);
+    let awaited = weight(OFF_CPU, &|sample| sample.gil == Gil::Awaited);
+    let mut parts = Vec::new();
+    if held > 0 {
+        let all = weight(CPU_EVENT, &|_| true);
+        parts.push(format!("held in {} of weight", share(held, all)));
+    }
+    if awaited > 0 {
+        let awaited = duration(awaited);
+        parts.push(format!("waited for in {awaited} off the CPU"));
+    }
+    if !parts.is_empty() {
+        line(out, "GIL", &parts.join(", "));
     }
 }
 

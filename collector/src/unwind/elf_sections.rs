@@ -9,7 +9,7 @@ use crate::segments::Segments;
 use crate::symbolize::own_vdso;
 use framehop::ExplicitModuleSectionInfo;
 use nix::libc;
-use object::{Object, ObjectSection};
+use object::{Object, ObjectSection, ObjectSymbol};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs;
@@ -33,6 +33,8 @@ pub(crate) struct Image {
     segments: Segments,
     /// Its own addresses, from the first to behind the last.
     range: Range<u64>,
+    /// CPython's `_PyRuntime`, in its own addresses; empty if it is none.
+    python: Range<u64>,
     /// For framehop.
     pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
 }
@@ -70,9 +72,16 @@ impl Image {
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
+            python: python_runtime(&elf),
             segments,
             sections,
         })
+    }
+
+    /// Whether one of its own addresses is where CPython has its GIL, but for those of
+    /// subinterpreters.
+    pub(crate) fn is_gil(&self, address: u64) -> bool {
+        self.python.contains(&address)
     }
 
     /// Where a mapping of its code puts it, and the runtime address minus its own. `known` are the
@@ -102,6 +111,14 @@ impl Image {
         let offset = usize::try_from(address.checked_sub(start)?).ok()?;
         self.sections.text.as_ref()?.get(offset..)
     }
+}
+
+fn python_runtime(elf: &object::File<'_>) -> Range<u64> {
+    let mut symbols = elf.dynamic_symbols();
+    let found = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok("_PyRuntime"));
+    found.map_or(0..0, |symbol| {
+        symbol.address()..symbol.address().saturating_add(symbol.size())
+    })
 }
 
 /// A file that says to be so many times longer than what is stored of it is none that was linked,

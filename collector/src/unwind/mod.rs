@@ -41,6 +41,12 @@ impl Code {
         Some((module.1, &module.2))
     }
 
+    /// Whether a lock there is Python's GIL.
+    pub(crate) fn is_gil(&self, address: u64) -> bool {
+        let found = self.module(address);
+        found.is_some_and(|(bias, image)| image.is_gil(address.wrapping_sub(bias)))
+    }
+
     /// Whether execution begins in the function of a caller, as its code tells.
     fn is_outset(&self, at: FrameAddress) -> bool {
         let FrameAddress::ReturnAddress(pc) = at else {

@@ -2,7 +2,7 @@
 //! a signal looks like.
 
 pub(crate) use imp::{
-    Registers, STACK_POINTER, USER_REGISTERS, interrupted, is_signal_return, resumed,
+    Registers, STACK_POINTER, USER_REGISTERS, interrupted, is_signal_return, resumed, waits_on,
 };
 
 use framehop::{CacheNative, MayAllocateDuringUnwind, UnwinderNative};
@@ -22,18 +22,32 @@ mod imp {
 
     /// Registers under which framehop walks.
     pub type Registers = UnwindRegsX86_64;
+    const CX: u64 = 2;
+    const SI: u64 = 4;
+    const DI: u64 = 5;
     const BP: u64 = 6;
     const SP: u64 = 7;
     const IP: u64 = 8;
     /// Number of the stack pointer in a sample.
     pub const STACK_POINTER: u64 = SP;
     /// `sample_regs_user`, as numbered in the kernel's `asm/perf_regs.h`.
-    pub const USER_REGISTERS: u64 = 1 << BP | 1 << SP | 1 << IP;
+    pub const USER_REGISTERS: u64 = 1 << CX | 1 << SI | 1 << DI | 1 << BP | 1 << SP | 1 << IP;
 
     /// Where the thread stood in user mode.
     pub fn interrupted(sample: &Regs<'_>) -> Option<(u64, Registers)> {
         let (ip, sp, bp) = (sample.get(IP)?, sample.get(SP)?, sample.get(BP)?);
         Some((ip, resumed(ip, sp, bp)))
+    }
+
+    /// The word that the thread waits on, if it is in the kernel for that: `futex(word, FUTEX_WAIT
+    /// or FUTEX_WAIT_BITSET, …)`. A system call leaves the pc behind it in rcx.
+    pub fn waits_on(sample: &Regs<'_>) -> Option<u64> {
+        const WAIT: u64 = 0;
+        const WAIT_BITSET: u64 = 9;
+        let is_call = sample.get(CX)? == sample.get(IP)?;
+        let command = sample.get(SI)? & 0x7f;
+        let waits = is_call && matches!(command, WAIT | WAIT_BITSET);
+        waits.then(|| sample.get(DI)).flatten()
     }
 
     /// The registers of code that a signal interrupted.
@@ -68,6 +82,11 @@ mod imp {
     pub fn interrupted(sample: &Regs<'_>) -> Option<(u64, Registers)> {
         let (lr, sp, fp) = (sample.get(LR)?, sample.get(SP)?, sample.get(FP)?);
         Some((sample.get(PC)?, Registers::new(lr, sp, fp)))
+    }
+
+    /// Not known from these registers.
+    pub fn waits_on(_sample: &Regs<'_>) -> Option<u64> {
+        None
     }
 
     pub fn resumed(_pc: u64, sp: u64, fp: u64) -> Registers {

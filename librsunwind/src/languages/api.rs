@@ -191,6 +191,12 @@ impl Cursor<'_> {
         unsafe { asking::frame(self.0, id, check, position) }
     }
 
+    /// Says that the thread has the interpreter's lock.
+    pub(super) fn own_lock(&self) {
+        // SAFETY: the callback runs.
+        unsafe { asking::note_lock(self.0) }
+    }
+
     /// Describes the code object of the frame just added, but for its number, time and language.
     ///
     /// # Errors

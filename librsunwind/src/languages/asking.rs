@@ -54,6 +54,7 @@ pub(crate) struct Asking<'a> {
     generations: [Cell<u32>; PLACES],
     reads: Reads,
     is_troubled: Cell<bool>,
+    has_lock: Cell<bool>,
 }
 
 impl fmt::Debug for Asking<'_> {
@@ -101,12 +102,18 @@ impl<'a> Asking<'a> {
             generations: [const { Cell::new(0) }; PLACES],
             reads: Reads::new(),
             is_troubled: Cell::new(false),
+            has_lock: Cell::new(false),
         }
     }
 
     /// Whether frames of a language may be missing, because it was in trouble.
     pub fn is_troubled(&self) -> bool {
         self.is_troubled.get()
+    }
+
+    /// Whether the thread has the lock of its interpreter (Python's GIL).
+    pub fn has_lock(&self) -> bool {
+        self.has_lock.get()
     }
 
     fn state(&self, index: usize) -> *mut c_void {
@@ -302,6 +309,7 @@ impl Languages for Asking<'_> {
     fn begin(&self, leaf: &WalkCursor, memory: &mut StackMemory) {
         self.reads.begin();
         self.is_troubled.set(false);
+        self.has_lock.set(false);
         for generation in &self.generations {
             generation.set(0);
         }
@@ -540,4 +548,15 @@ pub(super) unsafe fn describe_as_written(
     let code = wire::code::Code { language, ..code };
     codes::write(call.asking.this, is_whole.then_some(key), number, code);
     Ok(())
+}
+
+/// Notes that the thread has the lock of its interpreter.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn note_lock(cursor: *const Cursor) {
+    // SAFETY: the caller's promise.
+    if let Ok(call) = unsafe { call_of(cursor) } {
+        call.asking.has_lock.set(true);
+    }
 }

@@ -19,20 +19,14 @@ use core::ptr;
 use core::slice;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
-use engine::wire::code::{self, LineFormat};
+use engine::mix::mix;
+use engine::wire::code::{self, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFormat};
 use engine::wire::codec::Encoder;
 use engine::wire::record::RecordKind;
 
 /// Entries of the table, and how many of them a key may be in.
 const ENTRIES: usize = 65_536;
 const WAYS: usize = 8;
-/// Longest name and file, and line table as it is written, bytes.
-pub const LONGEST_NAME: usize = 1024;
-/// See there.
-pub const LONGEST_FILE: usize = 4096;
-/// See there.
-pub const LONGEST_LINES: usize = 8192;
-
 type Entry = [AtomicU64; 2];
 type Table = [Entry; ENTRIES];
 
@@ -82,13 +76,6 @@ impl Key {
         let line = table().and_then(|table| table.get(first..first.wrapping_add(WAYS)));
         line.unwrap_or_default().iter()
     }
-}
-
-/// A bijection whose every output bit depends on every input bit.
-pub(super) const fn mix(value: u64) -> u64 {
-    let value = (value ^ value >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    let value = (value ^ value >> 32).wrapping_mul(0xd6e8_feb8_6659_fd93);
-    value ^ value >> 32
 }
 
 /// The number under which an object was described.

@@ -17,7 +17,7 @@
 #![allow(unsafe_code)]
 
 use super::arena;
-use super::codes::{self, LONGEST_LINES};
+use super::codes;
 use super::layout::{JitCode, JitRule};
 use super::lock::Locked;
 use super::table;
@@ -32,7 +32,7 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, fence};
 use engine::registers::{FP, SP};
 use engine::rule::UnwindRule;
 use engine::rule::wide::{Cfa, Row, Saved};
-use engine::wire::code::{Code as CodeRecord, CodeGone, LineFormat};
+use engine::wire::code::{Code as CodeRecord, CodeGone, LONGEST_LINES, LineFormat};
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Method, StopReason};
 

@@ -23,7 +23,7 @@
 //! | [`codes`] | code objects: which were described, and the record that does |
 //! | `noted` | languages that files describe themselves |
 //! | `python`, `v8` | CPython and V8, which register nothing |
-//! | `memory`, `recent`, `utf8` | what these two have in common |
+//! | `memory` | how these two read |
 //! | [`layout`] | what crosses the C interface |
 
 pub mod api;
@@ -34,6 +34,7 @@ pub mod codes;
 pub mod jit;
 pub mod layout;
 mod lock;
+#[path = "../../engine/src/interpreter/made.rs"]
 #[cfg(test)]
 mod made;
 mod memory;
@@ -41,13 +42,13 @@ mod noted;
 mod python;
 mod ranges;
 pub mod reads;
-mod recent;
 pub mod table;
-mod utf8;
 mod v8;
 
 use crate::thread::ThreadState;
 use asking::Asking;
+#[cfg(test)]
+use engine::interpreter::memory::Memory;
 use engine::registers::Registers;
 
 /// Whether there is anybody to ask.

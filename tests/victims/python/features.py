@@ -67,6 +67,24 @@ def forked():
     assert os.waitpid(child, 0)[1] == 0
 
 
+def gil():
+    """Two threads that want the GIL all the time, and one that works without it."""
+    import hashlib
+
+    def without(seconds):
+        data = bytes(1 << 22)
+        end = time.thread_time() + seconds
+        while time.thread_time() < end:
+            hashlib.sha256(data)
+
+    works = [(spin, 0.3), (spin, 0.3), (without, 0.3)]
+    threads = [threading.Thread(target=work, args=(seconds,)) for work, seconds in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
 def interpreters():
     """The module of this version that makes others in the process; it is private, and has had two names."""
     try:

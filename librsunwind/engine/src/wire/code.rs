@@ -7,6 +7,13 @@ mod python_lines;
 use super::WireError;
 use super::codec::{Decoder, Encoder};
 
+/// Longest name and file, and line table as it is written, bytes.
+pub const LONGEST_NAME: usize = 1024;
+/// See there.
+pub const LONGEST_FILE: usize = 4096;
+/// See there.
+pub const LONGEST_LINES: usize = 8192;
+
 /// How positions in code become lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]

@@ -81,6 +81,10 @@ pub mod flags {
     /// A language's answer could not be believed, or it missed its frames: some may be missing
     /// here.
     pub const LANGUAGE_TROUBLE: u64 = 256;
+    /// The thread had the lock of its interpreter (Python's GIL).
+    pub const INTERPRETER_LOCK: u64 = 512;
+    /// It waited for that.
+    pub const WAITS_FOR_INTERPRETER_LOCK: u64 = 1024;
 }
 
 /// Everything of a sample but its frames.

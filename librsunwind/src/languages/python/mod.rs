@@ -1,38 +1,20 @@
-//! CPython's frames, without a word from the interpreter: 3.10 to 3.14, found by what its module
-//! exports, read from its own structures.
+//! CPython's frames, without a word from the interpreter: 3.10 to 3.15, found by what its module
+//! exports, read from its own structures ([`engine::python`]).
 //!
 //! Nothing of libpython is called, and nothing is taken from it but by guarded reads. A native
 //! frame that runs Python code has a record of its entry on the C stack; it is followed by the
 //! Python frames that it runs, from 3.11 on there may be many.
 //!
-//! ```text
-//! thread state ─► innermost entry ─► its frames ─► code object: name, file, line table; position in it
-//!                  └► next outer entry ─► …
-//! ```
-//!
-//! | file | |
-//! |---|---|
-//! | [`layout`] | where fields are, in each version |
-//! | [`thread_state`] | the thread state of the interrupted thread |
-//! | [`entries`] | the entries of a thread, and the frames of each |
-//! | [`code`] | what a frame runs: its code object, told from others, and described |
-//! | `strings` | text of its string objects |
+//! Not here: where in memory what is, and the thread state's key ([`thread_state`]).
 //!
 //! # Safety
 //! What is known of the interpreter is written before the language can be asked, and not again.
 #![allow(unsafe_code)]
 
-mod code;
-mod entries;
-mod layout;
-mod strings;
-#[cfg(test)]
-mod tests;
 mod thread_state;
 
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::{STATE, flags};
-use super::recent::Codes;
 use crate::modules::python::{Python as Module, found};
 use crate::sys;
 use crate::text::Text;
@@ -41,10 +23,14 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use engine::interpreter::memory::Memory;
+use engine::interpreter::recent::Codes;
+use engine::memory::{is_readable, load_verified};
+use engine::python::code::Place;
+use engine::python::entries::Entry;
+use engine::python::layout::{self, Layout, Refusal};
 use engine::registers::thread_block;
 use engine::wire::event::EventKind;
-use entries::Entry;
-use layout::{Layout, Refusal};
 
 const NOT_YET: u32 = 0;
 const REGISTERED: u32 = 1;
@@ -85,7 +71,7 @@ pub(super) fn has_come(this: &ThreadState) -> bool {
 impl Python {
     #[cold]
     fn comes(&'static self, this: &ThreadState, module: Module) -> bool {
-        let layout = match layout::of(&module) {
+        let layout = match layout::of(&Own, module.minor(), module.runtime) {
             Ok(layout) => layout,
             Err(refusal) => {
                 self.decline(this, &module, refusal);
@@ -119,7 +105,7 @@ impl Python {
             Refusal::FreeThreaded => Text::<160>::new()
                 .then(b"no Python frames: this is a free-threaded build of CPython"),
             Refusal::Version => Text::<160>::new()
-                .then(b"no Python frames: they are known of CPython 3.10 to 3.14, this is 3.")
+                .then(b"no Python frames: they are known of CPython 3.10 to 3.15, this is 3.")
                 .decimal(module.minor()),
         };
         let text = text.then(b"; its native frames are shown");
@@ -131,6 +117,20 @@ impl Python {
         found()?;
         // SAFETY: only called for the registered language.
         unsafe { (*self.known.get()).as_ref() }
+    }
+}
+
+/// The interpreter's own table, in the data of a module that is in use.
+struct Own;
+
+impl Memory for Own {
+    fn load(&self, address: u64) -> Option<u64> {
+        // SAFETY: just found readable; the table is part of the module.
+        is_readable(address).then(|| unsafe { load_verified(address) })
+    }
+
+    fn copy(&self, _: u64, _: &mut [u8]) -> Option<()> {
+        None
     }
 }
 
@@ -157,7 +157,10 @@ unsafe impl Language for Python {
         let known = self.interpreter()?;
         let own = thread_block();
         let thread = thread_state::find(cursor, &known.module, &known.layout, own)?;
-        let entry = known.layout.innermost(cursor, thread)?;
+        if thread.has_lock {
+            cursor.own_lock();
+        }
+        let entry = known.layout.innermost(cursor, thread.address)?;
         *kept(cursor.state())?.entry = entry.to_words();
         Some(entry.address)
     }
@@ -211,7 +214,7 @@ impl Interpreter {
 
     /// Gives a frame, with a description of its code object if that is new. One whose code object
     /// is none, or has no lines (the interpreter's own), is left out.
-    fn give_frame(&self, cursor: &mut Cursor<'_>, place: code::Place) -> Option<()> {
+    fn give_frame(&self, cursor: &mut Cursor<'_>, place: Place) -> Option<()> {
         let known = kept(cursor.state())?.codes.find(place.code);
         let check = match known {
             Some(check) => check,

@@ -6,14 +6,14 @@
 //! Calls libc's `pthread_getspecific`, which reads the thread's own storage.
 #![allow(unsafe_code)]
 
-use super::super::memory::Memory;
-use super::layout::Layout;
 use crate::modules::python::Python as Module;
 use crate::weak_address;
 use core::ffi::c_void;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use engine::interpreter::memory::Memory;
 use engine::memory::is_readable;
+use engine::python::layout::{Layout, Lock};
 
 /// The address of the key; 0 while it is not known.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -23,11 +23,20 @@ const FURTHEST: u64 = 8192;
 /// libc has no more keys.
 const KEYS: u64 = 1024;
 
+/// A thread's state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Found {
+    /// Where it is.
+    pub address: u64,
+    /// Whether the thread has the interpreter's lock.
+    pub has_lock: bool,
+}
+
 /// The running thread state of this thread, whose `pthread_self()` is `own`; `None` if it has none.
 ///
 /// # Signal safety
 /// Loads. Some 2,000 while no thread has been seen with a thread state.
-pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) -> Option<u64> {
+pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) -> Option<Found> {
     let known = KEY.load(Relaxed);
     let is_own = |thread: u64| memory.at(thread, layout.thread_id) == Some(own);
     let (key, of_key) = if known != 0 {
@@ -45,13 +54,24 @@ pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) ->
         KEY.store(found.0, Relaxed);
         found
     };
-    Some(running(memory, layout, key, own).unwrap_or(of_key))
+    Some(match layout.lock {
+        Lock::Status(_) => Found {
+            address: of_key,
+            has_lock: layout.has_lock(memory, of_key),
+        },
+        Lock::RunningBeforeKey(distance) => {
+            let running = running(memory, layout, key.checked_sub(distance)?, own);
+            Found {
+                address: running.unwrap_or(of_key),
+                has_lock: running.is_some(),
+            }
+        }
+    })
 }
 
-/// The thread state that holds the GIL, if it is this thread's: in a subinterpreter it is another
+/// The thread state that has the lock, if it is this thread's: in a subinterpreter it is another
 /// than the key's, up to 3.11.
-fn running(memory: &impl Memory, layout: &Layout, key: u64, own: u64) -> Option<u64> {
-    let place = key.checked_sub(layout.running_before_key?)?;
+fn running(memory: &impl Memory, layout: &Layout, place: u64, own: u64) -> Option<u64> {
     let thread = memory.load(place).filter(|thread| *thread != 0)?;
     // Another thread's may go at any moment.
     let mut id = [0; 8];

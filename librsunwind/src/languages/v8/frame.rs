@@ -13,8 +13,8 @@
 
 use super::super::api::Cursor;
 use super::super::layout::flags;
-use super::super::memory::Memory;
 use super::heap::small;
+use engine::interpreter::memory::Memory;
 
 /// By DWARF number.
 const RDI: u8 = 5;

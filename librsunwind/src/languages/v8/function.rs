@@ -1,11 +1,11 @@
 //! Functions: what tells them from each other, and what they are called. They are told by what they
 //! are, since the collector moves all objects, and puts others in their places.
 
-use super::super::codes::mix;
-use super::super::memory::Memory;
-use super::super::utf8::Utf8;
 use super::heap::{Heap, small};
 use super::layout::Positions;
+use engine::interpreter::memory::Memory;
+use engine::interpreter::utf8::Utf8;
+use engine::mix::mix;
 
 /// What a `SharedFunctionInfo` leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

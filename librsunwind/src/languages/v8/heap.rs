@@ -1,8 +1,8 @@
 //! V8's heap: tagged words, and objects known by the types that their maps have. An object that the
 //! collector has moved is followed to its new place.
 
-use super::super::memory::Memory;
 use super::layout::Layout;
+use engine::interpreter::memory::Memory;
 
 /// A heap, as it is read in one walk.
 pub struct Heap<'h, M> {

@@ -2,13 +2,13 @@
 //! counts lines when somebody asks it to; here the ends of lines are counted in the source itself,
 //! and the counts kept for the next function of the same script.
 
-use super::super::codes::mix;
-use super::super::memory::Memory;
 use super::function::{Function, SCRIPT_FIRST_LINE, SCRIPT_ID, SCRIPT_SOURCE};
 use super::heap::{Heap, small};
 use super::strings::Flat;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
+use engine::interpreter::memory::Memory;
+use engine::mix::mix;
 use engine::wire::code::put_step;
 use engine::wire::codec::Encoder;
 

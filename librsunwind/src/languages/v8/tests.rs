@@ -1,11 +1,11 @@
 //! Functions in a made-up heap, whole and damaged.
 
 use super::super::made::{BASE, Made, SIZE};
-use super::super::memory::Memory;
-use super::super::utf8::Utf8;
 use super::heap::Heap;
 use super::layout::{Layout, Positions, Types};
 use super::lines::Lines;
+use engine::interpreter::memory::Memory;
+use engine::interpreter::utf8::Utf8;
 
 const TYPES: Types = Types {
     function: 2066,

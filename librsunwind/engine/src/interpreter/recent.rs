@@ -1,6 +1,6 @@
 //! What a walk found out about the code objects that it met last, in the words of a language's state.
 
-use super::codes::mix;
+use crate::mix::mix;
 
 /// Words of [`Codes`].
 pub const WORDS: usize = 16;

@@ -1,11 +1,11 @@
 //! What a frame runs: its code object, told from others that had its address, and what it is shown
 //! as.
 
-use super::super::codes::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, mix};
-use super::super::memory::Memory;
 use super::layout::{Entries, Layout};
 use super::strings::Text;
-use engine::wire::code::{Code, LineFormat};
+use crate::interpreter::memory::Memory;
+use crate::mix::mix;
+use crate::wire::code::{Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFormat};
 
 /// Where a frame stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! CPython's string objects (PEP 393): one, two or four bytes a character, as UTF-8.
 
-use super::super::memory::Memory;
-use super::super::utf8::Utf8;
 use super::layout::Layout;
+use crate::interpreter::memory::Memory;
+use crate::interpreter::utf8::Utf8;
 
 /// The characters of a string object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Memory of an interpreter, made up for tests.
 
-use super::memory::Memory;
+use super::Memory;
 use std::cell::RefCell;
 
 /// Some bytes from an address on; what lies outside cannot be read.

@@ -1,8 +1,8 @@
 //! The entries of a thread, innermost first: where each is recorded on the C stack, and which
 //! Python frames it runs.
 
-use super::super::memory::Memory;
 use super::layout::{Entries, Layout};
+use crate::interpreter::memory::Memory;
 
 /// An entry of the interpreter's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -138,12 +138,16 @@ impl Layout {
     fn run_from(&self, memory: &impl Memory, thread: u64, first: u64) -> Option<Entry> {
         /// What owns a frame on the C stack; from 3.14 on the interpreter itself.
         const C_STACK: u64 = 3;
-        let Entries::OnStack { owner, .. } = self.entries else {
+        let Entries::OnStack { owner, base, .. } = self.entries else {
             return None;
+        };
+        let base = match base {
+            Some(offset) => memory.at(thread, offset)?,
+            None => 0,
         };
         let mut frame = first;
         for count in 0..MOST {
-            if frame == 0 {
+            if frame == 0 || frame == base {
                 return None;
             }
             if memory.at(frame, owner)? & 0xff >= C_STACK {

@@ -1,12 +1,7 @@
 //! Where the fields of CPython's structures are. 3.13 and later say so themselves, at the beginning
 //! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
-//!
-//! # Safety
-//! Reads the interpreter's own table, in the data of its module, which is in use.
-#![allow(unsafe_code)]
 
-use crate::modules::python::Python as Module;
-use engine::memory::{is_readable, load_verified};
+use crate::interpreter::memory::Memory;
 
 /// Why there is no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,20 +44,36 @@ pub enum Entries {
         /// From the pointer in the thread state to the innermost frame's; none if it is that one
         /// (from 3.13 on).
         by_way_of: Option<u64>,
+        /// Of a thread state, from 3.15 on: a frame behind the outermost one, which is no entry.
+        base: Option<u64>,
     },
 }
+
+/// How it is known whether a thread has its interpreter's lock (the GIL).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lock {
+    /// To 3.11: the thread state that runs is the thread's. Where that is written, before the key
+    /// of the thread states; the key itself is not right in subinterpreters.
+    RunningBeforeKey(u64),
+    /// From 3.12 on: a bit of the word at this offset of a thread state.
+    Status(u64),
+}
+
+/// The bit `active` of a thread state's status: it is set when the lock was taken, and cleared
+/// before it is given up.
+const ACTIVE: u64 = 1 << 4;
 
 /// Offsets, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// How entries are found.
     pub entries: Entries,
     /// Of a thread state: `thread_id`, which is `pthread_self()`.
     pub thread_id: u64,
     /// Of a thread state: what leads to the innermost frame.
     pub innermost: u64,
-    /// From the key of the thread states to the running one's, where that key is not right in
-    /// subinterpreters (to 3.11).
-    pub running_before_key: Option<u64>,
+    /// How a thread with the lock is known.
+    pub lock: Lock,
     /// Of a frame: the frame that called it.
     pub previous: u64,
     /// Of a frame: its code object.
@@ -94,7 +105,7 @@ const PY_3_10: Layout = Layout {
     },
     thread_id: 176,
     innermost: 24,
-    running_before_key: Some(16),
+    lock: Lock::RunningBeforeKey(16),
     previous: 24,
     code: 32,
     instruction: 96,
@@ -117,7 +128,7 @@ const PY_3_11: Layout = Layout {
     },
     thread_id: 152,
     innermost: 56,
-    running_before_key: Some(16),
+    lock: Lock::RunningBeforeKey(16),
     previous: 48,
     code: 32,
     instruction: 56,
@@ -134,10 +145,11 @@ const PY_3_12: Layout = Layout {
     entries: Entries::OnStack {
         owner: 70,
         by_way_of: Some(0),
+        base: None,
     },
     thread_id: 136,
     innermost: 56,
-    running_before_key: None,
+    lock: Lock::Status(24),
     previous: 8,
     code: 0,
     instruction: 56,
@@ -150,25 +162,30 @@ const PY_3_12: Layout = Layout {
     characters: 56,
 };
 
-/// The layout of an interpreter.
+/// The layout of an interpreter of that minor version of 3, whose `_PyRuntime` is there.
 ///
-/// # Signal safety
-/// Guarded loads.
-pub fn of(module: &Module) -> Result<Layout, Refusal> {
-    match module.minor() {
+/// # Errors
+/// Why there is none.
+pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Result<Layout, Refusal> {
+    match minor {
         10 => Ok(PY_3_10),
         11 => Ok(PY_3_11),
         12 => Ok(PY_3_12),
-        13 | 14 => told(module.minor(), |index| table_word(module.runtime, index)),
+        13..=15 => told(minor, |index| memory.at(runtime, index.checked_mul(8)?)),
         _ => Err(Refusal::Version),
     }
 }
 
-/// A word of `_Py_DebugOffsets`.
-fn table_word(runtime: u64, index: u64) -> Option<u64> {
-    let address = runtime.checked_add(index.checked_mul(8)?)?;
-    // SAFETY: just found readable; the table is part of the module.
-    is_readable(address).then(|| unsafe { load_verified(address) })
+impl Layout {
+    /// Whether a thread has the lock, from 3.12 on; its thread state says so.
+    pub fn has_lock(&self, memory: &impl Memory, thread: u64) -> bool {
+        match self.lock {
+            Lock::Status(status) => memory
+                .at(thread, status)
+                .is_some_and(|status| status & ACTIVE != 0),
+            Lock::RunningBeforeKey(_) => false,
+        }
+    }
 }
 
 /// What the interpreter says in its table.
@@ -185,19 +202,25 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         let is_likely = |offset: &u64| *offset < 4096;
         word(index).filter(is_likely).ok_or(Refusal::Version)
     };
-    let [innermost, thread_id, frame, file, code] = match minor {
-        13 => [23, 24, 29, 35, 43],
-        _ => [26, 27, 32, 40, 48],
+    // By their places in the table.
+    let [innermost, thread_id, status, frame, owner, file, code] = match minor {
+        13 => [23, 24, 27, 29, 33, 35, 43],
+        14 => [26, 27, 30, 32, 36, 40, 48],
+        _ => [26, 30, 33, 40, 44, 48, 56],
     };
-    let owner = if minor == 13 { 33 } else { 36 };
+    let base = match minor {
+        15 => Some(offset(27)?),
+        _ => None,
+    };
     Ok(Layout {
         entries: Entries::OnStack {
             owner: offset(owner)?,
             by_way_of: None,
+            base,
         },
         thread_id: offset(thread_id)?,
         innermost: offset(innermost)?,
-        running_before_key: None,
+        lock: Lock::Status(offset(status)?),
         previous: offset(frame)?,
         code: offset(frame.wrapping_add(1))?,
         instruction: offset(frame.wrapping_add(2))?,
@@ -236,7 +259,14 @@ mod tests {
         assert_eq!((found, layout.instructions), ([38, 39], Some(43)));
         let layout = told(14, table(0x030e_0af0, 0)).unwrap();
         let found = [layout.innermost, layout.thread_id, layout.previous];
-        assert_eq!(found, [26, 27, 32]);
+        assert_eq!((found, layout.lock), ([26, 27, 32], Lock::Status(30)));
+        let layout = told(15, table(0x030f_02f0, 0)).unwrap();
+        let found = [layout.innermost, layout.thread_id, layout.previous];
+        assert_eq!((found, layout.lock), ([26, 30, 40], Lock::Status(33)));
+        let Entries::OnStack { owner, base, .. } = layout.entries else {
+            panic!("{layout:?}");
+        };
+        assert_eq!((owner, base), (44, Some(27)));
     }
 
     #[test]

@@ -1,0 +1,18 @@
+//! What those who read the structures of an interpreter have in common, whoever they are.
+//!
+//! | file | |
+//! |---|---|
+//! | [`memory`] | how they read |
+//! | [`recent`] | what a walk found out about the code objects that it met last |
+//! | [`utf8`] | characters of strings, as text |
+
+#[cfg(test)]
+mod made;
+pub mod memory;
+pub mod recent;
+pub mod utf8;
+
+#[cfg(test)]
+pub(crate) use made::{BASE, Made, SIZE};
+#[cfg(test)]
+use memory::Memory;

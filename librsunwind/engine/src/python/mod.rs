@@ -1,0 +1,21 @@
+//! What CPython's structures say of a thread's frames, whoever reads them: 3.10 to 3.15. Nothing
+//! here knows where the memory is; what cannot be read, or is no such structure, is `None`.
+//!
+//! ```text
+//! thread state ─► innermost entry ─► its frames ─► code object: name, file, line table; position in it
+//!                  └► next outer entry ─► …
+//! ```
+//!
+//! | file | |
+//! |---|---|
+//! | [`layout`] | where fields are, in each version |
+//! | [`entries`] | the entries of a thread, and the frames of each |
+//! | [`code`] | what a frame runs: its code object, told from others, and described |
+//! | `strings` | text of its string objects |
+
+pub mod code;
+pub mod entries;
+pub mod layout;
+mod strings;
+#[cfg(test)]
+mod tests;

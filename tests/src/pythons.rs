@@ -1,0 +1,65 @@
+//! The Pythons that tests have: Debian's `python3` is always there, and those of pyenv where it
+//! is; which are missing is said.
+
+use crate::command::{output, text};
+use crate::repository;
+use std::path::PathBuf;
+use std::process::Command;
+
+/// Where Debian has its own.
+pub const DEBIANS: &str = "/usr/bin/python3";
+
+/// Where pyenv has a minor version of Python 3, and a file of it, if it is there.
+pub fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
+    let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
+    let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")))?;
+    let versions = root.join("versions").read_dir().ok()?;
+    let wanted = format!("3.{minor}.");
+    let of_minor = versions.flatten().filter(|version| {
+        let name = version.file_name();
+        name.to_string_lossy().starts_with(&wanted)
+    });
+    let found = of_minor.map(|version| version.path().join(file));
+    found.filter(|path| path.exists()).max()
+}
+
+/// The interpreter of a minor version; says so if there is none.
+pub fn python(minor: u32) -> Option<PathBuf> {
+    let found = pyenv(minor, &format!("bin/python3.{minor}"));
+    if found.is_none() {
+        eprintln!("no Python 3.{minor} in pyenv: not tested");
+    }
+    found
+}
+
+/// The minor version of Debian's.
+pub fn debians_minor() -> u32 {
+    let mut command = Command::new(DEBIANS);
+    let result = output(command.args(["-c", "import sys; print(sys.version_info[1])"]));
+    text(&result.stdout).trim().parse().expect("a number")
+}
+
+/// Debian's, and 3.13, which keeps its entries in another way.
+pub fn two() -> Vec<(u32, PathBuf)> {
+    let own = (debians_minor(), PathBuf::from(DEBIANS));
+    let other = python(13).map(|path| (13, path));
+    std::iter::once(own).chain(other).collect()
+}
+
+/// A program of `tests/victims/python`.
+pub fn script(name: &str) -> PathBuf {
+    repository().join("tests/victims/python").join(name)
+}
+
+/// Debian's, and one for each other way in which thread states tell of their lock.
+pub fn each_lock() -> Vec<(u32, PathBuf)> {
+    let others = [12, 13].into_iter();
+    let others = others.filter_map(|minor| Some((minor, python(minor)?)));
+    let own = (debians_minor(), PathBuf::from(DEBIANS));
+    std::iter::once(own).chain(others).collect()
+}
+
+/// What part of a sum a part is; 0 of nothing.
+pub fn share(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
+}
