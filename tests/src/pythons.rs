@@ -39,7 +39,7 @@ pub fn debians_minor() -> u32 {
     text(&result.stdout).trim().parse().expect("a number")
 }
 
-/// Debian's, and 3.13, which keeps its entries in another way.
+/// Debian's, and 3.13, which keeps its entries, and who has the GIL, in another way.
 pub fn two() -> Vec<(u32, PathBuf)> {
     let own = (debians_minor(), PathBuf::from(DEBIANS));
     let other = python(13).map(|path| (13, path));
@@ -49,14 +49,6 @@ pub fn two() -> Vec<(u32, PathBuf)> {
 /// A program of `tests/victims/python`.
 pub fn script(name: &str) -> PathBuf {
     repository().join("tests/victims/python").join(name)
-}
-
-/// Debian's, and one for each other way in which thread states tell of their lock.
-pub fn each_lock() -> Vec<(u32, PathBuf)> {
-    let others = [12, 13].into_iter();
-    let others = others.filter_map(|minor| Some((minor, python(minor)?)));
-    let own = (debians_minor(), PathBuf::from(DEBIANS));
-    std::iter::once(own).chain(others).collect()
 }
 
 /// What part of a sum a part is; 0 of nothing.

@@ -21,7 +21,7 @@ const COPIES: u32 = 8192;
 pub const LONGEST: usize = 65_536;
 const PAGE: u64 = 4096;
 /// Pages that a walk remembers as readable, by their low bits.
-const PAGES: usize = 64;
+const PAGES: usize = 128;
 
 /// What a walk has left, and knows of memory.
 #[derive(Debug)]

@@ -77,7 +77,7 @@ def gil():
         while time.thread_time() < end:
             hashlib.sha256(data)
 
-    works = [(spin, 0.3), (spin, 0.3), (without, 0.3)]
+    works = [(spin, 0.2), (spin, 0.2), (without, 0.2)]
     threads = [threading.Thread(target=work, args=(seconds,)) for work, seconds in works]
     for thread in threads:
         thread.start()

@@ -38,9 +38,10 @@ impl Layout {
         (code != 0).then_some(Place { code, position })
     }
 
-    /// A number that is another when another code object is at that address: of its lines and the
-    /// lengths and ends of its texts, since the next one may have its parts where this one had
-    /// them. 0 if it is none, cannot be read, or has no lines.
+    /// A number that is another when another code object is at that address: of its version and
+    /// where its parts are. Where it has no version: of its lines and the lengths and ends of its
+    /// texts, since the next one may have its parts where this one had them. 0 if it is none,
+    /// cannot be read, or has no lines.
     pub fn check(&self, memory: &impl Memory, code: u64, code_type: u64) -> u64 {
         self.digest(memory, code, code_type).unwrap_or(0)
     }
@@ -50,6 +51,12 @@ impl Layout {
             return None;
         }
         let lines = memory.at(code, self.lines)?;
+        if let Some(version) = self.version(memory, code) {
+            let parts = [version, memory.at(code, self.name)?, lines];
+            let first = mix(self.first_line(memory, code)?);
+            let digest = parts.iter().fold(first, |digest, part| mix(digest ^ part));
+            return Some(digest.max(1));
+        }
         let length = memory.at(lines, SIZE)?;
         let mut digest = mix(self.first_line(memory, code)?) ^ length;
         if length == 0 {
@@ -66,6 +73,12 @@ impl Layout {
             }
         }
         Some(digest.max(1))
+    }
+
+    /// The interpreter's own code objects, which have no lines, have none.
+    fn version(&self, memory: &impl Memory, code: u64) -> Option<u64> {
+        let version = memory.at(code, self.version?)? & u64::from(u32::MAX);
+        (version != 0).then_some(version)
     }
 
     fn first_line(&self, memory: &impl Memory, code: u64) -> Option<u64> {

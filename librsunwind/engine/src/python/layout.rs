@@ -49,6 +49,19 @@ pub enum Entries {
     },
 }
 
+/// Where all thread states are in lists; from 3.15 on they have no key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Threads {
+    /// Of `_PyRuntime`: the first interpreter.
+    pub interpreters: u64,
+    /// Of an interpreter: the next one.
+    pub next_interpreter: u64,
+    /// Of an interpreter: its first thread state.
+    pub first: u64,
+    /// Of a thread state: the next one.
+    pub next: u64,
+}
+
 /// How it is known whether a thread has its interpreter's lock (the GIL).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -74,6 +87,8 @@ pub struct Layout {
     pub innermost: u64,
     /// How a thread with the lock is known.
     pub lock: Lock,
+    /// How thread states are found, if not by their key.
+    pub threads: Option<Threads>,
     /// Of a frame: the frame that called it.
     pub previous: u64,
     /// Of a frame: its code object.
@@ -86,6 +101,9 @@ pub struct Layout {
     pub file: u64,
     /// Likewise, four bytes.
     pub first_line: u64,
+    /// Likewise, a number that no other code object of the interpreter has had (`co_version`, four
+    /// bytes), or 0: from 3.12 on.
+    pub version: Option<u64>,
     /// Likewise, the line table.
     pub lines: u64,
     /// Of a code object: its instructions; none where frames count from there (to 3.10, in units of
@@ -106,12 +124,14 @@ const PY_3_10: Layout = Layout {
     thread_id: 176,
     innermost: 24,
     lock: Lock::RunningBeforeKey(16),
+    threads: None,
     previous: 24,
     code: 32,
     instruction: 96,
     name: 112,
     file: 104,
     first_line: 40,
+    version: None,
     lines: 120,
     instructions: None,
     ascii: 48,
@@ -129,12 +149,14 @@ const PY_3_11: Layout = Layout {
     thread_id: 152,
     innermost: 56,
     lock: Lock::RunningBeforeKey(16),
+    threads: None,
     previous: 48,
     code: 32,
     instruction: 56,
     name: 128,
     file: 112,
     first_line: 72,
+    version: None,
     lines: 136,
     instructions: Some(184),
     ascii: 48,
@@ -150,17 +172,23 @@ const PY_3_12: Layout = Layout {
     thread_id: 136,
     innermost: 56,
     lock: Lock::Status(24),
+    threads: None,
     previous: 8,
     code: 0,
     instruction: 56,
     name: 128,
     file: 112,
     first_line: 68,
+    version: Some(68 + BEHIND_FIRST_LINE),
     lines: 136,
     instructions: Some(192),
     ascii: 40,
     characters: 56,
 };
+
+/// Where a code object has its version, from where it has its first line, from 3.12 on; the table
+/// does not say.
+const BEHIND_FIRST_LINE: u64 = 24;
 
 /// The layout of an interpreter of that minor version of 3, whose `_PyRuntime` is there.
 ///
@@ -198,20 +226,32 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
     if word(2) != Some(0) {
         return Err(Refusal::FreeThreaded);
     }
-    let offset = |index| {
-        let is_likely = |offset: &u64| *offset < 4096;
-        word(index).filter(is_likely).ok_or(Refusal::Version)
+    let within = |size: u64, index: u64| {
+        let offset = word(index).filter(|offset| *offset < size);
+        offset.ok_or(Refusal::Version)
     };
+    let offset = |index| within(4096, index);
+    // Of `_PyRuntime` and interpreters, which are large.
+    let far = |index| within(1 << 24, index);
     // By their places in the table.
-    let [innermost, thread_id, status, frame, owner, file, code] = match minor {
+    let [innermost, thread_id, status, frame, owner, file, code]: [u64; 7] = match minor {
         13 => [23, 24, 27, 29, 33, 35, 43],
         14 => [26, 27, 30, 32, 36, 40, 48],
         _ => [26, 30, 33, 40, 44, 48, 56],
     };
-    let base = match minor {
-        15 => Some(offset(27)?),
-        _ => None,
+    let (base, threads) = match minor {
+        15 => {
+            let threads = Threads {
+                interpreters: far(5)?,
+                next_interpreter: far(8)?,
+                first: far(9)?,
+                next: offset(24)?,
+            };
+            (Some(offset(27)?), Some(threads))
+        }
+        _ => (None, None),
     };
+    let first_line = offset(file.wrapping_add(4))?;
     Ok(Layout {
         entries: Entries::OnStack {
             owner: offset(owner)?,
@@ -221,12 +261,14 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         thread_id: offset(thread_id)?,
         innermost: offset(innermost)?,
         lock: Lock::Status(offset(status)?),
+        threads,
         previous: offset(frame)?,
         code: offset(frame.wrapping_add(1))?,
         instruction: offset(frame.wrapping_add(2))?,
         name: offset(file.wrapping_add(2))?,
         file: offset(file)?,
-        first_line: offset(file.wrapping_add(4))?,
+        first_line,
+        version: Some(first_line.wrapping_add(BEHIND_FIRST_LINE)),
         lines: offset(file.wrapping_add(3))?,
         instructions: Some(offset(code)?),
         ascii: 40,

@@ -145,6 +145,27 @@ fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
     assert_eq!(check(&made), 0, "the interpreter's own");
 }
 
+/// Of a code object with a version nothing else is read than itself.
+#[test]
+fn a_version_tells_code_objects_apart() {
+    let layout = layout_of(12);
+    let made = code_object(&layout, "some_function", 1);
+    let check = || layout.check(&made, CODE, TYPE);
+    let mut seen = vec![check()];
+    for version in [1u32, 2, 77] {
+        made.put(CODE + layout.version.unwrap(), &version.to_le_bytes());
+        seen.push(check());
+    }
+    made.put_word(CODE + layout.name, 8);
+    seen.push(check());
+    made.put_word(CODE + layout.lines, 8);
+    seen.push(check());
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert!(seen.len() == count && !seen.contains(&0), "{seen:x?}");
+}
+
 /// Every byte of everything is damaged in turn, in several ways: nothing is read outside, nothing
 /// panics, nothing is endless.
 #[test]

@@ -1,6 +1,7 @@
 //! The thread state of the interrupted thread: what its interpreter has under its key of
 //! thread-local storage. The key is found by what it must lead to, since its place in `_PyRuntime`
-//! is another one in each version.
+//! is another one in each version. From 3.15 on there is no key; the thread state is then looked
+//! for among all, and remembered.
 //!
 //! # Safety
 //! Calls libc's `pthread_getspecific`, which reads the thread's own storage.
@@ -13,7 +14,8 @@ use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::interpreter::memory::Memory;
 use engine::memory::is_readable;
-use engine::python::layout::{Layout, Lock};
+use engine::mix::mix;
+use engine::python::layout::{Layout, Lock, Threads};
 
 /// The address of the key; 0 while it is not known.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -37,6 +39,9 @@ pub struct Found {
 /// # Signal safety
 /// Loads. Some 2,000 while no thread has been seen with a thread state.
 pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) -> Option<Found> {
+    if let Some(threads) = &layout.threads {
+        return listed(memory, module.runtime, layout, threads, own);
+    }
     let known = KEY.load(Relaxed);
     let is_own = |thread: u64| memory.at(thread, layout.thread_id) == Some(own);
     let (key, of_key) = if known != 0 {
@@ -77,6 +82,63 @@ fn running(memory: &impl Memory, layout: &Layout, place: u64, own: u64) -> Optio
     let mut id = [0; 8];
     memory.copy(thread.checked_add(layout.thread_id)?, &mut id)?;
     (u64::from_le_bytes(id) == own).then_some(thread)
+}
+
+/// Thread states by thread, as they were found last.
+static REMEMBERED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
+
+/// Interpreters, and thread states of all, that are looked through at most.
+const MOST_INTERPRETERS: u32 = 64;
+const MOST_THREADS: u32 = 1000;
+
+/// The thread state in the lists that is this thread's: the one with the lock, if it has several.
+/// Other threads' may go at any moment, so the kernel reads them.
+fn listed(
+    memory: &impl Memory,
+    runtime: u64,
+    layout: &Layout,
+    threads: &Threads,
+    own: u64,
+) -> Option<Found> {
+    let word = |at: u64, offset: u64| {
+        let mut word = [0; 8];
+        memory.copy(at.checked_add(offset)?, &mut word)?;
+        Some(u64::from_le_bytes(word))
+    };
+    let of_own = |address: u64| {
+        let is_own = address != 0 && word(address, layout.thread_id) == Some(own);
+        is_own.then(|| Found {
+            address,
+            has_lock: layout.has_lock(memory, address),
+        })
+    };
+    let slot = REMEMBERED.get(mix(own) as usize % REMEMBERED.len())?;
+    let [thread, address] = slot;
+    let remembered = (thread.load(Relaxed) == own).then(|| address.load(Relaxed));
+    let mut found = remembered.and_then(of_own);
+    if found.is_some_and(|found| found.has_lock) {
+        return found;
+    }
+    let mut left = MOST_THREADS;
+    let mut interpreter = word(runtime, threads.interpreters)?;
+    for _ in 0..MOST_INTERPRETERS {
+        let mut at = word(interpreter, threads.first).unwrap_or(0);
+        while at != 0 && left > 0 {
+            left = left.wrapping_sub(1);
+            match of_own(at) {
+                Some(better) if found.is_none() || better.has_lock => found = Some(better),
+                _ => {}
+            }
+            at = word(at, threads.next).unwrap_or(0);
+        }
+        interpreter = match word(interpreter, threads.next_interpreter) {
+            None | Some(0) => break,
+            Some(next) => next,
+        };
+    }
+    thread.store(own, Relaxed);
+    address.store(found?.address, Relaxed);
+    found
 }
 
 /// What this thread has under a key: a `Py_tss_t` is whether there is a key, and the key.

@@ -1,0 +1,90 @@
+//! CPython's structures of any content: a walk along entries, frames and code objects ends, reads
+//! nothing else, and gives texts that fit.
+//!
+//! Input: the version (1 byte), then memory, of which the beginning is the thread state.
+#![no_main]
+
+use engine::interpreter::memory::Memory;
+use engine::interpreter::recent::Codes;
+use engine::python::layout;
+use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
+use libfuzzer_sys::fuzz_target;
+use std::cell::Cell;
+
+const BASE: u64 = 0x10_0000;
+const TABLE: u64 = 0x20_0000;
+
+struct Fuzzed<'a> {
+    bytes: &'a [u8],
+    minor: u64,
+    /// As in a walk of the runtime.
+    left: Cell<u32>,
+}
+
+impl Fuzzed<'_> {
+    /// What the interpreter says of itself: fields at the places of their numbers in the table,
+    /// bytes, and so in everybody's reach.
+    fn of_table(&self, index: u64) -> u64 {
+        match index {
+            0 => u64::from_le_bytes(*b"xdebugpy"),
+            1 => 3 << 24 | self.minor << 16,
+            2 => 0,
+            index => index % 16 * 8,
+        }
+    }
+}
+
+impl Memory for Fuzzed<'_> {
+    fn load(&self, address: u64) -> Option<u64> {
+        if (TABLE..TABLE + 800).contains(&address) {
+            return Some(self.of_table((address - TABLE) / 8));
+        }
+        let mut word = [0; 8];
+        self.copy(address, &mut word)?;
+        Some(u64::from_le_bytes(word))
+    }
+
+    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        self.left.set(self.left.get().checked_sub(1)?);
+        let at = usize::try_from(address.checked_sub(BASE)?).ok()?;
+        to.copy_from_slice(self.bytes.get(at..at.checked_add(to.len())?)?);
+        Some(())
+    }
+}
+
+fuzz_target!(|data: &[u8]| {
+    let Some((version, bytes)) = data.split_first() else {
+        return;
+    };
+    let memory = Fuzzed {
+        bytes,
+        minor: u64::from(version % 6) + 10,
+        left: Cell::new(262_144),
+    };
+    let layout = layout::of(&memory, memory.minor, TABLE).expect("a table of that version");
+    let _ = layout.has_lock(&memory, BASE);
+    let mut kept = [0; 16];
+    let mut codes = Codes::new(&mut kept);
+    let mut entry = layout.innermost(&memory, BASE);
+    for _ in 0..100 {
+        let Some(known) = entry else { break };
+        let mut frame = known.frame;
+        for _ in 0..known.count.min(100) {
+            if let Some(place) = layout.place(&memory, frame) {
+                let check = layout.check(&memory, place.code, BASE);
+                codes.keep(place.code, check);
+                assert_eq!(codes.find(place.code), Some(check));
+                layout.describe(&memory, place.code, |code| {
+                    assert!(code.name.len() <= LONGEST_NAME && code.file.len() <= LONGEST_FILE);
+                    assert!(code.lines.len() <= LONGEST_LINES);
+                    let _ = code.line(place.position);
+                });
+            }
+            match layout.caller(&memory, frame) {
+                Some(caller) => frame = caller,
+                None => break,
+            }
+        }
+        entry = layout.outer(&memory, &known);
+    }
+});
