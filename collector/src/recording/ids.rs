@@ -3,30 +3,30 @@
 use crate::intern::index;
 
 index!(
-    /// Of [`Recording::processes`].
+    /// Of [`Recording::processes`](super::Recording::processes).
     ProcessId
 );
 index!(
-    /// Of [`Recording::threads`].
+    /// Of [`Recording::threads`](super::Recording::threads).
     ThreadId
 );
 index!(
-    /// Of [`Recording::modules`].
+    /// Of [`Recording::modules`](super::Recording::modules).
     ModuleId
 );
 index!(
-    /// Of [`Recording::languages`].
+    /// Of [`Recording::languages`](super::Recording::languages).
     LanguageId
 );
 index!(
-    /// Of [`Recording::codes`].
+    /// Of [`Recording::codes`](super::Recording::codes).
     CodeId
 );
 index!(
-    /// Of [`Recording::frames`].
+    /// Of [`Recording::frames`](super::Recording::frames).
     FrameId
 );
 index!(
-    /// Of [`Recording::stacks`].
+    /// Of [`Recording::stacks`](super::Recording::stacks).
     StackId
 );
