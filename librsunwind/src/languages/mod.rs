@@ -3,7 +3,7 @@
 //!
 //! What a language is and what its callback may do is in `include/rsunwind.h`; when a walk asks is
 //! in [`engine::language`]. A callback is not trusted to be right: what it asks for and answers is
-//! checked ([`asking`]), and one that gives trouble again and again is switched off, which the
+//! checked ([`mod@asking`]), and one that gives trouble again and again is switched off, which the
 //! recording says.
 //!
 //! ```text
@@ -15,7 +15,7 @@
 //! | [`api`] | **for Rust programs** |
 //! | [`table`] | the registered languages |
 //! | `ranges` | their code |
-//! | [`asking`] | the languages in one walk: states, entries, budgets, what is believed |
+//! | [`mod@asking`] | the languages in one walk: states, entries, budgets, what is believed |
 //! | `calls` | what callbacks call |
 //! | [`reads`] | guarded reads |
 //! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
