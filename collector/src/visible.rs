@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::fmt::{self, Display};
+use std::io::{self, Write as _};
 use std::path::Path;
 
 /// A name with everything in it to be seen: `\n`, `\u{1b}`.
@@ -38,8 +39,12 @@ fn spelled_out(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
 
 /// Says something on standard error.
 pub fn say(message: impl Display) {
-    let message = format!("rsunwind: {message}");
-    eprintln!("{}", visible_lines(&message));
+    show(&format!("rsunwind: {message}\n"));
+}
+
+/// Writes lines to standard error, where perhaps nobody reads them any more.
+pub fn show(text: &str) {
+    let _ = io::stderr().write_all(visible_lines(text).as_bytes());
 }
 
 /// Paths in messages.

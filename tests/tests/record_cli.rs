@@ -27,6 +27,17 @@ fn the_exit_status_is_the_programs() {
 }
 
 #[test]
+fn nobody_needs_to_read_what_is_said() {
+    let bench = Bench::new();
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = bench.record(&[]);
+    command.args(["sh", "-c", "exit 7"]).stderr(writer);
+    assert_eq!(command.status().unwrap().code(), Some(7));
+    assert!(bench.path("profile.rsu").exists());
+}
+
+#[test]
 fn a_program_that_burns_time_is_recorded() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-O1"], BUSY);

@@ -95,6 +95,15 @@ fn frames_by(profile: &Profile, wanted: Method) -> usize {
         .count()
 }
 
+/// Whether there is such a stack, however deep its recursion: a single depth is rare.
+fn has(stacks: &BTreeSet<Vec<&str>>, shape: &[&str]) -> bool {
+    stacks.iter().any(|stack| {
+        let mut stack = stack.clone();
+        stack.dedup();
+        stack == shape
+    })
+}
+
 fn same_stacks_by_both(flags: &[&str]) {
     let bench = Bench::new();
     let program = build(&bench, flags);
@@ -118,7 +127,7 @@ fn same_stacks_by_both(flags: &[&str]) {
         &["leaf", "on_signal", "run", "main"],
         &["leaf", "walk", "run", "main"],
     ] {
-        assert!(known.contains(shape) && found.contains(shape), "{shape:?}");
+        assert!(has(&known, shape) && has(&found, shape), "{shape:?}");
     }
 }
 

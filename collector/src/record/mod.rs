@@ -119,7 +119,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let end = watch_to_the_end(&mut watch, args);
     let conclusion = watch.conclude();
     if !conclusion.running.is_empty() && !args.quiet {
-        eprintln!("rsunwind: {}", descendants::run_on(&conclusion.running));
+        say(descendants::run_on(&conclusion.running));
     }
     let charged = watch.program().charged();
     let result = conclusion

@@ -15,7 +15,7 @@ mod stacks;
 mod tests;
 mod threads;
 
-use crate::visible::{say, visible_lines};
+use crate::visible::{say, show};
 pub(crate) use complaints::{complaints, why_empty};
 
 use crate::charge::{Ledger, Reason};
@@ -26,7 +26,7 @@ use std::fmt::Write as _;
 
 /// Prints the summary of a recording on standard error, with what could not be read or named.
 pub fn print(profile: &Profile) {
-    eprint!("{}", visible_lines(&text(profile)));
+    show(&text(profile));
     for line in complaints(profile) {
         say(format_args!("{line}"));
     }
