@@ -47,6 +47,7 @@ mod writer;
 use crate::visible::{Shown, say};
 pub use args::Args;
 pub use error::Error;
+pub(crate) use output::DEFAULT as DEFAULT_OUTPUT;
 pub(crate) use session::places as session_places;
 use session_account::Account;
 

@@ -9,6 +9,7 @@
 mod server;
 
 use crate::output::{self, Options};
+use crate::record::DEFAULT_OUTPUT;
 use crate::report::{self, Selection};
 use crate::visible::{Shown, say};
 use clap::Args as ClapArgs;
@@ -16,9 +17,6 @@ use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
-
-/// Where `rsunwind record` writes by itself.
-const USUAL: &str = "rsunwind.rsu";
 
 /// Arguments of `rsunwind view`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -31,7 +29,7 @@ Of another machine: ssh -L 8000:127.0.0.1:8000 there rsunwind view -P 8000 prog.
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories, which are read as one; or a page
     /// (.html) that rsunwind export has written
-    #[arg(value_name = "FILE", default_value = USUAL)]
+    #[arg(value_name = "FILE", default_value = DEFAULT_OUTPUT)]
     pub files: Vec<PathBuf>,
 
     /// The port to serve it on [default: one that is free]
