@@ -2,9 +2,10 @@
 //! among which native frames.
 
 use collector::profile::{Mode, Profile, Show};
-use collector::recording::{RawFrame, RawSample, Recording};
+use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
 use rsunwind_tests::pythons::{DEBIANS, debians_minor, pyenv, python, script, share, two};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
@@ -26,73 +27,16 @@ fn record(python: &Path, name: &str, argument: &str) -> (Output, Recording) {
     (result, bench.recording())
 }
 
-/// A frame, as the tests compare them.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Seen {
-    Native,
-    Python {
-        name: String,
-        file: String,
-        line: u32,
-    },
-    Other,
-}
-
-impl Seen {
-    fn name(&self) -> Option<&str> {
-        match self {
-            Self::Python { name, .. } => Some(name),
-            _ => None,
-        }
-    }
-}
-
-/// A sample's stack without the kernel's part, outermost first.
-fn stack(recording: &Recording, sample: &RawSample) -> Vec<Seen> {
-    let is_kernels = |frame: &RawFrame| matches!(frame, RawFrame::Kernel(_));
-    let seen = |frame| match frame {
-        RawFrame::Code { .. } => Seen::Native,
-        RawFrame::Language {
-            code: Some(code),
-            position,
-        } => {
-            let code = &recording.codes[code.index()];
-            assert_eq!(&*recording.languages[code.language.index()], "python");
-            Seen::Python {
-                name: code.name.to_string(),
-                file: code.file.to_string(),
-                line: code.line(position),
-            }
-        }
-        _ => Seen::Other,
-    };
-    let frames = recording.walk(sample.stack);
-    let mut frames: Vec<Seen> = frames.filter(|one| !is_kernels(one)).map(seen).collect();
-    frames.reverse();
-    frames
-}
-
-/// The stacks in which a function is, with their weight.
+/// The stacks in which a function is, with their weight; no other language is in the recording.
 fn stacks_with(recording: &Recording, function: &str) -> Vec<(Vec<Seen>, u64)> {
-    let samples = recording.samples.iter();
-    let all = samples.map(|sample| (stack(recording, sample), sample.weight));
-    all.filter(|(frames, _)| frames.iter().any(|frame| frame.name() == Some(function)))
-        .collect()
+    assert_is_python(recording);
+    interpreted::stacks_with(recording, function)
 }
 
-fn names(frames: &[Seen]) -> Vec<&str> {
-    frames.iter().filter_map(Seen::name).collect()
-}
-
-/// Within `judge`: at least 98 % of the stacks are right, and there are enough.
-#[track_caller]
-fn assert_right(stacks: &[(Vec<Seen>, u64)], is_right: impl Fn(&[Seen]) -> bool, python: &str) {
-    let right = stacks.iter().filter(|(frames, _)| is_right(frames)).count();
-    assert_measured!(
-        right > 50 && right * 50 > stacks.len() * 49,
-        "{python}: {right} of {}",
-        stacks.len()
-    );
+fn assert_is_python(recording: &Recording) {
+    for code in &recording.codes {
+        assert_eq!(&*recording.languages[code.language.index()], "python");
+    }
 }
 
 /// The line of work.py at which a frame of that name stands.
@@ -164,7 +108,7 @@ fn is_whole(minor: u32, frames: &[Seen], who: &str) -> Option<&'static str> {
         .filter(|index| frames[*index].name().is_some())
         .collect();
     let frame = |index: usize| match &frames[python[index]] {
-        Seen::Python { name, line, .. } => (name.clone(), *line),
+        Seen::Function { name, line, .. } => (name.clone(), *line),
         _ => unreachable!("chosen so"),
     };
     let found: Vec<(String, u32)> = (0..python.len()).map(frame).collect();
@@ -319,7 +263,7 @@ fn a_code_object_at_the_place_of_another_has_its_own_name() {
         let mut seen = BTreeSet::new();
         for (frames, _) in stacks_with(&recording, "spin") {
             for frame in frames {
-                let Seen::Python { name, file, line } = frame else {
+                let Seen::Function { name, file, line } = frame else {
                     continue;
                 };
                 if let Some(number) = name.strip_prefix("on_line_") {
