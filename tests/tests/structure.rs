@@ -5,6 +5,8 @@ use rsunwind_tests::imports::{Edges, Sources, describe, in_circles, module, room
 use rsunwind_tests::repository;
 use std::collections::BTreeMap;
 use std::fs;
+use std::path::Path;
+use std::process::Command;
 
 /// Each room's floor, from the top, as the table in a crate's module doc says: its rows' first
 /// columns.
@@ -95,12 +97,11 @@ fn no_rooms_of_the_collector_use_each_other() {
 #[test]
 fn links_in_the_documents_lead_to_files() {
     let root = repository();
-    let mut documents = vec![root.join("README.md")];
-    for folder in fs::read_dir(&root)
-        .unwrap()
-        .map(|entry| entry.unwrap().path())
-    {
-        let is_docs = folder.file_name().is_some_and(|name| name == "docs");
+    let mut documents = Vec::new();
+    let folders = fs::read_dir(&root).unwrap();
+    let folders = folders.map(|entry| entry.unwrap().path());
+    for folder in folders.chain([root.clone()]) {
+        let is_docs = folder == root || folder.ends_with("docs");
         for file in fs::read_dir(&folder).into_iter().flatten() {
             let file = file.unwrap().path();
             let is_readme = file.file_name().is_some_and(|name| name == "README.md");
@@ -158,4 +159,74 @@ fn imports_upwards_are_found() {
 fn only_links_to_files_are_looked_up() {
     let text = "[a](b/c.rs#L1) and [d](https://e/f), [g](#h) [i](j.md)";
     assert_eq!(links(text).collect::<Vec<_>>(), ["b/c.rs", "j.md"]);
+}
+
+/// What a manifest declares under `[dependencies]` and its sisters.
+fn dependencies(manifest: &str) -> Vec<&str> {
+    let mut inside = false;
+    let mut names = Vec::new();
+    for line in manifest.lines() {
+        if line.starts_with('[') {
+            inside = line.ends_with("dependencies]") && !line.contains("workspace");
+        } else if let Some((name, _)) = line.split_once([' ', '.', '=']).filter(|_| inside) {
+            names.push(name);
+        }
+    }
+    names.retain(|name| !name.is_empty() && !name.starts_with('#'));
+    names
+}
+
+#[test]
+fn dependencies_that_are_declared_are_used() {
+    let root = repository();
+    let listed = Command::new("git")
+        .current_dir(&root)
+        .args(["ls-files"])
+        .output();
+    let listed = String::from_utf8(listed.expect("tests/setup installs git").stdout).unwrap();
+    let manifests: Vec<&str> = listed
+        .lines()
+        .filter(|file| file.ends_with("Cargo.toml"))
+        .collect();
+    assert!(manifests.len() > 8, "{manifests:?}");
+    // Files that a crate includes by their path are another's, so all of a fuzz crate's count.
+    fn folder(file: &str) -> &Path {
+        Path::new(file).parent().unwrap()
+    }
+    let mut complaints = Vec::new();
+    for manifest in manifests
+        .iter()
+        .filter(|manifest| !manifest.contains("/fuzz/"))
+    {
+        let nested = |file: &&str| {
+            let nearest = manifests
+                .iter()
+                .filter(|other| Path::new(file).starts_with(folder(other)));
+            nearest.max_by_key(|other| folder(other).as_os_str().len()) == Some(manifest)
+        };
+        let sources = listed
+            .lines()
+            .filter(|file| file.ends_with(".rs"))
+            .filter(nested);
+        let sources = sources.map(|file| fs::read_to_string(root.join(file)).unwrap_or_default());
+        let sources = sources.collect::<String>();
+        let text = fs::read_to_string(root.join(manifest)).unwrap();
+        for name in dependencies(&text) {
+            let used = format!("{}::", name.replace('-', "_"));
+            if !sources.contains(&used) {
+                complaints.push(format!("{manifest}: {name}"));
+            }
+        }
+    }
+    assert!(
+        complaints.is_empty(),
+        "not used:\n{}",
+        complaints.join("\n")
+    );
+}
+
+#[test]
+fn dependencies_are_found() {
+    let manifest = "[package]\nname = \"a\"\n[dependencies]\none.workspace = true\n# why\ntwo-b = { path = \"x\" }\n\n[dev-dependencies]\nthree = \"1\"\n[[bin]]\nname = \"c\"";
+    assert_eq!(dependencies(manifest), ["one", "two-b", "three"]);
 }
