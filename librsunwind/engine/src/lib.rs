@@ -35,5 +35,6 @@ pub mod rule_cache;
 pub mod seccomp;
 pub mod table;
 pub mod unwind;
+pub mod v8;
 mod walk;
 pub mod wire;

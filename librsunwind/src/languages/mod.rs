@@ -34,9 +34,6 @@ pub mod codes;
 pub mod jit;
 pub mod layout;
 mod lock;
-#[path = "../../engine/src/interpreter/made.rs"]
-#[cfg(test)]
-mod made;
 mod memory;
 mod noted;
 mod python;
@@ -47,8 +44,6 @@ mod v8;
 
 use crate::thread::ThreadState;
 use asking::Asking;
-#[cfg(test)]
-use engine::interpreter::memory::Memory;
 use engine::registers::Registers;
 
 /// Whether there is anybody to ask.

@@ -4,24 +4,23 @@
 //! Input: the version (1 byte), then memory, of which the beginning is the thread state.
 #![no_main]
 
+mod fuzzed;
+
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
 use engine::python::layout;
 use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
+use fuzzed::{BASE, Fuzzed};
 use libfuzzer_sys::fuzz_target;
-use std::cell::Cell;
 
-const BASE: u64 = 0x10_0000;
 const TABLE: u64 = 0x20_0000;
 
-struct Fuzzed<'a> {
-    bytes: &'a [u8],
+struct Interpreter<'a> {
+    memory: Fuzzed<'a>,
     minor: u64,
-    /// As in a walk of the runtime.
-    left: Cell<u32>,
 }
 
-impl Fuzzed<'_> {
+impl Interpreter<'_> {
     /// What the interpreter says of itself: fields at the places of their numbers in the table,
     /// bytes, and so in everybody's reach.
     fn of_table(&self, index: u64) -> u64 {
@@ -34,21 +33,16 @@ impl Fuzzed<'_> {
     }
 }
 
-impl Memory for Fuzzed<'_> {
+impl Memory for Interpreter<'_> {
     fn load(&self, address: u64) -> Option<u64> {
-        if (TABLE..TABLE + 800).contains(&address) {
-            return Some(self.of_table((address - TABLE) / 8));
+        match (TABLE..TABLE + 800).contains(&address) {
+            true => Some(self.of_table((address - TABLE) / 8)),
+            false => self.memory.load(address),
         }
-        let mut word = [0; 8];
-        self.copy(address, &mut word)?;
-        Some(u64::from_le_bytes(word))
     }
 
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
-        self.left.set(self.left.get().checked_sub(1)?);
-        let at = usize::try_from(address.checked_sub(BASE)?).ok()?;
-        to.copy_from_slice(self.bytes.get(at..at.checked_add(to.len())?)?);
-        Some(())
+        self.memory.copy(address, to)
     }
 }
 
@@ -56,10 +50,9 @@ fuzz_target!(|data: &[u8]| {
     let Some((version, bytes)) = data.split_first() else {
         return;
     };
-    let memory = Fuzzed {
-        bytes,
+    let memory = Interpreter {
+        memory: Fuzzed::new(bytes),
         minor: u64::from(version % 6) + 10,
-        left: Cell::new(262_144),
     };
     let layout = layout::of(&memory, memory.minor, TABLE).expect("a table of that version");
     let _ = layout.has_lock(&memory, BASE);

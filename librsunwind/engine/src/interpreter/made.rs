@@ -24,9 +24,46 @@ impl Made {
         self.bytes.borrow_mut()[at..at + bytes.len()].copy_from_slice(bytes);
     }
 
+    /// Damages each byte of these places in turn, in several ways, and has it looked at each time.
+    pub fn damaged(&self, places: impl IntoIterator<Item = u64>, mut look: impl FnMut(&Self)) {
+        for place in places {
+            let before = self.bytes.borrow()[(place - BASE) as usize];
+            for damage in [0x00, 0x01, 0x7f, 0x80, 0xff] {
+                self.put(place, &[damage]);
+                look(self);
+            }
+            self.put(place, &[before]);
+        }
+    }
+
+    /// Full of such words.
+    pub fn of_words(mut word: impl FnMut() -> u64) -> Self {
+        let made = Self::new();
+        for place in (BASE..BASE + SIZE as u64).step_by(8) {
+            made.put_word(place, word());
+        }
+        made
+    }
+
     pub fn put_word(&self, address: u64, word: u64) {
         self.put(address, &word.to_le_bytes());
     }
+}
+
+/// Numbers that look random, and are the same in each run.
+pub fn random() -> impl FnMut() -> u64 {
+    let mut random = 88172645463325252u64;
+    move || {
+        random ^= random << 13;
+        random ^= random >> 7;
+        random ^= random << 17;
+        random
+    }
+}
+
+/// The address of some word in it.
+pub fn some_word(next: &mut impl FnMut() -> u64) -> u64 {
+    BASE + next() % SIZE as u64 / 8 * 8
 }
 
 impl Memory for Made {

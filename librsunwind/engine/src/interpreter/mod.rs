@@ -7,12 +7,9 @@
 //! | [`utf8`] | characters of strings, as text |
 
 #[cfg(test)]
-mod made;
+pub(crate) mod made;
 pub mod memory;
 pub mod recent;
 pub mod utf8;
-
-#[cfg(test)]
-pub(crate) use made::{BASE, Made, SIZE};
 #[cfg(test)]
 use memory::Memory;

@@ -2,7 +2,7 @@
 
 use super::code::Place;
 use super::layout::{self, Layout};
-use crate::interpreter::{BASE, Made, SIZE};
+use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::wire::code::{Code, LineFormat};
 
 const TYPE: u64 = BASE + 0x10;
@@ -178,17 +178,10 @@ fn damage_is_survived() {
             let mut differ = 0;
             let objects = [(CODE, 0x100), (NAME, 0x60), (FILE, 0x60), (LINES, 0x40)];
             let places = objects.into_iter().flat_map(|(at, size)| at..at + size);
-            for place in places {
-                for damage in [0x00, 0x01, 0x7f, 0x80, 0xff] {
-                    let at = (place - BASE) as usize;
-                    let before = whole.bytes.borrow()[at];
-                    whole.put(place, &[damage]);
-                    let _ = layout.check(&whole, CODE, TYPE);
-                    let found = described(&layout, &whole);
-                    differ += u32::from(found.is_none());
-                    whole.put(place, &[before]);
-                }
-            }
+            whole.damaged(places, |damaged| {
+                let _ = layout.check(damaged, CODE, TYPE);
+                differ += u32::from(described(&layout, damaged).is_none());
+            });
             assert!(differ > 50, "{differ}");
         }
     }
@@ -197,23 +190,13 @@ fn damage_is_survived() {
 /// Frames, entries and thread states of random words.
 #[test]
 fn garbage_has_no_end_of_frames_that_is_waited_for() {
-    let mut random = 88172645463325252u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut next = random();
     for _ in 0..60 {
-        let made = Made::new();
-        for place in (BASE..BASE + SIZE as u64).step_by(8) {
-            // Mostly addresses in it, so that chains go on, and go in circles.
-            let word = match next() % 4 {
-                0 => next(),
-                _ => BASE + next() % SIZE as u64 / 8 * 8,
-            };
-            made.put_word(place, word);
-        }
+        // Mostly addresses in it, so that chains go on, and go in circles.
+        let made = Made::of_words(|| match next() % 4 {
+            0 => next(),
+            _ => some_word(&mut next),
+        });
         for minor in [10, 11, 12] {
             let layout = layout_of(minor);
             let thread = BASE + next() % 0x1000;

@@ -2,7 +2,7 @@
 //! collector has moved is followed to its new place.
 
 use super::layout::Layout;
-use engine::interpreter::memory::Memory;
+use crate::interpreter::memory::Memory;
 
 /// A heap, as it is read in one walk.
 pub struct Heap<'h, M> {

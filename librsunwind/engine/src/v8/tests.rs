@@ -1,11 +1,11 @@
 //! Functions in a made-up heap, whole and damaged.
 
-use super::super::made::{BASE, Made, SIZE};
 use super::heap::Heap;
 use super::layout::{Layout, Positions, Types};
 use super::lines::Lines;
-use engine::interpreter::memory::Memory;
-use engine::interpreter::utf8::Utf8;
+use crate::interpreter::made::{BASE, Made, SIZE, random, some_word};
+use crate::interpreter::memory::Memory;
+use crate::interpreter::utf8::Utf8;
 
 const TYPES: Types = Types {
     function: 2066,
@@ -46,7 +46,7 @@ const BYTECODES: u64 = BASE + 0xc00;
 const TABLE: u64 = BASE + 0xd00;
 const MORE: u64 = BASE + 0x1000;
 /// Maps by the number of the type.
-const MAPS: u64 = BASE + 0x2000;
+const MAPS: u64 = BASE + 0x1400;
 
 const ONE_BYTE: u32 = 0x28;
 const TWO_BYTES: u32 = 0x20;
@@ -58,7 +58,7 @@ fn small(value: u64) -> u64 {
 impl Made {
     /// Begins an object of a type.
     fn object(&self, address: u64, kind: u32) {
-        let map = MAPS + u64::from(kind % 64) * 64 + u64::from(kind / 64 % 4) * 16;
+        let map = MAPS + u64::from(kind % 64) * 16;
         self.put_word(map + 8, u64::from(kind) << 32);
         self.put_word(address, map | 1);
     }
@@ -175,9 +175,9 @@ fn functions_are_read_in_both_layouts() {
             assert_eq!(found.file, "/some/where.mjs");
             // Of the script's first line, 100 from 0.
             assert_eq!(found.first, 102);
-            let code = engine::wire::code::Code {
+            let code = crate::wire::code::Code {
                 first_line: found.first,
-                format: engine::wire::code::LineFormat::Steps,
+                format: crate::wire::code::LineFormat::Steps,
                 lines: &found.rows,
                 ..Default::default()
             };
@@ -261,16 +261,10 @@ fn damage_is_survived() {
         let made = function(&layout, "some.name");
         let whole = describe(&layout, &made);
         let mut differ = 0;
-        let places = (FUNCTION..MORE).chain(MAPS..BASE + SIZE as u64);
-        for place in places {
-            let at = (place - BASE) as usize;
-            let before = made.bytes.borrow()[at];
-            for damage in [0x00, 0x01, 0x7f, 0x80, 0xff] {
-                made.put(place, &[damage]);
-                differ += u32::from(describe(&layout, &made) != whole);
-            }
-            made.put(place, &[before]);
-        }
+        let places = (FUNCTION..MORE).chain(MAPS..MAPS + 64 * 16);
+        made.damaged(places, |damaged| {
+            differ += u32::from(describe(&layout, damaged) != whole);
+        });
         assert!(differ > 500, "{differ}");
     }
 }
@@ -278,26 +272,16 @@ fn damage_is_survived() {
 /// Heaps of random words, most of which are pointers into it.
 #[test]
 fn garbage_has_no_end_that_is_waited_for() {
-    let mut random = 88172645463325252u64;
-    let mut next = || {
-        random ^= random << 13;
-        random ^= random >> 7;
-        random ^= random << 17;
-        random
-    };
+    let mut next = random();
     let kinds = [2066u32, 262, 167, 261, 191, 0x28, 0x29, 0x2b, 0x2d];
     let mut functions = 0;
     for _ in 0..200 {
-        let made = Made::new();
-        for place in (BASE..BASE + SIZE as u64).step_by(8) {
-            let word = match next() % 8 {
-                0 => next(),
-                1 => small(next() % 4096),
-                2 => u64::from(kinds[next() as usize % kinds.len()]) << 32 | 1,
-                _ => (BASE + next() % SIZE as u64 / 8 * 8) | 1,
-            };
-            made.put_word(place, word);
-        }
+        let made = Made::of_words(|| match next() % 8 {
+            0 => next(),
+            1 => small(next() % 4096),
+            2 => u64::from(kinds[next() as usize % kinds.len()]) << 32 | 1,
+            _ => some_word(&mut next) | 1,
+        });
         for layout in [OLD, NEW] {
             let heap = Heap {
                 memory: &made,

@@ -1,8 +1,8 @@
 //! V8's strings: of one or two bytes a character, and those that are parts of others.
 
 use super::heap::{Heap, Object, small};
-use engine::interpreter::memory::Memory;
-use engine::interpreter::utf8::Utf8;
+use crate::interpreter::memory::Memory;
+use crate::interpreter::utf8::Utf8;
 
 /// Characters that lie one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

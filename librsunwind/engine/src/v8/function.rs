@@ -3,9 +3,9 @@
 
 use super::heap::{Heap, small};
 use super::layout::Positions;
-use engine::interpreter::memory::Memory;
-use engine::interpreter::utf8::Utf8;
-use engine::mix::mix;
+use crate::interpreter::memory::Memory;
+use crate::interpreter::utf8::Utf8;
+use crate::mix::mix;
 
 /// What a `SharedFunctionInfo` leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

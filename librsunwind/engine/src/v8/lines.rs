@@ -5,12 +5,12 @@
 use super::function::{Function, SCRIPT_FIRST_LINE, SCRIPT_ID, SCRIPT_SOURCE};
 use super::heap::{Heap, small};
 use super::strings::Flat;
+use crate::interpreter::memory::Memory;
+use crate::mix::mix;
+use crate::wire::code::put_step;
+use crate::wire::codec::Encoder;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use engine::interpreter::memory::Memory;
-use engine::mix::mix;
-use engine::wire::code::put_step;
-use engine::wire::codec::Encoder;
 
 /// Lines of a function, at most; what is behind them has none.
 const MOST_LINES: usize = 1024;

@@ -11,15 +11,29 @@
 //!        | offset in it    | fp - 40: likewise
 //! ```
 
-use super::super::api::Cursor;
-use super::super::layout::flags;
 use super::heap::small;
-use engine::interpreter::memory::Memory;
+use crate::interpreter::memory::Memory;
 
-/// By DWARF number.
-const RDI: u8 = 5;
-const RBP: u8 = 6;
-const RSP: u8 = 7;
+/// A native frame in V8's code: its registers, as far as they are known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Native {
+    /// The interrupted instruction if it is exact, else where a call returns to.
+    pub pc: u64,
+    /// Which of both `pc` is.
+    pub is_exact: bool,
+    /// Whether its code was made by a compiler at run time.
+    pub is_compiled: bool,
+    /// The stack pointer.
+    pub sp: u64,
+    /// The frame pointer.
+    pub fp: u64,
+    /// As V8 uses it: the function that begins.
+    pub rdi: Option<u64>,
+    /// As V8 uses it: where in its bytecodes the interpreter is.
+    pub r9: Option<u64>,
+    /// As V8 uses it: the bytecodes.
+    pub r12: Option<u64>,
+}
 
 /// Where a frame stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,28 +49,30 @@ pub struct Standing {
 /// The caller of a frame that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
+    /// Where it goes on.
     pub pc: u64,
+    /// Its stack pointer.
     pub sp: u64,
+    /// Its frame pointer.
     pub fp: u64,
 }
 
-/// A frame is not larger than this.
-const LARGEST: u64 = 16 << 20;
+/// A frame is not larger than this, bytes.
+pub const LARGEST: u64 = 16 << 20;
 
 /// How a function's code begins: push rbp; mov rbp, rsp; push rsi; push rdi.
 const BEGINNING: [u8; 6] = [0x55, 0x48, 0x89, 0xe5, 0x56, 0x57];
 /// It may look before whether it is still good, for so many bytes.
 const BEFORE: usize = 16;
 
-/// How the frame of a cursor stands; `None` if it is not that of a function. `is_compiled`: its
-/// code was made by a compiler at run time.
-pub fn standing(cursor: &Cursor<'_>, is_compiled: bool) -> Option<Standing> {
-    let (fp, sp) = (cursor.register(RBP)?, cursor.register(RSP)?);
-    if cursor.flags() & flags::EXACT != 0 {
-        let code = code_at(cursor, cursor.pc())?;
-        let edge = Edge::of(&code, is_compiled);
+/// How a frame stands; `None` if it is not that of a function.
+pub fn standing(memory: &impl Memory, frame: &Native) -> Option<Standing> {
+    let (fp, sp) = (frame.fp, frame.sp);
+    if frame.is_exact {
+        let code = code_at(memory, frame.pc)?;
+        let edge = Edge::of(&code, frame.is_compiled);
         if let Some(edge) = edge {
-            return edge.standing(cursor, fp, sp);
+            return edge.standing(memory, frame);
         }
         if is_at_edge(&code) {
             return None; // the frame is another's, who is next
@@ -65,7 +81,7 @@ pub fn standing(cursor: &Cursor<'_>, is_compiled: bool) -> Option<Standing> {
         let has_slots = !matches!(code, [0x56, 0x57, ..] | [0x57, ..]) || sp <= fp.wrapping_sub(16);
         if !has_slots && sp <= fp && fp.wrapping_sub(sp) < 16 {
             return Some(Standing {
-                function: cursor.register(RDI)?,
+                function: frame.rdi?,
                 fp: None,
                 caller: None,
             });
@@ -77,8 +93,8 @@ pub fn standing(cursor: &Cursor<'_>, is_compiled: bool) -> Option<Standing> {
     if fp & 7 != 0 || fp < sp || fp.wrapping_sub(sp) > LARGEST {
         return None;
     }
-    let context = Memory::load(cursor, fp.checked_sub(8)?)?;
-    let function = Memory::load(cursor, fp.checked_sub(16)?)?;
+    let context = memory.load(fp.checked_sub(8)?)?;
+    let function = memory.load(fp.checked_sub(16)?)?;
     (context & 3 == 1 && function & 3 == 1).then_some(Standing {
         function,
         fp: Some(fp),
@@ -98,17 +114,13 @@ pub struct Bytecode {
 /// What bytecode a frame of the interpreter's is at, if it is one; `data` is where in an array its
 /// bytecodes begin. At calls the frame says so; where a bytecode itself was interrupted, registers
 /// do, if they have not been used for something else yet.
-pub fn bytecode(cursor: &Cursor<'_>, data: u64, fp: u64) -> Option<Bytecode> {
-    const R9: u8 = 9;
-    const R12: u8 = 12;
-    let array = Memory::load(cursor, fp.checked_sub(32)?)?;
-    let saved = Memory::load(cursor, fp.checked_sub(40)?)?;
+pub fn bytecode(memory: &impl Memory, frame: &Native, data: u64, fp: u64) -> Option<Bytecode> {
+    let array = memory.load(fp.checked_sub(32)?)?;
+    let saved = memory.load(fp.checked_sub(40)?)?;
     let start = data.checked_sub(1)?; // of tagged pointers
-    let offset = match cursor.flags() & flags::EXACT {
-        0 => u64::from(small(saved)?),
-        _ => cursor
-            .register(R9)
-            .filter(|_| cursor.register(R12) == Some(array))?,
+    let offset = match frame.is_exact {
+        false => u64::from(small(saved)?),
+        true => frame.r9.filter(|_| frame.r12 == Some(array))?,
     };
     Some(Bytecode {
         array: Some(array).filter(|array| array & 3 == 1)?,
@@ -116,11 +128,11 @@ pub fn bytecode(cursor: &Cursor<'_>, data: u64, fp: u64) -> Option<Bytecode> {
     })
 }
 
-fn code_at(cursor: &Cursor<'_>, pc: u64) -> Option<[u8; 24]> {
+fn code_at(memory: &impl Memory, pc: u64) -> Option<[u8; 24]> {
     let mut code = [0; 24];
     let (words, _) = code.as_chunks_mut::<8>();
     for (word, at) in words.iter_mut().zip((pc..).step_by(8)) {
-        *word = Memory::load(cursor, at)?.to_le_bytes();
+        *word = memory.load(at)?.to_le_bytes();
     }
     Some(code)
 }
@@ -166,21 +178,22 @@ impl Edge {
         is_after.then_some(Self::After)
     }
 
-    fn standing(self, cursor: &Cursor<'_>, fp: u64, sp: u64) -> Option<Standing> {
+    fn standing(self, memory: &impl Memory, frame: &Native) -> Option<Standing> {
+        let (fp, sp) = (frame.fp, frame.sp);
         let (slot, fp) = match self {
             Self::Before | Self::After => (sp, fp),
-            Self::Pushed => (sp.checked_add(8)?, Memory::load(cursor, sp)?),
+            Self::Pushed => (sp.checked_add(8)?, memory.load(sp)?),
         };
         let function = match self {
-            Self::Before | Self::Pushed => cursor.register(RDI)?,
+            Self::Before | Self::Pushed => frame.rdi?,
             // What was popped is still there.
-            Self::After => Memory::load(cursor, sp.checked_sub(24)?)?,
+            Self::After => memory.load(sp.checked_sub(24)?)?,
         };
         Some(Standing {
             function,
             fp: None,
             caller: Some(Caller {
-                pc: Memory::load(cursor, slot)?,
+                pc: memory.load(slot)?,
                 sp: slot.checked_add(8)?,
                 fp,
             }),

@@ -1,7 +1,6 @@
 //! Where the fields of V8's objects are. V8 exports many offsets and all type numbers for debuggers
 //! (`v8dbg_…`); the others are those of the three versions that are known.
 
-use crate::modules::v8::V8 as Module;
 use core::ffi::CStr;
 
 /// A version that is not known: major and minor.
@@ -13,9 +12,13 @@ pub struct Unknown(pub u32, pub u32);
 pub struct Types {
     /// The first of functions; classes and constructors of the language have the next.
     pub function: u32,
+    /// Of what functions of one place in the source share.
     pub shared: u32,
+    /// Of scripts.
     pub script: u32,
+    /// Of `ScopeInfo`s.
     pub scope: u32,
+    /// Of arrays of bytecodes.
     pub bytecodes: u32,
 }
 
@@ -31,6 +34,7 @@ pub enum Positions {
 /// Offsets, bytes, from the beginnings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// Which object is what.
     pub types: Types,
     /// Of a `JSFunction`: its `SharedFunctionInfo`.
     pub function_shared: u64,
@@ -38,6 +42,7 @@ pub struct Layout {
     pub shared_name: u64,
     /// Of a `SharedFunctionInfo`: its script, if it has one.
     pub shared_script: u64,
+    /// Of a `ScopeInfo`: where the function is in the source.
     pub positions: Positions,
     /// Of a `ScopeInfo`: the names of variables.
     pub scope_names: u64,
@@ -47,15 +52,15 @@ pub struct Layout {
     pub bytecode_data: u64,
 }
 
-/// The layout of a module's objects.
+/// The layout of the objects of a V8 that exports such constants.
 ///
-/// # Signal safety
-/// Loads.
-pub fn of(module: &Module) -> Result<Layout, Unknown> {
-    let version = |name| module.constant(name).unwrap_or(0);
+/// # Errors
+/// The version, if it is not known.
+pub fn of(constant: impl Fn(&CStr) -> Option<u32>) -> Result<Layout, Unknown> {
+    let version = |name| constant(name).unwrap_or(0);
     let major = version(c"_ZN2v88internal7Version6major_E");
     let minor = version(c"_ZN2v88internal7Version6minor_E");
-    told(major, minor, |name| module.constant(name)).ok_or(Unknown(major, minor))
+    told(major, minor, constant).ok_or(Unknown(major, minor))
 }
 
 fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Option<Layout> {

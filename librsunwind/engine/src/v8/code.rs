@@ -1,0 +1,112 @@
+//! What a frame runs: its function, told from others, and what it is shown as.
+
+use super::frame::{self, Bytecode, Native, Standing};
+use super::heap::Heap;
+use super::layout::Layout;
+use super::lines::Lines;
+use crate::interpreter::memory::Memory;
+use crate::mix::mix;
+use crate::wire::code::{Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFormat};
+
+/// Where a frame stands in what it runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// Tells the descriptions apart that have lines of bytecodes.
+    pub id: u64,
+    /// Where in it.
+    pub position: u32,
+    /// What says so.
+    bytecode: Option<Bytecode>,
+}
+
+/// Of the number of a function: that it is not one of V8's own.
+const HAS_CODE: u64 = 1;
+
+impl Layout {
+    /// A number that is another for another function; `thread` is a number of the thread whose it
+    /// is. 0 if it is none, or nameless: builtins without a name are called by the name of their
+    /// code.
+    pub fn check(&self, memory: &impl Memory, function: u64, thread: u64) -> u64 {
+        let heap = Heap {
+            memory,
+            layout: self,
+        };
+        let shared = heap.shared(function);
+        let found = shared.and_then(|shared| heap.function(shared));
+        let found = found.filter(|function| heap.has_name(function));
+        found.map_or(0, |function| {
+            // Scripts are numbered in each thread anew.
+            let check = mix(heap.check(&function) ^ thread) & !HAS_CODE;
+            let kind = match function.range {
+                Some(_) => HAS_CODE,
+                None => 2,
+            };
+            check | kind
+        })
+    }
+
+    /// Where a frame stands that runs the function of that number.
+    pub fn place(
+        &self,
+        memory: &impl Memory,
+        frame: &Native,
+        standing: &Standing,
+        check: u64,
+    ) -> Place {
+        const INTERPRETED: u64 = 1 << 62;
+        let fp = standing
+            .fp
+            .filter(|_| !frame.is_compiled && check & HAS_CODE != 0);
+        let bytecode = fp.and_then(|fp| frame::bytecode(memory, frame, self.bytecode_data, fp));
+        let (id, position) = match bytecode {
+            Some(bytecode) => (INTERPRETED, bytecode.offset),
+            None => (0, 0),
+        };
+        Place {
+            id,
+            position,
+            bytecode,
+        }
+    }
+
+    /// Describes a function as it is to be shown at such a place; not if it cannot be read. `tell`
+    /// is also told whether nothing is missing yet.
+    #[cold]
+    #[inline(never)]
+    pub fn describe(
+        &self,
+        memory: &impl Memory,
+        function: u64,
+        place: &Place,
+        thread: u64,
+        tell: impl FnOnce(Code<'_>, bool),
+    ) -> Option<()> {
+        let heap = Heap {
+            memory,
+            layout: self,
+        };
+        let function = heap.function(heap.shared(function)?)?;
+        let mut lines = Lines::none();
+        let is_whole = heap.lines(&function, &mut lines, thread).is_ok();
+        let (mut name, mut file) = ([0; LONGEST_NAME], [0; LONGEST_FILE]);
+        let mut rows = [0; LONGEST_LINES];
+        let array = place.bytecode.map(|code| code.array);
+        let array = array.and_then(|array| heap.of_kind(array, self.types.bytecodes));
+        let length = array
+            .filter(|_| lines.first != 0)
+            .and_then(|array| heap.bytecode_lines(array, &lines, &mut rows));
+        let code = Code {
+            name: heap.name_of(&function, &mut name),
+            file: heap.file_of(&function, &mut file),
+            first_line: lines.first,
+            format: match length {
+                Some(_) => LineFormat::Steps,
+                None => LineFormat::None,
+            },
+            lines: rows.get(..length.unwrap_or(0))?,
+            ..Code::default()
+        };
+        tell(code, is_whole);
+        Some(())
+    }
+}

@@ -1,0 +1,27 @@
+//! What V8's structures say of a frame, whoever reads them: of Node 20, 22 and 24. Nothing here
+//! knows where the memory is; what cannot be read, or is no such structure, is `None`.
+//!
+//! ```text
+//! frame ─► JSFunction ─► SharedFunctionInfo ─► ScopeInfo: name, place in the source
+//!   └► BytecodeArray: lines          └► Script: file, source
+//! ```
+//!
+//! | file | |
+//! |---|---|
+//! | [`layout`] | where fields are, in each version |
+//! | [`frame`] | how a frame stands, and which function it says it runs |
+//! | [`code`] | what a frame runs: its function, told from others, and described |
+//! | `heap` | objects and their types |
+//! | `function` | functions: told from others, and named |
+//! | `lines` | where in the source it is |
+//! | `strings` | text of string objects |
+
+pub mod code;
+pub mod frame;
+mod function;
+mod heap;
+pub mod layout;
+mod lines;
+mod strings;
+#[cfg(test)]
+mod tests;
