@@ -2,6 +2,7 @@
 //!
 //! Start at [`run`]. Not here: the formats themselves ([`crate::output`]).
 
+use crate::kept;
 use crate::output::{self, Format, FormatError, Holds, Options, Roots, WriteError, atomic};
 use crate::profile::{Profile, is_time};
 use crate::report::{self, Selection};
@@ -25,8 +26,9 @@ Formats, and the extensions that choose them:
   perf-data    .data                 for perf report and perf script; names of JIT code go to OUT.symbols
   perf-data-deferred  .deferred.data   the same with user stacks apart, as Linux 6.19 defers them: for perf from then on")]
 pub struct Args {
-    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
-    #[arg(required = true, value_name = "FILE")]
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one [default:
+    /// the newest recording here]
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
     /// The file to write; - is standard output
@@ -86,11 +88,12 @@ impl Error {
 pub fn run(args: &Args) -> Result<(), Error> {
     // Before the recording is read, which may take a while.
     let format = output::choose(args.format.as_deref(), &args.output)?;
-    let same = args.files.iter().find(|file| is_same(file, &args.output));
+    let files = kept::or_newest(&args.files).map_err(report::Error::from)?;
+    let same = files.iter().find(|file| is_same(file, &args.output));
     if let Some(path) = same {
         return Err(Error::Itself { path: path.clone() });
     }
-    let mut profile = args.selection.open(&args.files)?;
+    let mut profile = args.selection.open(&files)?;
     if args.selection.event.is_none() {
         show_usual(&mut profile, format);
     }

@@ -12,6 +12,7 @@ mod exec_watch;
 pub mod export;
 mod intern;
 mod jit_map;
+mod kept;
 pub mod merge;
 mod numbers;
 mod obstacle;

@@ -138,6 +138,18 @@ impl Bench {
         command
     }
 
+    /// What [`Bench::record`] writes while it is not done, if it has begun.
+    #[must_use]
+    pub fn begun(&self) -> Option<PathBuf> {
+        let files = fs::read_dir(self.directory.path()).into_iter().flatten();
+        let paths = files.flatten().map(|entry| entry.path());
+        let is_begun = |path: &PathBuf| {
+            let name = path.file_name().unwrap_or_default().to_string_lossy();
+            name.starts_with("profile.rsu.") && name.ends_with(".rsu")
+        };
+        paths.into_iter().find(is_begun)
+    }
+
     /// Reads what [`Bench::record`] wrote.
     ///
     /// # Panics

@@ -105,10 +105,10 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let session = session_of(&lines.next().unwrap().unwrap());
-    let path = bench.path("profile.rsu");
     // A chunk that was sealed and drained: something is in the recording already.
-    wait_for("the first chunk", || {
-        fs::metadata(&path).ok().filter(|file| file.len() > 8192)
+    let path = wait_for("the first chunk", || {
+        let begun = bench.begun();
+        begun.filter(|path| fs::metadata(path).is_ok_and(|file| file.len() > 8192))
     });
     child.kill().unwrap();
     child.wait().unwrap();
@@ -145,7 +145,57 @@ fn what_a_killed_rsunwind_leaves_is_readable_and_the_program_goes_on() {
         told.contains(whole.to_str().unwrap()),
         "it is not forgotten: {told}"
     );
+    let told = text(&output(bench.record(&[]).arg("true")).stderr);
+    assert!(!told.contains("was left by"), "it is told of once: {told}");
+
+    // Where it is the newest recording, and none is named, all of it is read.
+    let done = fs::File::options()
+        .write(true)
+        .open(bench.path("profile.rsu"));
+    done.unwrap().set_modified(std::time::UNIX_EPOCH).unwrap();
+    let mut report = Command::new(rsunwind());
+    report
+        .args(["report", "--summary"])
+        .current_dir(bench.path(""));
+    let report = output(&mut report);
+    let told = text(&report.stderr);
+    assert!(told.contains(whole.to_str().unwrap()), "{told}");
+    let samples = format!("{} samples", both.samples.len());
+    assert!(
+        text(&report.stdout).contains(&samples),
+        "{samples}: {report:?}"
+    );
     fs::remove_dir_all(whole).unwrap();
+}
+
+#[test]
+fn a_recording_takes_its_name_when_it_is_done_and_an_unnamed_one_keeps_the_older() {
+    let bench = Bench::new();
+    fs::write(bench.path("rsunwind.rsu"), "old").unwrap();
+    let record = |arguments: &[&str]| {
+        let mut command = Command::new(rsunwind());
+        command.current_dir(bench.path("")).args(["record", "-q"]);
+        output(command.args(arguments)).stdout
+    };
+    let seen = record(&["sh", "-c", "cat rsunwind.rsu; ls rsunwind.rsu.*.rsu"]);
+    assert!(
+        text(&seen).starts_with("oldrsunwind.rsu."),
+        "{}",
+        text(&seen)
+    );
+    assert_eq!(fs::read(bench.path("rsunwind.rsu.old")).unwrap(), b"old");
+    assert!(correlate::read(&[bench.path("rsunwind.rsu")]).is_ok());
+    let pid = text(&record(&[
+        "-o",
+        "%p-%h.rsu",
+        "sh",
+        "-c",
+        "echo $$; uname -n",
+    ]));
+    let name = format!("{}.rsu", pid.trim().replace('\n', "-"));
+    assert!(correlate::read(&[bench.path(&name)]).is_ok(), "{name}");
+    let names = fs::read_dir(bench.path("")).unwrap();
+    assert_eq!(names.count(), 3, "nothing else is left");
 }
 
 #[test]
@@ -153,7 +203,7 @@ fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
     let bench = Bench::new();
     // Until more than the segment may have is in the recording, or a minute of CPU time has not
     // sufficed: what the rate can be is the machine's affair.
-    let script = "until read -ra s < /proc/$$/stat; (( $(stat -Lc %s profile.rsu) > 270000 || s[13] > 6000 )); do
+    let script = "until read -ra s < /proc/$$/stat; (( $(stat -Lc %s profile.rsu.*.rsu) > 270000 || s[13] > 6000 )); do
                       for ((i=0; i<30000; i++)); do :; done; done
                   ls -l ${RSUNWIND##*session=}";
     let mut command = bench.record(&["-q", "-F", "20k", "--size", "256K"]);

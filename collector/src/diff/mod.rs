@@ -7,6 +7,7 @@ mod measure;
 #[cfg(test)]
 mod tests;
 
+use crate::kept::{self, NoneHere};
 use crate::numbers::duration;
 use crate::output::{Options, Roots, WriteError, atomic, differential};
 use crate::profile::{Profile, is_time};
@@ -32,18 +33,19 @@ A difference is called noise (~) if sampling alone explains it: it is within thr
 distribution. What else makes runs differ is not in that bound: compare several runs.
 
 Examples:
+  rsunwind diff                                                the newest recording here, and the one before it
   rsunwind diff before.rsu after.rsu
   rsunwind diff before.rsu after.rsu -o diff.svg               red has grown, blue has shrunk
   rsunwind diff before.rsu after.rsu --per 1000,1500           CPU time of an operation
   rsunwind diff before.rsu after.rsu --time --fail-above 5%    status 3 if something has grown by more")]
 pub struct Args {
-    /// The recording before
+    /// The recording before [default: the one before the newest here]
     #[arg(value_name = "BEFORE")]
-    pub before: PathBuf,
+    pub before: Option<PathBuf>,
 
-    /// The recording after
+    /// The recording after [default: the newest here]
     #[arg(value_name = "AFTER")]
-    pub after: PathBuf,
+    pub after: Option<PathBuf>,
 
     /// Compare times (or counts) instead of shares
     #[arg(long, group = "measure")]
@@ -135,7 +137,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             _ => Ok(profile),
         }
     };
-    let (before, after) = (open(&args.before)?, open(&args.after)?);
+    let [before, after] = args.recordings().map_err(report::Error::from)?;
+    let (before, after) = (open(&before)?, open(&after)?);
     if before.shown_event != after.shown_event && before.subject() != after.subject() {
         return Err(Error::Events(before.subject(), after.subject()));
     }
@@ -164,6 +167,14 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 }
 
 impl Args {
+    fn recordings(&self) -> Result<[PathBuf; 2], NoneHere> {
+        match (&self.before, &self.after) {
+            (Some(before), Some(after)) => Ok([before.clone(), after.clone()]),
+            (Some(before), None) => Ok([before.clone(), kept::newest_but(&[before])?]),
+            (None, _) => kept::two_newest(),
+        }
+    }
+
     fn measure(&self) -> Measure {
         match self.per {
             Some(operations) => Measure::Per(operations),

@@ -1,8 +1,8 @@
 //! What the machine lets this user do.
 
 use super::finding::Finding;
+use crate::kept;
 use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
-use crate::record::session_places;
 use crate::seccomp;
 use engine::perf_event::{Attributes, kind, software};
 use nix::errno::Errno;
@@ -161,7 +161,7 @@ fn sleeping_stacks() -> Finding {
 
 fn session_folder() -> Finding {
     const SUBJECT: &str = "session folder";
-    let places = session_places();
+    let places = kept::places();
     let is_writable = |place: &&std::path::PathBuf| tempfile::tempdir_in(place).is_ok();
     let Some(place) = places.iter().find(is_writable) else {
         return Finding::no(

@@ -41,7 +41,9 @@ pub struct Args {
     #[arg(long)]
     pub wait: bool,
 
-    /// Where the profile goes; an older file is overwritten [default: rsunwind.rsu]
+    /// Where the profile goes, once it is whole; an older file is replaced. %p is the program's
+    /// pid, %t the time in seconds since 1970, %h this machine's name [default: rsunwind.rsu, of
+    /// which an older one becomes rsunwind.rsu.old]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 

@@ -91,6 +91,18 @@ pub enum Error {
         /// The exit status of the program.
         status: u8,
     },
+    /// The recording is done, and cannot get its name.
+    #[error("{}: cannot be written: {source}; the recording is in {}", path.shown(), kept.shown())]
+    Name {
+        /// errno.
+        source: io::Error,
+        /// The name.
+        path: PathBuf,
+        /// Where it is.
+        kept: PathBuf,
+        /// The exit status of the program.
+        status: u8,
+    },
     /// The profile could not be made of the recording, which is kept.
     #[error("{source}; the recording is kept: rsunwind export {} -o FILE", kept.shown())]
     Export {
@@ -116,6 +128,10 @@ impl Error {
             | Self::Event(_)
             | Self::Format(_) => 2,
             Self::Recording {
+                status: status @ 1..,
+                ..
+            }
+            | Self::Name {
                 status: status @ 1..,
                 ..
             }

@@ -44,11 +44,10 @@ mod units;
 mod watch;
 mod writer;
 
-use crate::visible::{Shown, say};
+use crate::kept;
+use crate::visible::say;
 pub use args::Args;
 pub use error::Error;
-pub(crate) use output::DEFAULT as DEFAULT_OUTPUT;
-pub(crate) use session::places as session_places;
 use session_account::Account;
 
 use crate::clock;
@@ -85,12 +84,11 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     if args.records_off_cpu() {
         events::try_off_cpu()?;
     }
-    let path = args.output.as_deref().unwrap_or(Path::new(output::DEFAULT));
-    let output = Output::prepare(path, args.format.as_deref())?;
+    let output = Output::prepare(args.output.as_deref(), args.format.as_deref())?;
     let signals =
         Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
     if !args.quiet {
-        tell_of_abandoned_sessions();
+        kept::tell();
     }
     let session = Session::create()?;
     let library = library::hand_out(session.path(), |line| {
@@ -112,7 +110,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let _serving = requests.and_then(EventRequests::serve);
     copies.after_exec(pid);
     let program = Program::new(pid);
-    let (destination, writer) = output.begin();
+    let (destination, writer) = output.begin(pid.as_raw().cast_unsigned());
     session.link(destination.recording());
 
     let drain = Drain::new(session.path(), rings, writer);
@@ -128,23 +126,24 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         .and_then(|()| account.close(watch.drain(), pid, end, charged, &library));
     let recorded = Recorded::new(destination, watch.drain(), args.rate, result);
     let ended = end.status.map(|status| exit_status(status, end.told));
-    let published = match ended {
+    let still_needed =
+        (conclusion.outlived && library.starts_with(session.path())).then_some(&*library);
+    match ended {
         Some(status) => {
             // From here on Ctrl-C is for rsunwind itself.
             drop(watch);
             drop(signals);
+            session.close(still_needed);
             recorded.publish(args.quiet, status).map(|()| status)
         }
         None => {
             let published = recorded.publish(args.quiet, 0);
             let status = exit_status(outwait(&mut watch), end.told);
+            drop(watch);
+            session.close(still_needed);
             published.map(|()| status)
         }
-    };
-    if conclusion.outlived && library.starts_with(session.path()) {
-        session.leave_only(&library);
     }
-    published
 }
 
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
@@ -171,15 +170,6 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
 /// Whether what is asked for takes more than timers can give.
 fn needs_perf(args: &Args) -> bool {
     !args.events.is_empty() || args.records_off_cpu()
-}
-
-fn tell_of_abandoned_sessions() {
-    for directory in session::abandoned() {
-        let path = directory.shown();
-        say(format_args!(
-            "{path} was left by a recording that was killed: rsunwind report {path} shows it, rm -r {path} removes it"
-        ));
-    }
 }
 
 /// What the program is started with: ours only if its loader takes it.

@@ -1,21 +1,19 @@
 //! Where the profile goes: a recording, or a file of another format that is made of one when it is
 //! done. The place is tried before the program is started, and an older file is untouched until
-//! there is something to put in its place.
+//! there is a whole one to put in its place.
 //!
-//! Not here: writing a recording ([`super::writer`]) and other formats ([`crate::output`]).
+//! Not here: writing a recording ([`super::writer`]), names and how they are taken
+//! ([`crate::kept`]), and other formats ([`crate::output`]).
 
 use super::error::Error;
 use super::writer::Writer;
+use crate::kept::{self, Begun};
 use crate::output;
 use nix::sys::statvfs::fstatvfs;
-use std::ffi::OsString;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
 
-/// The file written when none is named.
-pub const DEFAULT: &str = "rsunwind.rsu";
 /// Name and extension of recordings among the formats.
 const RECORDING: &str = "rsu";
 /// Standard output, among files.
@@ -26,19 +24,26 @@ const STANDARD_OUTPUT: &str = "-";
 pub struct Output {
     destination: Destination,
     file: File,
-    /// Removes a file that was made for trying, if nothing comes of it.
-    made: Option<Made>,
 }
 
 /// What is to become of the recording.
 #[derive(Debug)]
 pub enum Destination {
-    /// It stays, at this path.
-    Recording(PathBuf),
+    /// It stays where it is written: a device, or a pipe.
+    Stream(PathBuf),
+    /// It gets this name when it is done.
+    Recording {
+        /// The recording.
+        recording: Begun,
+        /// Its name.
+        path: PathBuf,
+        /// An older one is kept, under another name.
+        keep_older: bool,
+    },
     /// It is for the time being.
     Export {
         /// The recording.
-        recording: NamedTempFile,
+        recording: Begun,
         /// What is made of it.
         path: PathBuf,
         /// In which format, if it was named.
@@ -51,30 +56,23 @@ impl Destination {
     #[must_use]
     pub fn recording(&self) -> &Path {
         match self {
-            Self::Recording(path) => path,
-            Self::Export { recording, .. } => recording.path(),
+            Self::Stream(path) => path,
+            Self::Recording { recording, .. } | Self::Export { recording, .. } => recording.path(),
         }
-    }
-}
-
-#[derive(Debug)]
-struct Made(PathBuf);
-
-impl Drop for Made {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.0);
     }
 }
 
 impl Output {
     /// Finds out what is to be written, and tries whether it can be, without changing what is
-    /// there.
+    /// there. Without a name it is the usual one.
     ///
     /// # Errors
     /// [`Error::Output`], [`Error::Format`].
-    pub fn prepare(path: &Path, format: Option<&str>) -> Result<Self, Error> {
+    pub fn prepare(path: Option<&Path>, format: Option<&str>) -> Result<Self, Error> {
+        let keep_older = path.is_none();
+        let path = path.unwrap_or(Path::new(kept::DEFAULT));
         if is_recording(path, format) {
-            return Self::recording(path);
+            return Self::recording(path, keep_older);
         }
         output::choose(format, path).map_err(|error| {
             let line =
@@ -84,55 +82,70 @@ impl Output {
         Self::export(path, format)
     }
 
-    fn recording(path: &Path) -> Result<Self, Error> {
+    fn recording(path: &Path, keep_older: bool) -> Result<Self, Error> {
+        let tried = |source| Error::output(path, source);
         if path == Path::new(STANDARD_OUTPUT) {
             let why = "a recording cannot go to standard output, where the program's own output goes: name a file with -o FILE";
             return Err(Error::Format(why.into()));
         }
-        let (file, made) = open(path).map_err(|source| Error::output(path, source))?;
-        let destination = Destination::Recording(path.to_owned());
+        if let Some(older) = open(path).map_err(tried)?
+            && !is_regular(&older)
+        {
+            return Ok(Self {
+                destination: Destination::Stream(path.to_owned()),
+                file: older,
+            });
+        }
+        // A link's file is replaced, beside which there is room if anywhere.
+        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (recording, file) = begin(&real).map_err(tried)?;
         Ok(Self {
-            destination,
+            destination: Destination::Recording {
+                recording,
+                path: path.to_owned(),
+                keep_older,
+            },
             file,
-            made,
         })
     }
 
     fn export(path: &Path, format: Option<&str>) -> Result<Self, Error> {
         let tried = |source| Error::output(path, source);
         if path != Path::new(STANDARD_OUTPUT) {
-            open(path).map_err(tried)?; // what it made goes at once
+            open(path).map_err(tried)?;
         }
-        let mut name = path.file_name().map_or_else(OsString::new, OsString::from);
-        name.push(".");
-        let directory = place_beside(path);
-        let recording = tempfile::Builder::new()
-            .prefix(&name)
-            .suffix(".rsu")
-            .tempfile_in(&directory);
-        let recording = recording.map_err(|source| Error::output(&directory, source))?;
-        let file = recording.reopen().map_err(tried)?;
-        let format = format.map(str::to_owned);
-        let destination = Destination::Export {
-            recording,
-            path: path.to_owned(),
-            format,
-        };
+        let beside = place_beside(path);
+        let directory = beside.parent().unwrap_or(Path::new("."));
+        let begun = begin(&beside).map_err(|source| Error::output(directory, source));
+        let (recording, file) = begun?;
         Ok(Self {
-            destination,
+            destination: Destination::Export {
+                recording,
+                path: path.to_owned(),
+                format: format.map(str::to_owned),
+            },
             file,
-            made: None,
         })
     }
 
-    /// The program runs: the file is the recording's now.
+    /// The program runs, as that process: what is recorded stays from now on.
     #[must_use]
-    pub fn begin(self) -> (Destination, Writer) {
-        // The file stays, whatever becomes of the recording.
-        if let Some(made) = self.made {
-            std::mem::forget(made);
+    pub fn begin(self, pid: u32) -> (Destination, Writer) {
+        let Self {
+            mut destination,
+            file,
+        } = self;
+        match &mut destination {
+            Destination::Stream(_) => {}
+            Destination::Recording {
+                recording, path, ..
+            } => {
+                recording.stays();
+                *path = kept::expanded(path, pid);
+            }
+            Destination::Export { path, .. } => *path = kept::expanded(path, pid),
         }
-        (self.destination, Writer::new(self.file))
+        (destination, Writer::new(file))
     }
 }
 
@@ -141,8 +154,7 @@ impl Output {
 fn place_beside(path: &Path) -> PathBuf {
     let file = path != Path::new(STANDARD_OUTPUT) && (path.is_file() || !path.exists());
     let absolute = std::path::absolute(path).ok().filter(|_| file);
-    let parent = absolute.as_deref().and_then(Path::parent);
-    parent.map_or_else(std::env::temp_dir, Path::to_owned)
+    absolute.unwrap_or_else(|| std::env::temp_dir().join(path.file_name().unwrap_or_default()))
 }
 
 /// Whether a recording is meant: by its format, its extension, or a name without any.
@@ -155,25 +167,26 @@ fn is_recording(path: &Path, format: Option<&str>) -> bool {
     }
 }
 
-/// Opens a file for writing, which it must allow and have room for.
-fn open(path: &Path) -> io::Result<(File, Option<Made>)> {
-    let open = |new: bool| OpenOptions::new().write(true).create_new(new).open(path);
-    let (file, made) = match open(true) {
-        Ok(file) => (file, Some(Made(path.to_owned()))),
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => (open(false)?, None),
-        Err(error) => return Err(error),
-    };
-    if has_room(&file) {
-        Ok((file, made))
-    } else {
-        Err(io::ErrorKind::StorageFull.into())
+/// Begins a recording beside a name, where there must be room for one.
+fn begin(name: &Path) -> io::Result<(Begun, File)> {
+    let (begun, file) = kept::begin(name)?;
+    match fstatvfs(&file).is_ok_and(|system| system.blocks_free() > 0) {
+        true => Ok((begun, file)),
+        false => Err(io::ErrorKind::StorageFull.into()),
     }
 }
 
-/// Whether the file system has any room at all. Devices and pipes have.
-fn has_room(file: &File) -> bool {
-    let regular = file.metadata().is_ok_and(|metadata| metadata.is_file());
-    !regular || fstatvfs(file).is_ok_and(|system| system.blocks_free() > 0)
+/// Opens an older file, or a device, which must allow to be written.
+fn open(path: &Path) -> io::Result<Option<File>> {
+    match OpenOptions::new().write(true).open(path) {
+        Ok(file) => Ok(Some(file)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn is_regular(file: &File) -> bool {
+    file.metadata().is_ok_and(|metadata| metadata.is_file())
 }
 
 #[cfg(test)]
@@ -181,27 +194,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_older_file_stays_until_the_recording_begins() {
+    fn an_older_file_stays_and_what_was_tried_goes_until_the_program_runs() {
         let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("old.rsu");
+        let path = directory.path().join("a%p.rsu");
+        let count = || fs::read_dir(directory.path()).unwrap().count();
+        drop(Output::prepare(Some(&path), None).unwrap());
+        assert_eq!(count(), 0);
         fs::write(&path, "old").unwrap();
-        drop(Output::prepare(&path, None).unwrap());
-        assert_eq!(fs::read(&path).unwrap(), b"old");
-        let (_, mut writer) = Output::prepare(&path, None).unwrap().begin();
-        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let (destination, mut writer) = Output::prepare(Some(&path), None).unwrap().begin(7);
         writer.begin().unwrap();
-        assert!(fs::read(&path).unwrap().starts_with(b"RSUNWIND"));
-    }
-
-    #[test]
-    fn a_file_made_for_trying_goes_if_nothing_came_of_it() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("new.rsu");
-        drop(Output::prepare(&path, None).unwrap());
-        assert!(!path.exists());
-        drop(Output::prepare(&path, None).unwrap().begin());
-        assert!(path.exists());
-        let error = Output::prepare(&directory.path().join("no/such.rsu"), None).unwrap_err();
+        let begun = destination.recording().to_owned();
+        let Destination::Recording { path: name, .. } = &destination else {
+            panic!("{destination:?}");
+        };
+        assert_eq!(*name, directory.path().join("a7.rsu"));
+        drop(destination);
+        assert!(fs::read(begun).unwrap().starts_with(b"RSUNWIND"));
+        assert_eq!(fs::read(&path).unwrap(), b"old");
+        let error = Output::prepare(Some(&directory.path().join("no/such.rsu")), None).unwrap_err();
         assert!(error.to_string().contains("-o FILE"), "{error}");
     }
 
@@ -209,7 +219,7 @@ mod tests {
     fn the_format_is_that_of_the_option_or_else_of_the_name() {
         let directory = tempfile::tempdir().unwrap();
         let is_export = |name: &str, format| {
-            let output = Output::prepare(&directory.path().join(name), format).unwrap();
+            let output = Output::prepare(Some(&directory.path().join(name)), format).unwrap();
             matches!(output.destination, Destination::Export { .. })
         };
         assert!(!is_export("a.rsu", None));
@@ -219,7 +229,7 @@ mod tests {
         assert!(is_export("a.pb.gz", None));
         assert!(is_export("a.rsu", Some("folded")));
         for (name, format) in [("a.doc", None), ("a.svg", Some("nonsense"))] {
-            let error = Output::prepare(&directory.path().join(name), format).unwrap_err();
+            let error = Output::prepare(Some(&directory.path().join(name)), format).unwrap_err();
             assert_eq!(error.exit_status(), 2);
             assert!(
                 error.to_string().contains(".svg") && error.to_string().contains(".rsu"),
@@ -227,7 +237,7 @@ mod tests {
             );
         }
         assert_eq!(
-            Output::prepare(Path::new("-"), None)
+            Output::prepare(Some(Path::new("-")), None)
                 .unwrap_err()
                 .exit_status(),
             2
@@ -244,7 +254,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("a.svg");
         fs::write(&path, "old").unwrap();
-        let (destination, mut writer) = Output::prepare(&path, None).unwrap().begin();
+        let (destination, mut writer) = Output::prepare(Some(&path), None).unwrap().begin(1);
         writer.begin().unwrap();
         let recording = destination.recording().to_owned();
         assert_eq!(recording.parent(), Some(directory.path()));

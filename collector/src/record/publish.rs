@@ -5,14 +5,14 @@ use super::drain::Drain;
 use super::error::Error;
 use super::output::Destination;
 use super::units::Rate;
+use crate::kept::Begun;
 use crate::profile::Profile;
 use crate::symbolize::Places;
 use crate::visible::{Shown, say};
 use crate::{export, output, summary};
 use engine::wire::offer::CPU_EVENT;
 use std::io;
-use std::path::{Path, PathBuf};
-use tempfile::NamedTempFile;
+use std::path::Path;
 
 /// A recording that is done.
 #[derive(Debug)]
@@ -81,29 +81,39 @@ impl Recorded {
                 "the rate was lowered to {hertz} Hz: a sample may not cost more than a quarter of its period here; a lower -F avoids this"
             ));
         }
-        let recording = destination.recording().to_owned();
-        let published = match destination {
-            // A recording that went into a pipe or device cannot be read again.
-            Destination::Recording(path) => {
-                if !quiet && result.is_ok() {
-                    tell(&path, Some(&path));
-                    path.is_file()
-                        .then(|| open(&path))
-                        .and_then(Result::ok)
-                        .iter()
-                        .for_each(summary::print);
-                }
-                Ok(())
-            }
+        let (path, published) = match destination {
             Destination::Export {
                 recording,
                 path,
                 format,
-            } => export(recording, path, format.as_deref(), quiet, status),
+            } => {
+                let published = export(recording, &path, format.as_deref(), quiet, status);
+                (path, published)
+            }
+            // It cannot be read again.
+            Destination::Stream(path) => (path, Ok(())),
+            Destination::Recording {
+                recording,
+                path,
+                keep_older,
+            } => {
+                let named = recording.take_name(&path, keep_older);
+                let named = named.map_err(|source| Error::Name {
+                    source,
+                    path: path.clone(),
+                    kept: recording.path().to_owned(),
+                    status,
+                });
+                if !quiet && result.is_ok() && named.is_ok() {
+                    tell(&path, Some(&path));
+                    open(&path).iter().for_each(summary::print);
+                }
+                (path, named)
+            }
         };
         result
             .map_err(|source| Error::Recording {
-                path: recording,
+                path,
                 source,
                 length,
                 status,
@@ -117,16 +127,16 @@ fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {
 }
 
 fn export(
-    recording: NamedTempFile,
-    path: PathBuf,
+    mut recording: Begun,
+    path: &Path,
     format: Option<&str>,
     quiet: bool,
     status: u8,
 ) -> Result<(), Error> {
-    let exported = write(recording.path(), &path, format);
+    let exported = write(recording.path(), path, format);
     match exported {
         Ok((mut profile, left_out)) if !quiet => {
-            tell(&path, None);
+            tell(path, None);
             if !left_out.is_empty() {
                 say(format_args!(
                     "{} holds {} only: for {} record to a .rsu file, and rsunwind export --event each of them",
@@ -142,9 +152,8 @@ fn export(
         Ok(_) => Ok(()),
         Err(source) => {
             // The samples must not be lost with the file.
-            let kept = recording
-                .keep()
-                .map_or_else(|error| error.file.path().to_owned(), |(_, path)| path);
+            recording.stays();
+            let kept = recording.path().to_owned();
             Err(Error::Export {
                 source,
                 kept,

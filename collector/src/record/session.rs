@@ -16,25 +16,18 @@
 
 use super::error::Error;
 use crate::clock;
+use crate::kept::{self, RECORDING_LINK, SESSION_PREFIX};
 use crate::visible::Shown;
 use engine::wire::file::VERSION;
 use engine::wire::session::{CONTROL_FILE, CONTROL_MAGIC, Control, OVER, RUNNING};
-use nix::errno::Errno;
-use nix::libc;
-use nix::sys::signal::kill;
-use nix::unistd::{Pid, geteuid};
+use nix::unistd::geteuid;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{FileExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// Name of the link to the recording that the session is drained into, so that what a killed
-/// rsunwind leaves can be read whole.
-pub const RECORDING_LINK: &str = "recording.rsu";
-/// How session directories are named, before some random letters.
-const PREFIX: &str = "rsunwind-";
 const PAGE: u64 = 4096;
 
 /// Random bytes in the inner directory's name.
@@ -56,7 +49,7 @@ impl Session {
     /// # Errors
     /// [`Error::Session`] with every place that was tried.
     pub fn create() -> Result<Self, Error> {
-        Self::create_among(&places())
+        Self::create_among(&kept::places())
     }
 
     fn create_among(places: &[PathBuf]) -> Result<Self, Error> {
@@ -77,7 +70,7 @@ impl Session {
             return Err(io::Error::other("settings cannot name a path with a comma"));
         }
         let whole = tempfile::Builder::new()
-            .prefix(PREFIX)
+            .prefix(SESSION_PREFIX)
             .permissions(Permissions::from_mode(0o700))
             .tempdir_in(place)?;
         // Programs that give up root's rights go on writing segments; nobody else can find, list or
@@ -147,9 +140,10 @@ impl Session {
         }
     }
 
-    /// Ends the session but lets `kept`, a file in the directory, and so the directory, stay for
+    /// Ends the session, but lets `kept`, a file in the directory, and so the directory, stay for
     /// programs that may still need it.
-    pub fn leave_only(mut self, kept: &Path) {
+    pub fn close(mut self, kept: Option<&Path>) {
+        let Some(kept) = kept else { return };
         self.whole.disable_cleanup(true);
         for entry in fs::read_dir(self.path()).into_iter().flatten().flatten() {
             if entry.path() != kept {
@@ -182,79 +176,10 @@ fn secret() -> io::Result<String> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// Where a session can be, best first.
-pub fn places() -> Vec<PathBuf> {
-    let variable = |name| {
-        std::env::var_os(name)
-            .map(PathBuf::from)
-            .filter(|path| path.is_absolute())
-    };
-    let places = [
-        Some("/dev/shm".into()),
-        variable("XDG_RUNTIME_DIR"),
-        variable("TMPDIR"),
-        Some("/tmp".into()),
-    ];
-    places.into_iter().flatten().collect()
-}
-
-/// Directories that recordings of ours left when they were killed. They hold memory, and perhaps
-/// what somebody wants to see.
-pub fn abandoned() -> Vec<PathBuf> {
-    places()
-        .iter()
-        .flat_map(|place| abandoned_in(place))
-        .collect()
-}
-
-fn abandoned_in(place: &Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().as_bytes().starts_with(PREFIX.as_bytes()));
-    let paths = named.map(|entry| entry.path());
-    paths
-        .filter(|path| is_ours(path) && collector_of(path).is_some_and(is_gone))
-        .collect()
-}
-
-fn is_ours(path: &Path) -> bool {
-    fs::symlink_metadata(path)
-        .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
-}
-
-/// The pid that runs, or ran, the session of that directory.
-fn collector_of(whole: &Path) -> Option<i32> {
-    let mut inside = fs::read_dir(whole).ok()?.flatten();
-    inside.find_map(|entry| named_in(&entry.path().join(CONTROL_FILE)))
-}
-
-/// The pid in a control page.
-fn named_in(control: &Path) -> Option<i32> {
-    let mut page = [0; size_of::<Control>()];
-    let control = OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK)
-        .open(control)
-        .ok()?;
-    control.read_exact_at(&mut page, 0).ok()?;
-    let word = |offset: usize, length: usize| page.get(offset..offset + length);
-    if word(offset_of!(Control, magic), 8)? != CONTROL_MAGIC.to_le_bytes() {
-        return None;
-    }
-    let pid = word(offset_of!(Control, collector_pid), 4)?
-        .try_into()
-        .ok()?;
-    i32::try_from(u32::from_le_bytes(pid))
-        .ok()
-        .filter(|pid| *pid > 0)
-}
-
-fn is_gone(pid: i32) -> bool {
-    kill(Pid::from_raw(pid), None) == Err(Errno::ESRCH)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::MetadataExt;
 
     fn word(page: &[u8], offset: usize) -> u32 {
         u32::from_le_bytes(page[offset..offset + 4].try_into().unwrap())
@@ -302,7 +227,7 @@ mod tests {
         let session = Session::create_in(place.path()).unwrap();
         let (directory, kept) = (session.path().to_owned(), session.path().join("library.so"));
         fs::write(&kept, b"").unwrap();
-        session.leave_only(&kept);
+        session.close(Some(&kept));
         let left: Vec<_> = fs::read_dir(directory)
             .unwrap()
             .map(|entry| entry.unwrap().path())
@@ -321,20 +246,6 @@ mod tests {
             error.contains("/proc: ") && error.contains("/a,b: ") && error.contains("TMPDIR"),
             "{error}"
         );
-    }
-
-    #[test]
-    fn only_sessions_whose_collector_is_gone_are_abandoned() {
-        let place = tempfile::tempdir().unwrap();
-        let session = Session::create_in(place.path()).unwrap();
-        fs::create_dir(place.path().join("rsunwind-1000")).unwrap(); // a cache of the library
-        assert_eq!(abandoned_in(place.path()), Vec::<PathBuf>::new());
-        let mut child = std::process::Command::new("true").spawn().unwrap();
-        child.wait().unwrap();
-        session
-            .word(offset_of!(Control, collector_pid), child.id())
-            .unwrap();
-        assert_eq!(abandoned_in(place.path()), [session.whole.path()]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod tree;
 
 pub use selection::Selection;
 
+use crate::kept::NoneHere;
 use crate::profile::{FilterError, Names, NoEvent, NoLanguage, Profile};
 use crate::recording::OpenError;
 use crate::summary;
@@ -43,15 +44,16 @@ SELF is CPU time (or what --event names) spent in the function itself, TOTAL inc
 On a terminal the table goes through $PAGER (or less); NO_COLOR=1 takes the colours away.
 
 Examples:
-  rsunwind report prog.rsu                         what is slow
+  rsunwind report                                  what is slow, of the newest recording here
   rsunwind report prog.rsu --callers memcpy        who calls it
   rsunwind report prog.rsu --annotate '^parse$'    which lines of it
   rsunwind report prog.rsu --by module --from 2 --to 5
   rsunwind report prog.rsu --event off-cpu --tree  where it waits (record --off-cpu)
   rsunwind report prog.rsu --format csv -n 20")]
 pub struct Args {
-    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
-    #[arg(required = true, value_name = "FILE")]
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one [default:
+    /// the newest recording here]
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
     /// What a row stands for
@@ -136,6 +138,9 @@ pub enum Error {
     /// A recording cannot be read.
     #[error(transparent)]
     Open(#[from] OpenError),
+    /// None was named, and there is none.
+    #[error(transparent)]
+    NoneHere(#[from] NoneHere),
     /// Nothing is left of it.
     #[error(transparent)]
     Filter(#[from] FilterError),
@@ -158,7 +163,11 @@ impl Error {
     #[must_use]
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Filter(_) | Self::Event(_) | Self::Language(_) | Self::Function(_) => 2,
+            Self::NoneHere(_)
+            | Self::Filter(_)
+            | Self::Event(_)
+            | Self::Language(_)
+            | Self::Function(_) => 2,
             _ => 1,
         }
     }

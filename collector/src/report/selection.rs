@@ -3,6 +3,7 @@
 
 use super::Error;
 use crate::correlate;
+use crate::kept;
 use crate::profile::{Filter, Names, OwnFrames, Profile, Show};
 use crate::recording::Recording;
 use crate::symbolize::Places;
@@ -98,13 +99,13 @@ impl Selection {
         }
     }
 
-    /// Opens recordings and leaves in them what is selected. Says on standard error what could not
-    /// be read or named.
+    /// Opens recordings, without any named the newest, and leaves in them what is selected. Says on
+    /// standard error what could not be read or named.
     ///
     /// # Errors
-    /// [`Error::Open`], [`Error::Filter`], [`Error::Event`].
+    /// [`Error::Open`], [`Error::NoneHere`], [`Error::Filter`], [`Error::Event`].
     pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
-        let mut profile = self.name(correlate::read(files)?);
+        let mut profile = self.name(correlate::read(&kept::or_newest(files)?)?);
         self.filter(&mut profile)?;
         Ok(profile)
     }

@@ -9,7 +9,6 @@
 mod server;
 
 use crate::output::{self, Options};
-use crate::record::DEFAULT_OUTPUT;
 use crate::report::{self, Selection};
 use crate::visible::{Shown, say};
 use clap::Args as ClapArgs;
@@ -22,14 +21,14 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
 Examples:
-  rsunwind view                        rsunwind.rsu, where rsunwind record writes by itself
+  rsunwind view                        the newest recording here
   rsunwind view prog.rsu --pid 1234    one process of it
   rsunwind view profile.html           a page that was exported before
 Of another machine: ssh -L 8000:127.0.0.1:8000 there rsunwind view -P 8000 prog.rsu")]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories, which are read as one; or a page
-    /// (.html) that rsunwind export has written
-    #[arg(value_name = "FILE", default_value = DEFAULT_OUTPUT)]
+    /// (.html) that rsunwind export has written [default: the newest recording here]
+    #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
     /// The port to serve it on [default: one that is free]
