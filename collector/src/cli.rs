@@ -3,6 +3,8 @@
 
 use crate::{diff, doctor, export, merge, record, report, sframe_cmd, view};
 use clap::{Parser, Subcommand};
+use std::io::{self, Write as _};
+use std::os::unix::ffi::OsStrExt;
 use std::process::ExitCode;
 
 /// A profiler that lets programs unwind themselves.
@@ -29,6 +31,8 @@ enum Command {
     Merge(merge::Args),
     /// Say what can be recorded here, and what would make it more
     Doctor(doctor::Args),
+    /// Print where the library is that programs preload, for LD_PRELOAD without `record`
+    Library,
     Sframe(sframe_cmd::Arguments),
 }
 
@@ -57,6 +61,9 @@ pub enum Error {
     /// `rsunwind doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
+    /// `rsunwind library`, whose answer nobody takes.
+    #[error("standard output cannot be written to: {0}")]
+    Print(io::Error),
     /// `rsunwind sframe`.
     #[error(transparent)]
     Sframe(#[from] sframe_cmd::Error),
@@ -74,6 +81,7 @@ impl Error {
             Self::View(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
+            Self::Print(_) => 1,
             Self::Sframe(_) => 2,
         }
     }
@@ -105,6 +113,13 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Doctor(args) => Ok(doctor::run(&args)?),
+            Command::Library => {
+                let path = record::library::installed()?;
+                // Not made visible: a shell hands it on as it is.
+                let line = [path.as_os_str().as_bytes(), b"\n"].concat();
+                io::stdout().write_all(&line).map_err(Error::Print)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Sframe(args) => Ok(sframe_cmd::run(&args)?),
         }
     }

@@ -10,7 +10,7 @@
 use super::error::Error;
 use crate::preload_library::CONTENT;
 use crate::processes::LIBRARY_NAME;
-use crate::visible::Shown;
+use crate::visible::{Shown, say};
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::geteuid;
 use std::fs::{self, DirBuilder, File, Metadata, Permissions};
@@ -24,12 +24,20 @@ fn file_name() -> String {
     format!("{LIBRARY_NAME}-{}.so", env!("RSUNWIND_PRELOAD_ID"))
 }
 
+/// Puts the library where it can stay, and gives its path.
+///
+/// # Errors
+/// [`Error::Library`].
+pub fn installed() -> Result<PathBuf, Error> {
+    hand_out(None, |line| say(format_args!("{line}")))
+}
+
 /// Puts the library into the first directory that will do, and gives its path. `session` is the
 /// last resort. `tell` is given a sentence for each that would do if it could be trusted.
 ///
 /// # Errors
 /// [`Error::Library`] with each directory and what is wrong with it.
-pub fn hand_out(session: &Path, tell: impl Fn(&str)) -> Result<PathBuf, Error> {
+pub fn hand_out(session: Option<&Path>, tell: impl Fn(&str)) -> Result<PathBuf, Error> {
     let user = geteuid();
     let mut tried = Vec::new();
     for directory in candidates(
@@ -38,7 +46,7 @@ pub fn hand_out(session: &Path, tell: impl Fn(&str)) -> Result<PathBuf, Error> {
         user.as_raw(),
         session,
     ) {
-        let placed = if directory == session {
+        let placed = if Some(&*directory) == session {
             place(&directory, CONTENT, false)
         } else {
             made_safely(&directory)
@@ -111,7 +119,7 @@ fn candidates(
     variable: impl Fn(&str) -> Option<PathBuf>,
     root: bool,
     user: u32,
-    session: &Path,
+    session: Option<&Path>,
 ) -> Vec<PathBuf> {
     let absolute = |name| variable(name).filter(|path| path.is_absolute());
     let mut places = Vec::new();
@@ -130,7 +138,7 @@ fn candidates(
     {
         places.push(shared.join(format!("rsunwind-{user}")));
     }
-    places.push(session.to_owned());
+    places.extend(session.map(Path::to_owned));
     places
 }
 
@@ -293,7 +301,7 @@ mod tests {
     #[test]
     fn the_cache_comes_first_and_the_session_last() {
         let home = |name: &str| (name == "HOME").then(|| PathBuf::from("/home/u"));
-        let places = candidates(home, false, 7, Path::new("/s"));
+        let places = candidates(home, false, 7, Some(Path::new("/s")));
         assert_eq!(
             places.first(),
             Some(&PathBuf::from("/home/u/.cache/rsunwind"))
@@ -301,12 +309,12 @@ mod tests {
         assert_eq!(places.last(), Some(&PathBuf::from("/s")));
         let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| PathBuf::from("/c"));
         assert_eq!(
-            candidates(cache, true, 0, Path::new("/s"))[..2],
+            candidates(cache, true, 0, None)[..2],
             [PathBuf::from("/c/rsunwind"), "/var/cache/rsunwind".into()]
         );
         let relative = |_: &str| Some(PathBuf::from("c"));
         assert_eq!(
-            candidates(relative, false, 7, Path::new("/s")).first(),
+            candidates(relative, false, 7, None).first(),
             Some(&PathBuf::from("/var/tmp/rsunwind-7"))
         );
     }

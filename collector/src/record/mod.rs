@@ -23,7 +23,7 @@ mod forward;
 mod hold;
 pub mod inherited;
 mod launch;
-mod library;
+pub(crate) mod library;
 mod listener;
 mod load_cost;
 mod output;
@@ -91,7 +91,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         kept::tell();
     }
     let session = Session::create()?;
-    let library = library::hand_out(session.path(), |line| {
+    let library = library::hand_out(Some(session.path()), |line| {
         if !args.quiet {
             say(format_args!("{line}"));
         }
