@@ -48,6 +48,6 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
 pub fn id(event: &OwnedFd) -> u64 {
     let mut id = 0u64;
     // SAFETY: the kernel writes a word, or nothing.
-    unsafe { libc::ioctl(event.as_raw_fd(), request::ID, &raw mut id) };
+    unsafe { libc::ioctl(event.as_raw_fd(), request::ID as libc::Ioctl, &raw mut id) };
     id
 }

@@ -121,7 +121,7 @@ pub(crate) fn disable(event: &OwnedFd) {
 
 fn control(event: &OwnedFd, request: libc::c_ulong) {
     // SAFETY: no memory is involved. It cannot fail on an event that is open.
-    unsafe { libc::ioctl(event.as_raw_fd(), request, 0) };
+    unsafe { libc::ioctl(event.as_raw_fd(), request as libc::Ioctl, 0) };
 }
 
 /// Has an event write to the ring of another one of the same processor and the same layout, instead
@@ -131,7 +131,13 @@ fn control(event: &OwnedFd, request: libc::c_ulong) {
 /// As the ioctl.
 pub(crate) fn redirect(event: &OwnedFd, lender: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: no memory is involved.
-    let done = unsafe { libc::ioctl(event.as_raw_fd(), request::SET_OUTPUT, lender.as_raw_fd()) };
+    let done = unsafe {
+        libc::ioctl(
+            event.as_raw_fd(),
+            request::SET_OUTPUT as libc::Ioctl,
+            lender.as_raw_fd(),
+        )
+    };
     Errno::result(done).map(drop)
 }
 

@@ -101,7 +101,7 @@ fn ring(period_ns: u64) -> Option<Ring> {
 
 fn enable(event: &OwnedFd) -> Result<(), Errno> {
     // SAFETY: no memory involved.
-    let enabled = unsafe { libc::ioctl(event.as_raw_fd(), request::ENABLE, 0) };
+    let enabled = unsafe { libc::ioctl(event.as_raw_fd(), request::ENABLE as libc::Ioctl, 0) };
     Errno::result(enabled).map(drop)
 }
 

@@ -90,8 +90,8 @@ impl Witness {
                 let _ = SigSet::all().thread_block();
                 let _ = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
                 // SAFETY: nothing of this process uses a descriptor from here on; pipes must not
-                // stay open because of it.
-                unsafe { libc::close_range(0, libc::c_uint::MAX, 0) };
+                // stay open because of it. By number: musl has no function for it.
+                unsafe { libc::syscall(libc::SYS_close_range, 0u32, u32::MAX, 0u32) };
                 while getppid() == rsunwind {
                     nix::unistd::pause();
                 }
