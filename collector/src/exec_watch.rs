@@ -15,8 +15,8 @@ mod copied_already;
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::request::{self, Kind, Request, Tells};
 use crate::cpu_rings::{
-    Adopted, CpuRing, LARGEST_RING, Refusal, Start, Step, Task, TaskRecord, What, memory, open,
-    processors,
+    Adopted, CpuRing, LARGEST_RING, Refusal, Start, Step, Task, TaskRecord, What, lend, lent,
+    memory, open, processors,
 };
 use crate::obstacle::{Nature, Obstacle, ObstacleKind};
 use crate::perf_event::THIS_THREAD;
@@ -261,7 +261,7 @@ impl ExecWatch {
         has_library: bool,
         rings: &mut Vec<CpuRing>,
     ) -> Result<TaskRecord, Refusal> {
-        let is_copies = |ring: &&CpuRing| matches!(ring.kind, Kind::CpuTime(_));
+        let is_copies = |ring: &&CpuRing| matches!(ring.request.kind, Kind::CpuTime(_));
         if !rings.iter().any(|ring| is_copies(&ring)) {
             rings.extend(self.rings(pid)?);
         }
@@ -271,14 +271,18 @@ impl ExecWatch {
         // Threads that begin from here on inherit the events of those that begin them.
         for tid in &tids {
             for ring in rings.iter().filter(is_copies) {
-                match self.copy_thread(*tid, ring) {
+                match lent(*tid, ring) {
                     // This thread is gone; or the processor.
                     Err(Errno::ESRCH) if *tid != pid => break,
                     Err(Errno::ENODEV) => {}
-                    opened => events.push(opened.map_err(|errno| Refusal {
-                        step: Step::Open,
-                        errno,
-                    })?),
+                    opened => {
+                        let event = opened.map_err(|errno| Refusal {
+                            step: Step::Open,
+                            errno,
+                        })?;
+                        request::enable(&event);
+                        events.push(event);
+                    }
                 }
             }
         }
@@ -296,14 +300,7 @@ impl ExecWatch {
         })
     }
 
-    fn copy_thread(&self, tid: i32, ring: &CpuRing) -> Result<OwnedFd, Errno> {
-        let event = request::open(&self.request, Pid::from_raw(tid), ring.processor)?;
-        request::redirect(&event, ring.buffer.event())?;
-        request::enable(&event);
-        Ok(event)
-    }
-
-    /// Rings for copies, held by events on this thread, after a try of what is permitted.
+    /// Rings for copies, after a try of what is permitted.
     fn rings(&mut self, pid: i32) -> Result<Vec<CpuRing>, Refusal> {
         let processor = processors().first().copied().unwrap_or(0);
         let tried = request::open(&self.request, Pid::from_raw(pid), processor);
@@ -311,17 +308,7 @@ impl ExecWatch {
             self.request.kernel = false;
             self.kernel_refused = Some(errno as u32);
         }
-        let lender = Request {
-            kind: Kind::Nothing,
-            tells: Tells::Nothing,
-            ..self.request
-        };
-        let (mut rings, _) = open(THIS_THREAD, lender, memory::share().min(LARGEST_RING))?;
-        for ring in &mut rings {
-            ring.kind = self.request.kind;
-            ring.tells = self.request.tells;
-        }
-        Ok(rings)
+        lend(self.request, memory::share().min(LARGEST_RING)).map(|(rings, _)| rings)
     }
 }
 

@@ -33,6 +33,7 @@ mod segments;
 pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
+pub mod target;
 mod unwind;
 pub mod view;
 pub mod visible;

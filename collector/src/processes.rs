@@ -70,6 +70,18 @@ pub(crate) fn inner_number(pid: i32, tid: i32) -> Option<u32> {
     numbers.next_back()?.parse().ok()
 }
 
+/// The process that a thread belongs to; none if there is no such thread.
+pub(crate) fn group(tid: i32) -> Option<i32> {
+    let status = fs::read_to_string(format!("/proc/{tid}/status")).ok()?;
+    status_words(&status, "Tgid:").next()?.parse().ok()
+}
+
+/// The real user of a process.
+pub(crate) fn user(pid: i32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status_words(&status, "Uid:").next()?.parse().ok()
+}
+
 /// The words of a line of `status`; none if there is no such line.
 fn status_words<'a>(status: &'a str, name: &str) -> std::str::SplitAsciiWhitespace<'a> {
     let line = status.lines().find_map(|line| line.strip_prefix(name));
@@ -112,6 +124,8 @@ pub(crate) struct FoundThread {
     pub(crate) tid: i32,
     /// CPU time that it has used, ns.
     pub(crate) cpu_ns: u64,
+    /// Whether it runs, or would if it had a processor.
+    pub(crate) runs: bool,
     pub(crate) name: Vec<u8>,
 }
 
@@ -120,6 +134,7 @@ pub(crate) fn find(pid: i32, tids: &[i32]) -> Found {
     let thread = |tid: &i32| FoundThread {
         tid: *tid,
         cpu_ns: cpu_ns(pid, *tid).unwrap_or(0),
+        runs: Stat::read(tid.cast_unsigned()).is_some_and(|stat| stat.is_running()),
         name: name(pid, *tid),
     };
     Found {
@@ -195,6 +210,13 @@ impl Stat {
     /// Whether it has ended: one that has may stay for long, if nobody waits for it.
     pub(crate) fn has_ended(&self) -> bool {
         matches!(self.field(3), None | Some("Z" | "X"))
+    }
+
+    /// Whether it is a thread of the kernel's (`PF_KTHREAD`).
+    pub(crate) fn is_kernel_thread(&self) -> bool {
+        const KERNEL_THREAD: u64 = 0x20_0000;
+        let flags = self.field(9).and_then(|flags| flags.parse::<u64>().ok());
+        flags.is_some_and(|flags| flags & KERNEL_THREAD != 0)
     }
 
     /// Whether it runs, or would if it had a processor.

@@ -260,7 +260,7 @@ fn what_is_asked_wrongly_is_refused_with_the_remedy() {
         (&["--max-depth", "1"][..], "8..=2048"),
         (&["--trigger", "itimer"][..], "auto, perf, timer"),
         (&["--size", "1"][..], "64K"),
-        (&["-p", "1"][..], "rsunwind record -- COMMAND"),
+        (&["-p", "1"][..], "leave the command out"),
         (&["-a"][..], "rsunwind record -- COMMAND"),
     ] {
         let result = output(bench.record(options).arg("true"));

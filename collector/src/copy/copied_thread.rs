@@ -34,6 +34,8 @@ pub(super) struct Thread {
     /// Header of its next chunk.
     info: ChunkInfo,
     period_ns: u64,
+    /// What its clock showed where its CPU time begins to count, ns.
+    base_ns: u64,
     /// CPU time up to which weights are given, and where that began, ns.
     start_ns: u64,
     /// When its clock was read last (`CLOCK_MONOTONIC`, ns).
@@ -58,6 +60,7 @@ impl Thread {
                 ..info
             },
             period_ns,
+            base_ns: 0,
             start_ns,
             read_ns: 0,
             waiting: Vec::new(),
@@ -79,6 +82,16 @@ impl Thread {
         let weighed = self.start_ns.saturating_add(delivered);
         let unread = self.period_ns.saturating_mul(self.unread());
         self.info.cpu_ns.max(weighed).saturating_add(unread)
+    }
+
+    /// Its CPU time counts from where its clock shows that much, ns.
+    pub(super) const fn count_from(&mut self, base_ns: u64) {
+        self.base_ns = base_ns;
+    }
+
+    /// Where that is, ns.
+    pub(super) const fn base_ns(&self) -> u64 {
+        self.base_ns
     }
 
     /// Whether anything was recorded of it.
@@ -129,6 +142,7 @@ impl Thread {
 
     /// Notes the thread's CPU time, and when it was read.
     pub(super) fn observe(&mut self, cpu_ns: u64, now_ns: u64) {
+        let cpu_ns = cpu_ns.saturating_sub(self.base_ns);
         self.info.cpu_ns = cpu_ns.max(self.info.cpu_ns);
         self.read_ns = now_ns;
         if self.waiting.len() >= ENOUGH {

@@ -1,9 +1,9 @@
 //! Stacks that the kernel copies and that are unwound here: of programs that the preload library
 //! cannot get into, at each sample of their CPU time, whether they are what is recorded or one of
-//! its descendants ([`exec_watch`]); and of all programs where their threads go off the CPU, when
+//! its descendants ([`crate::exec_watch`]); and of all programs where their threads go off the CPU, when
 //! no signal may be sent, for it would wake them.
 //!
-//! **Start at [`attach`].** Perf events on the program and all that it starts fill rings for each
+//! **Start at [`attach()`]**, and at [`attach_running()`] for processes that run already. Perf events on the program and all that it starts fill rings for each
 //! processor with samples: registers, the upper part of the stack, the kernel's own stack. Threads
 //! of ours read them ([`reader`]), follow what each process is and has mapped ([`program_runs`],
 //! [`run`]), unwind the copies with framehop ([`crate::unwind`]) from the ELF files' tables, and
@@ -19,27 +19,28 @@
 //!
 //! Not here: when this is done (`record`), and how recordings are read.
 
+mod attach;
 mod copied_thread;
 mod cpu_clock;
+mod events;
 mod notes;
 mod program_runs;
 mod reader;
 mod run;
+mod running;
 mod spate;
 mod urgency;
 
-use crate::clock::monotonic_ns;
-use crate::cpu_rings::request::{self, Kind, Request, Tells};
-use crate::cpu_rings::{
-    Adopted, CpuRing, LARGEST_RING, RECORD_RING, Refusal, Start, Step, memory, open,
-};
-use crate::exec_watch::{self, ExecWatch};
-use crate::processes;
+pub use attach::attach;
+pub use running::attach_running;
+
+use crate::cpu_rings::request::{Kind, Request, Tells};
+use crate::cpu_rings::{Refusal, Step};
 use crate::recording::records::Chunk;
 use engine::wire::sample::Trigger;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
-use nix::unistd::{Pid, pipe2};
+use nix::unistd::pipe2;
 use program_runs::ProgramRuns;
 use reader::Reader;
 use std::os::fd::OwnedFd;
@@ -49,10 +50,6 @@ use std::thread::{Builder, JoinHandle};
 /// Bytes of a stack that are copied. The kernel takes this much room in the ring for each sample,
 /// used or not.
 const STACK_BYTES: u32 = 16 << 10;
-/// Rings of context switches that have at least this size get copies of the full length, bytes.
-const AMPLE_RING: usize = 512 << 10;
-/// What others get: bytes of a stack.
-const SCARCE_STACK_BYTES: u32 = 8 << 10;
 /// A copy costs some ten microseconds: a shorter period would leave the program little time, ns.
 const SHORTEST_PERIOD_NS: u64 = 100_000;
 
@@ -71,6 +68,9 @@ pub struct Settings {
     pub cpu_time: bool,
     /// Whether they are where threads go off the CPU.
     pub switches: bool,
+    /// Whether the programs ran before recording began: they are copied whether they could unwind
+    /// themselves or not, and their CPU time counts from then on.
+    running: bool,
     /// Whether programs that do not unwind themselves are looked out for among those that are
     /// started.
     pub execs: bool,
@@ -95,6 +95,7 @@ impl Settings {
             cpu_time: true,
             switches: false,
             execs: false,
+            running: false,
             stack_bytes: STACK_BYTES,
             switch_bytes: STACK_BYTES,
             kernel: true,
@@ -150,120 +151,6 @@ pub struct Attached {
     reader: Reader,
     runs: ProgramRuns,
     settings: Settings,
-}
-
-/// Opens events on a process and everything that it will start: on CPU time with kernel mode if
-/// that is granted, else without.
-///
-/// # Errors
-/// [`Refusal`] if neither is, or no context switches where those are asked for.
-pub fn attach(pid: Pid, start: Start, mut settings: Settings) -> Result<Attached, Refusal> {
-    let mut rings = Vec::new();
-    if settings.cpu_time {
-        rings = match open_cpu_time(pid, start, &settings) {
-            Err(refusal) if matches!(refusal.errno, Errno::EACCES | Errno::EPERM) => {
-                settings.kernel = false;
-                settings.refused = refusal.errno as u32;
-                open_cpu_time(pid, start, &settings)?
-            }
-            other => other?,
-        };
-    }
-    if settings.switches {
-        let (switches, bytes) = open_switches(pid, start, &settings)?;
-        settings.switch_bytes = bytes;
-        rings.extend(switches);
-    }
-    if settings.execs {
-        match exec_watch::listen(pid, start) {
-            Err(refusal) if rings.is_empty() => return Err(refusal),
-            heard => rings
-                .splice(..0, heard.into_iter().flatten())
-                .for_each(drop),
-        }
-    }
-    let mut runs = ProgramRuns::new(settings);
-    let now = monotonic_ns();
-    match start {
-        Start::AtExec if !settings.cpu_time && !settings.switches => {}
-        Start::AtExec => {
-            let cpu_ns = processes::cpu_ns(pid.as_raw(), pid.as_raw()).unwrap_or(0);
-            runs.expect(pid.as_raw(), now, cpu_ns);
-        }
-        Start::Now => {
-            let events = rings.iter().map(|ring| ring.buffer.event());
-            events.for_each(request::enable);
-            let pid = pid.as_raw();
-            let adopted = Adopted {
-                found: processes::find(pid, &[pid]),
-                kernel_refused: None,
-                unwatched: (processes::threads(pid).len() as u64).saturating_sub(1),
-                has_library: false,
-            };
-            runs.adopt(pid, now, adopted);
-        }
-    }
-    Ok(Attached {
-        reader: Reader::new(
-            rings,
-            settings
-                .execs
-                .then(|| ExecWatch::new(settings.of_new_programs())),
-        ),
-        runs,
-        settings,
-    })
-}
-
-fn open_cpu_time(pid: Pid, start: Start, settings: &Settings) -> Result<Vec<CpuRing>, Refusal> {
-    let request = Request {
-        kind: Kind::CpuTime(settings.period_ns),
-        tells: Tells::Everything,
-        stack_bytes: settings.stack_bytes,
-        kernel: settings.kernel,
-        at_exec: start == Start::AtExec,
-        watermark: 0,
-    };
-    open(pid, request, LARGEST_RING).map(|(rings, _)| rings)
-}
-
-/// Stacks in one ring of a processor, what pairs them in another. With the bytes that are copied of
-/// a stack: fewer where memory for rings is scarce.
-fn open_switches(
-    pid: Pid,
-    start: Start,
-    settings: &Settings,
-) -> Result<(Vec<CpuRing>, u32), Refusal> {
-    let stacks = Request {
-        kind: Kind::Switches,
-        tells: Tells::Nothing,
-        stack_bytes: settings.switch_bytes,
-        kernel: true, // where they happen
-        at_exec: start == Start::AtExec,
-        watermark: 0,
-    };
-    let records = Request {
-        kind: Kind::Records,
-        tells: match settings.cpu_time {
-            true => Tells::Nothing,
-            false => Tells::Everything,
-        },
-        ..stacks
-    };
-    let share = memory::share();
-    let (mut rings, size) = open(pid, records, RECORD_RING.min(share / 4))?;
-    let (samples, size) = open(pid, stacks, share - size)?;
-    if size >= AMPLE_RING {
-        rings.extend(samples);
-        return Ok((rings, stacks.stack_bytes));
-    }
-    drop(samples);
-    let stacks = Request {
-        stack_bytes: SCARCE_STACK_BYTES,
-        ..stacks
-    };
-    rings.extend(open(pid, stacks, size)?.0);
-    Ok((rings, stacks.stack_bytes))
 }
 
 impl Attached {

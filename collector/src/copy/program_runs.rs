@@ -13,7 +13,7 @@ use super::notes::{self, Counts};
 use super::run::{Nature, Run};
 use super::{Outcome, Settings};
 use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};
-use crate::off_cpu;
+use crate::off_cpu::{self, Presence};
 use crate::processes::Found;
 use crate::recording::records::Chunk;
 use crate::unwind::elf_sections::Images;
@@ -65,7 +65,13 @@ impl ProgramRuns {
     /// A process that is about to call exec, with the CPU time that it has used, ns.
     pub(super) fn expect(&mut self, pid: i32, time_ns: u64, cpu_ns: u64) {
         let mut run = Run::new(pid, time_ns, Nature::OwnUnwinding, &self.settings);
-        run.begin_thread(pid, time_ns, self.settings.period_ns, cpu_ns, true);
+        run.begin_thread(
+            pid,
+            time_ns,
+            self.settings.period_ns,
+            cpu_ns,
+            Presence::running(),
+        );
         self.runs.insert(pid, run);
     }
 
@@ -144,16 +150,28 @@ impl ProgramRuns {
     }
 
     fn exec(&mut self, time_ns: u64, task: Task, name: Vec<u8>) {
-        let mut run = Run::new(task.pid, time_ns, Nature::Unknown(0), &self.settings);
-        let mut cpu_ns = 0;
+        let nature = match self.settings.running {
+            true => Nature::Copied,
+            false => Nature::Unknown(0),
+        };
+        let mut run = Run::new(task.pid, time_ns, nature, &self.settings);
+        let (mut cpu_ns, mut base_ns) = (0, 0);
         if let Some(mut before) = self.runs.remove(&task.pid) {
             cpu_ns = before.cpu_ns(task.tid);
+            base_ns = before.base_ns(task.tid);
             before.end(time_ns, ThreadEndReason::Exec);
             self.emit(&mut before);
             run.replaces(&before);
         }
         run.find_namespace();
-        run.begin_thread(task.pid, time_ns, self.settings.period_ns, cpu_ns, true);
+        run.begin_thread(
+            task.pid,
+            time_ns,
+            self.settings.period_ns,
+            cpu_ns,
+            Presence::running(),
+        );
+        run.count_from(task.pid, base_ns);
         run.name(task.pid, name);
         self.runs.insert(task.pid, run);
     }
@@ -162,13 +180,13 @@ impl ProgramRuns {
         let period_ns = self.settings.period_ns;
         if task.pid == parent.pid {
             if let Some(run) = self.runs.get_mut(&task.pid) {
-                run.begin_thread(task.tid, time_ns, period_ns, 0, false);
+                run.begin_thread(task.tid, time_ns, period_ns, 0, Presence::made(time_ns));
                 run.name(task.tid, run.name_of(parent.tid));
             }
         } else if let Some(run) = self.runs.get(&parent.pid) {
             let mut child = run.forked(task.pid, time_ns, &self.settings);
             child.find_namespace();
-            child.begin_thread(task.tid, time_ns, period_ns, 0, false);
+            child.begin_thread(task.tid, time_ns, period_ns, 0, Presence::made(time_ns));
             child.name(task.tid, run.name_of(parent.tid));
             self.runs.insert(task.pid, child);
         }
@@ -324,9 +342,13 @@ impl ProgramRuns {
     }
 
     /// What came of it.
-    pub(super) const fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         Outcome {
-            runs: self.cpu_time.runs,
+            runs: match self.settings.running {
+                true => self.cpu_time.runs.max(self.switches.runs),
+                // Who unwinds itself counts itself.
+                false => self.cpu_time.runs,
+            },
             unnoticed: self.unnoticed,
         }
     }

@@ -11,7 +11,7 @@ use super::program_runs::ProgramRuns;
 use super::spate::{REST, Spate};
 use super::urgency::make_urgent;
 use crate::clock::monotonic_ns;
-use crate::cpu_rings::request::{self, Kind};
+use crate::cpu_rings::request::{self, Kind, Request};
 use crate::cpu_rings::{CpuRing, TaskRecord, What, read};
 use crate::exec_watch::ExecWatch;
 use crate::recording::records::Chunk;
@@ -39,6 +39,10 @@ const CLOSING: Duration = Duration::from_secs(1);
 /// they are full.
 pub(super) struct Reader {
     rings: Vec<CpuRing>,
+    /// Events on threads that wrote to rings before they were read.
+    lent: Vec<OwnedFd>,
+    /// What was read of them already.
+    early: Vec<TaskRecord>,
     /// Bytes of copied stacks that wait to be unwound.
     waiting: Arc<AtomicUsize>,
     execs: Option<ExecWatch>,
@@ -62,9 +66,20 @@ impl Reader {
     pub(super) fn new(rings: Vec<CpuRing>, execs: Option<ExecWatch>) -> Self {
         Self {
             rings,
+            lent: Vec::new(),
+            early: Vec::new(),
             execs,
             waiting: Arc::default(),
             spate: Spate::new(Instant::now()),
+        }
+    }
+
+    /// With the events of threads that write to its rings, and what was read of those already.
+    pub(super) fn with(self, lent: Vec<OwnedFd>, early: Vec<TaskRecord>) -> Self {
+        Self {
+            lent,
+            early,
+            ..self
         }
     }
 
@@ -85,12 +100,12 @@ impl Reader {
             let before = monotonic_ns();
             if last {
                 let events = self.rings.iter().map(|ring| ring.buffer.event());
-                events.for_each(request::disable);
+                events.chain(&self.lent).for_each(request::disable);
                 self.execs.iter().for_each(ExecWatch::disable);
             }
-            let mut found = Vec::new();
+            let mut found = std::mem::take(&mut self.early);
             for ring in &mut self.rings {
-                let (kind, tells, layout) = (ring.kind, ring.tells, ring.layout);
+                let (Request { kind, tells, .. }, layout) = (ring.request, ring.layout);
                 let ring = &mut ring.buffer;
                 ring.take(|raw| found.extend(read(&raw, &layout, kind, tells)));
             }
@@ -104,7 +119,11 @@ impl Reader {
             }
             // As long as no process but those that unwind themselves is known, nobody asks what
             // threads they have.
-            if self.rings.iter().all(|ring| ring.kind == Kind::Nothing) {
+            if self
+                .rings
+                .iter()
+                .all(|ring| ring.request.kind == Kind::Nothing)
+            {
                 found.retain(|record| !is_thread(record));
             }
             // What was found before waits for a look that finds nothing older; a further one would
@@ -177,7 +196,7 @@ impl Reader {
     /// How long to wait for rings that fill up.
     fn interval(&self) -> PollTimeout {
         let any = |wanted: fn(Kind) -> bool| {
-            let mut kinds = self.rings.iter().map(|ring| ring.kind);
+            let mut kinds = self.rings.iter().map(|ring| ring.request.kind);
             kinds.any(wanted)
         };
         let copies = any(|kind| matches!(kind, Kind::CpuTime(_)));

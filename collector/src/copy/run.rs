@@ -8,7 +8,7 @@ use super::Settings;
 use super::copied_thread::{Thread, Waiting};
 use super::cpu_clock::Clock;
 use crate::cpu_rings::Adopted;
-use crate::off_cpu::Switches;
+use crate::off_cpu::{Presence, Stack, Switches};
 use crate::processes::{self, FoundThread, Identity, Mapping};
 use crate::recording::records::Chunk;
 use crate::unwind::Code;
@@ -67,6 +67,8 @@ pub(super) struct Run {
     identified: bool,
     /// Threads that could not be sampled.
     unwatched: u64,
+    /// Whether it is copied even if it can unwind itself.
+    always_copied: bool,
     /// Who it is, if it was asked already.
     found: Option<Identity>,
     /// Context switches of all its threads, whoever unwinds its stacks; `None` if they are not
@@ -103,6 +105,7 @@ impl Run {
             sequence: 0,
             identified: false,
             unwatched: 0,
+            always_copied: settings.running,
             found: None,
         }
     }
@@ -120,18 +123,18 @@ impl Run {
         }
     }
 
-    /// A thread has begun; with a CPU at once, if it only replaced its program.
+    /// A thread has begun, and is on a CPU or not.
     pub(super) fn begin_thread(
         &mut self,
         tid: i32,
         time_ns: u64,
         period_ns: u64,
         cpu_ns: u64,
-        runs: bool,
+        presence: Presence<Stack>,
     ) {
         let owner = self.owner_of_switches(tid);
         if let Some(switches) = &mut self.switches {
-            switches.begin(owner, tid, time_ns, runs);
+            switches.begin(owner, tid, time_ns, presence);
         }
         self.sample_thread(tid, time_ns, period_ns, cpu_ns);
     }
@@ -156,6 +159,18 @@ impl Run {
 
     pub(super) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
         self.threads.get_mut(&tid)
+    }
+
+    /// The CPU time of a thread counts from where its clock shows that much, ns.
+    pub(super) fn count_from(&mut self, tid: i32, base_ns: u64) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.count_from(base_ns);
+        }
+    }
+
+    /// Where that is, ns.
+    pub(super) fn base_ns(&self, tid: i32) -> u64 {
+        self.threads.get(&tid).map_or(0, Thread::base_ns)
     }
 
     /// CPU time of a thread that is known of, ns.
@@ -200,7 +215,7 @@ impl Run {
 
     /// Code was mapped.
     pub(super) fn map(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
-        if processes::is_library(mapping) {
+        if processes::is_library(mapping) && !self.always_copied {
             self.unwinds_itself();
         }
         if self.nature != Nature::OwnUnwinding || self.switches.is_some() {
@@ -296,12 +311,27 @@ impl Run {
                 false => self.map(images, time_ns, &mapping),
             }
         }
-        for FoundThread { tid, cpu_ns, name } in adopted.found.threads {
+        for FoundThread {
+            tid,
+            cpu_ns,
+            runs,
+            name,
+        } in adopted.found.threads
+        {
+            let (base_ns, cpu_ns) = match settings.running {
+                true => (cpu_ns, 0),
+                false => (0, cpu_ns),
+            };
+            let presence = match runs || !settings.running {
+                true => Presence::running(),
+                false => Presence::asleep(time_ns),
+            };
             let switches = self.switches.as_ref();
             match switches.is_some_and(|switches| switches.knows(tid)) {
                 true => self.sample_thread(tid, time_ns, settings.period_ns, cpu_ns),
-                false => self.begin_thread(tid, time_ns, settings.period_ns, cpu_ns, true),
+                false => self.begin_thread(tid, time_ns, settings.period_ns, cpu_ns, presence),
             }
+            self.count_from(tid, base_ns);
             self.name(tid, name);
         }
         self.found = Some(adopted.found.identity);

@@ -15,11 +15,13 @@ mod task_record;
 pub use refusal::{Refusal, Step};
 pub(crate) use task_record::{Adopted, Copied, Task, TaskRecord, What, read};
 
+use crate::perf_event::THIS_THREAD;
 use linux_perf_event_reader::RecordParseInfo;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use request::{Kind, Request, Tells};
 pub(crate) use ring::Ring;
+use std::os::fd::OwnedFd;
 
 /// Bounds of a ring's size, bytes: what is granted to any user, and what a large machine can spare
 /// for each processor.
@@ -48,18 +50,54 @@ pub(crate) struct CpuRing {
     pub(crate) processor: u32,
     /// Nobody has its event any more, which makes it always readable: it is not waited for.
     pub(crate) over: bool,
-    /// Of the events that write to it.
-    pub(crate) kind: Kind,
-    pub(crate) tells: Tells,
+    /// What the events that write to it ask for.
+    pub(crate) request: Request,
     pub(crate) layout: RecordParseInfo,
 }
 
-/// One ring for each processor, as large as all of them can be, but no larger than `most`; gives
-/// their size.
+/// One ring for each processor, as large as all of them can be, but no larger than `most`, of
+/// events on a process; gives their size.
 pub(crate) fn open(
     pid: Pid,
     request: Request,
     most: usize,
+) -> Result<(Vec<CpuRing>, usize), Refusal> {
+    fit(request, most, |request, processors, size| {
+        open_with(pid, request, processors, size)
+    })
+}
+
+/// The same for events that are opened on single threads later ([`lent`]): until then events on the
+/// calling thread hold them, which count nothing.
+pub(crate) fn lend(request: Request, most: usize) -> Result<(Vec<CpuRing>, usize), Refusal> {
+    fit(request, most, |request, processors, size| {
+        let lender = Request {
+            kind: Kind::Nothing,
+            tells: Tells::Nothing,
+            ..request
+        };
+        let mut rings = open_with(THIS_THREAD, lender, processors, size)?;
+        for ring in &mut rings {
+            ring.request = request;
+        }
+        Ok(rings)
+    })
+}
+
+/// Opens an event on a thread that writes to a ring of [`lend`]; it is not enabled.
+///
+/// # Errors
+/// As `perf_event_open(2)`: ESRCH where the thread is gone, ENODEV where the processor is.
+pub(crate) fn lent(tid: i32, ring: &CpuRing) -> Result<OwnedFd, Errno> {
+    let event = request::open(&ring.request, Pid::from_raw(tid), ring.processor)?;
+    request::redirect(&event, ring.buffer.event())?;
+    Ok(event)
+}
+
+fn fit(
+    request: Request,
+    most: usize,
+    open: impl Fn(Request, &[u32], usize) -> Result<Vec<CpuRing>, Refusal>,
 ) -> Result<(Vec<CpuRing>, usize), Refusal> {
     let processors = processors();
     let share = ALL_RINGS / processors.len().max(1);
@@ -77,7 +115,7 @@ pub(crate) fn open(
             },
             ..request
         };
-        match open_with(pid, request, &processors, size) {
+        match open(request, &processors, size) {
             Err(Refusal {
                 step: Step::Map, ..
             }) if size > smallest => size /= 2,
@@ -101,8 +139,7 @@ fn open_with(
                 buffer: Ring::map(event, size).map_err(refused(Step::Map))?,
                 processor: *processor,
                 over: false,
-                kind: request.kind,
-                tells: request.tells,
+                request,
                 layout: request::layout(request.kernel),
             })
         })),

@@ -51,6 +51,7 @@ impl fmt::Display for Refusal {
             }
             (Step::Open, Errno::ENOSYS) => "this kernel or sandbox has no perf_event_open",
             (Step::Open, Errno::EMFILE) => "raise `ulimit -n`: each processor takes a descriptor",
+            (Step::Open, Errno::ESRCH) => "it has ended meanwhile",
             (Step::Open, Errno::ENFILE) => "raise fs.file-max",
             (Step::Map, Errno::EPERM | Errno::ENOMEM) => {
                 "raise `ulimit -l` or kernel.perf_event_mlock_kb"

@@ -1,7 +1,7 @@
 //! What a recording of a process's program would have.
 //!
-//! A process that runs already is not recorded ([`crate::record`] starts programs); what is said
-//! here is what to expect when it is started again.
+//! A process that runs already is recorded by copies of its stacks (`record -p`); what is said here
+//! is what to expect when it is started again, by `record`, and unwinds itself.
 
 use super::Error;
 use super::finding::Finding;

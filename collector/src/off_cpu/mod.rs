@@ -13,7 +13,8 @@ use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead, StopReason, Trigger, flags};
 use engine::wire::source::OFF_CPU;
 use engine::wire::thread::{self as wire_thread, ThreadEnd, ThreadEndReason};
-use presence::{Absence, Presence};
+use presence::Absence;
+pub(crate) use presence::Presence;
 use std::collections::HashMap;
 
 /// Where a thread was, unwound.
@@ -56,15 +57,17 @@ impl Switches {
         self.threads.contains_key(&tid)
     }
 
-    /// A thread began, which is recorded as `owner`; `running` if it has a CPU at once.
-    pub(crate) fn begin(&mut self, owner: ChunkInfo, tid: i32, time_ns: u64, running: bool) {
+    /// A thread began, which is recorded as `owner`, and is there or away.
+    pub(crate) fn begin(
+        &mut self,
+        owner: ChunkInfo,
+        tid: i32,
+        time_ns: u64,
+        presence: Presence<Stack>,
+    ) {
         let owner = ChunkInfo {
             thread_key: time_ns,
             ..owner
-        };
-        let presence = match running {
-            true => Presence::running(),
-            false => Presence::made(time_ns),
         };
         self.threads.insert(tid, Thread::new(owner, presence));
     }

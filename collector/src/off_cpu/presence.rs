@@ -41,6 +41,8 @@ pub(crate) struct Presence<S> {
     leaving: Option<(u64, S)>,
     /// Records were lost since it went.
     doubtful: bool,
+    /// That it is away was seen by others, a moment later: it may have been on a CPU.
+    presumed: bool,
     /// Absences whose end was lost, or may have been.
     unpaired: u64,
 }
@@ -52,17 +54,25 @@ impl<S> Presence<S> {
             place: Place::On,
             leaving: None,
             doubtful: false,
+            presumed: false,
             unpaired: 0,
         }
     }
 
+    /// Of a thread that was found asleep then.
+    pub(crate) fn asleep(time_ns: u64) -> Self {
+        Self {
+            place: Place::Off(time_ns, false, None),
+            presumed: true,
+            ..Self::running()
+        }
+    }
+
     /// Of a thread that was made at that time, and waits for a CPU to run on.
-    pub(crate) const fn made(time_ns: u64) -> Self {
+    pub(crate) fn made(time_ns: u64) -> Self {
         Self {
             place: Place::Off(time_ns, true, None),
-            leaving: None,
-            doubtful: false,
-            unpaired: 0,
+            ..Self::running()
         }
     }
 
@@ -88,6 +98,7 @@ impl<S> Presence<S> {
     /// It is back.
     pub(crate) fn back(&mut self, time_ns: u64) -> Option<Absence<S>> {
         let leaving = self.leaving.take();
+        self.presumed = false;
         if std::mem::take(&mut self.doubtful) {
             self.miss();
             return None;
@@ -114,7 +125,7 @@ impl<S> Presence<S> {
     fn miss(&mut self) {
         if let Place::Off(..) = self.place {
             self.place = Place::On;
-            self.unpaired += 1;
+            self.unpaired += u64::from(!std::mem::take(&mut self.presumed));
         }
     }
 }
@@ -153,6 +164,18 @@ mod tests {
     fn a_new_thread_waits_for_a_cpu() {
         let mut thread = Presence::<char>::made(5);
         assert_eq!(thread.back(9), absence(5, 9, true, None));
+        assert_eq!(thread.unpaired(), 0);
+    }
+
+    #[test]
+    fn a_thread_that_was_found_asleep_is_so_until_it_is_back() {
+        let mut thread = Presence::<char>::asleep(5);
+        assert_eq!(thread.back(9), absence(5, 9, false, None));
+        // It was seen when it had gone already.
+        let mut thread = Presence::asleep(5);
+        thread.leaves(6, 'a');
+        thread.out(7, false);
+        assert_eq!(thread.back(9), absence(7, 9, false, Some('a')));
         assert_eq!(thread.unpaired(), 0);
     }
 

@@ -31,8 +31,8 @@ pub struct Args {
     #[arg(long)]
     pub wall: bool,
 
-    /// Stop after this long (10, 10s, 500ms, 2m): the program gets SIGTERM, and dying of it counts
-    /// as success
+    /// Stop after this long (10, 10s, 500ms, 2m): a program that was started gets SIGTERM, and
+    /// dying of it counts as success
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
 
@@ -79,7 +79,8 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Attach to a running process (not supported yet)
+    /// Record processes that run already, and what they start from now on: numbers or names, with
+    /// commas between them. Ctrl-C or -d ends the recording, and never them
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 

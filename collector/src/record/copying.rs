@@ -8,7 +8,7 @@ use super::args::{Args, Trigger};
 use super::drain::Drain;
 use super::hold::Hold;
 use crate::clock;
-use crate::copy::{Attached, Copying, Settings, attach};
+use crate::copy::{Attached, Copying, Settings, attach, attach_running};
 use crate::cpu_rings::{Refusal, Start};
 use crate::numbers::plural;
 use crate::obstacle::{Obstacle, ObstacleKind};
@@ -27,6 +27,7 @@ pub struct Copies<'a> {
     allowed: bool,
     insists: bool,
     state: State,
+    samples_kernel: bool,
     /// On a program whose events cannot be opened before it runs.
     hold: Option<Hold>,
 }
@@ -66,8 +67,32 @@ impl<'a> Copies<'a> {
             allowed: args.trigger != Trigger::Timer,
             insists: args.trigger == Trigger::Perf,
             state: State::Idle,
+            samples_kernel: false,
             hold: None,
         }
+    }
+
+    /// Of processes that run already, at once.
+    ///
+    /// # Errors
+    /// [`Refusal`] if events cannot be had; with errno ESRCH if all the processes have ended.
+    pub fn of_running(args: &Args, pids: &[Pid]) -> Result<Self, Refusal> {
+        let mut copies = Self::new(args, None);
+        if !copies.insists && seccomp::is_in_force() {
+            return Err(Refusal::FILTERED);
+        }
+        copies.settings.cpu_time = true;
+        copies.settings.execs = false;
+        let attached = attach_running(pids, copies.settings)?;
+        copies.samples_kernel = attached.samples_kernel();
+        copies.state = State::Copying(attached.begin()?);
+        Ok(copies)
+    }
+
+    /// Whether kernel mode of those is sampled.
+    #[must_use]
+    pub const fn samples_kernel(&self) -> bool {
+        self.samples_kernel
     }
 
     /// The program's process is there, and about to become the program.

@@ -1,7 +1,9 @@
 //! Why a recording could not be made. Each sentence names the thing and the remedy; each has an
 //! exit status of its own kind.
 
+use crate::cpu_rings::Refusal;
 use crate::export;
+use crate::target;
 use crate::visible::Shown;
 use nix::errno::Errno;
 use std::io;
@@ -15,11 +17,20 @@ pub enum Error {
     /// No command on the command line.
     #[error("no program to record: rsunwind record [OPTIONS] -- COMMAND [ARGUMENTS]")]
     NoCommand,
-    /// `--pid`.
-    #[error(
-        "attaching to a running process (-p {0}) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
-    )]
-    AttachUnsupported(String),
+    /// `--pid`: no such process, or none that may be looked at.
+    #[error("{0}")]
+    Target(#[from] target::Error),
+    /// `--pid` with something that a process that runs already cannot have.
+    #[error("{0}")]
+    NotForRunning(&'static str),
+    /// `--pid`: perf events were refused.
+    #[error("{targets} cannot be recorded: {refusal}")]
+    Attach {
+        /// Who was to be recorded.
+        targets: String,
+        /// Why not.
+        refusal: Refusal,
+    },
     /// `--all`.
     #[error(
         "recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
@@ -123,7 +134,7 @@ impl Error {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
             Self::NoCommand
-            | Self::AttachUnsupported(_)
+            | Self::NotForRunning(_)
             | Self::SystemWideUnsupported
             | Self::Event(_)
             | Self::Format(_) => 2,

@@ -1,5 +1,5 @@
 //! `rsunwind record`: runs a program under the preload library and writes what it and its
-//! descendants say about themselves.
+//! descendants say about themselves; or records processes that run already ([`attach`]).
 //!
 //! **Start at [`run`]**: one call per stage. What the samples hold is in [`engine::wire`]; reading
 //! a recording is not here.
@@ -11,6 +11,7 @@
 //! ```
 
 mod args;
+mod attach;
 mod copying;
 mod descendants;
 mod drain;
@@ -79,6 +80,9 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Any [`Error`]. After [`Error::Recording`] the program has run all the same.
 pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
+    if let Some(list) = &args.pid {
+        return attach::run(args, list);
+    }
     let executable = Executable::resolve(&args.command)?;
     let events = events::find(&args.events, args.rate.millihertz.div_ceil(1000))?;
     if args.records_off_cpu() {
@@ -99,7 +103,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
 
     let forwarder = Forwarder::new();
     let environment = environment(args, &events, &executable, &session, &library);
-    let account = Account::open(args, events);
+    let account = Account::open(args, &args.command, events);
     let requests = EventRequests::receive(session.path());
     // Before the program starts: an offer that finds nobody is not made again, and only a collector
     // keeps events beside CPU time alive.
@@ -123,8 +127,14 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let charged = watch.program().charged();
     let result = conclusion
         .result
-        .and_then(|()| account.close(watch.drain(), pid, end, charged, &library));
-    let recorded = Recorded::new(destination, watch.drain(), args.rate, result);
+        .and_then(|()| account.close(watch.drain(), pid, end, charged, Some(&library)));
+    let recorded = Recorded::new(
+        destination,
+        watch.drain(),
+        args.rate,
+        publish::NOT_LOADED,
+        result,
+    );
     let ended = end.status.map(|status| exit_status(status, end.told));
     let still_needed =
         (conclusion.outlived && library.starts_with(session.path())).then_some(&*library);
@@ -148,8 +158,11 @@ pub fn run(args: &Args) -> Result<u8, Error> {
 
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
     match &args.pid {
-        Some(pid) => Err(Error::AttachUnsupported(pid.clone())),
-        None if args.all => Err(Error::SystemWideUnsupported),
+        _ if args.all => Err(Error::SystemWideUnsupported),
+        Some(_) => match attach::not_for_running(args) {
+            Some(why) => Err(Error::NotForRunning(why)),
+            None => Ok(()),
+        },
         None if args.trigger == args::Trigger::Timer && needs_perf(args) => Err(Error::Event(
             "timers count nothing but CPU time: leave --trigger=timer out, or -e, --off-cpu and --wall".into(),
         )),

@@ -14,6 +14,10 @@ use engine::wire::offer::CPU_EVENT;
 use std::io;
 use std::path::Path;
 
+/// Of programs that should have unwound themselves.
+pub const NOT_LOADED: &str = "nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
+     cannot, and one that fails to start does not)";
+
 /// A recording that is done.
 #[derive(Debug)]
 pub struct Recorded {
@@ -24,6 +28,8 @@ pub struct Recorded {
     runs: u64,
     /// The longest sampling period in force, ns, where it is longer than asked.
     lowered_to_ns: Option<u64>,
+    /// What there is to say if nothing was recorded.
+    empty: &'static str,
     /// Files that were not believed, in sentences.
     refused: Vec<String>,
     /// Why it broke off, if it did.
@@ -31,12 +37,14 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// What a drain has written, of a recording at the rate given.
+    /// What a drain has written, of a recording at the rate given; `empty` is said if that is
+    /// nothing.
     #[must_use]
     pub fn new(
         destination: Destination,
         drain: &mut Drain,
         asked: Rate,
+        empty: &'static str,
         result: io::Result<()>,
     ) -> Self {
         Self {
@@ -46,6 +54,7 @@ impl Recorded {
             lowered_to_ns: drain
                 .period_ns()
                 .filter(|period| *period > asked.period_ns()),
+            empty,
             refused: drain.refusals().sentences(),
             result,
         }
@@ -62,6 +71,7 @@ impl Recorded {
             length,
             runs,
             lowered_to_ns,
+            empty,
             refused,
             result,
         } = self;
@@ -69,10 +79,7 @@ impl Recorded {
             say(format_args!("{line}"));
         }
         if runs == 0 {
-            say(format_args!(
-                "nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
-                 cannot, and one that fails to start does not)"
-            ));
+            say(format_args!("{empty}"));
         }
         let quiet = quiet || runs == 0;
         if let Some(period_ns) = lowered_to_ns.filter(|_| !quiet) {

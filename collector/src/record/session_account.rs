@@ -16,7 +16,7 @@ use engine::wire::session::Session as SessionRecord;
 use engine::wire::source::{OFF_CPU, Source, WALL};
 use nix::sys::utsname::uname;
 use nix::unistd::{Pid, SysconfVar, sysconf};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -44,11 +44,10 @@ pub struct Account {
 }
 
 impl Account {
-    /// At the start.
+    /// At the start, of a command or of processes with that one.
     #[must_use]
-    pub fn open(args: &Args, events: Vec<Event>) -> Self {
-        let command = args
-            .command
+    pub fn open(args: &Args, command: &[OsString], events: Vec<Event>) -> Self {
+        let command = command
             .iter()
             .flat_map(|argument| [argument.as_bytes(), b"\0"])
             .flatten()
@@ -73,7 +72,7 @@ impl Account {
     }
 
     /// At the end: writes it, and finishes the recording. `charged` is what the kernel charged the
-    /// program, `library` what was loaded into it. All that the collector started must have ended:
+    /// program, `library` what was loaded into it, if anything was. All that the collector started must have ended:
     /// it measures.
     ///
     /// # Errors
@@ -84,7 +83,7 @@ impl Account {
         pid: Pid,
         end: End,
         charged: Charged,
-        library: &Path,
+        library: Option<&Path>,
     ) -> io::Result<()> {
         for (event, number) in self.events.iter().zip(1u32..) {
             let source = Source {
@@ -115,11 +114,13 @@ impl Account {
                 .own((0, 0), RecordKind::Clocks, |out| clocks.encode(out))?;
         }
         let period_ns = drain.period_ns().unwrap_or(self.period_ns);
-        let price = match self.perf {
-            true => Price::measured(period_ns, charged.switches, self.listens),
-            false => Price::default(),
+        let price = match library {
+            Some(_) if self.perf => Price::measured(period_ns, charged.switches, self.listens),
+            _ => Price::default(),
         };
-        let loading = LoadCost::measured(drain.runs(), library);
+        let loading = library.map_or_else(LoadCost::default, |library| {
+            LoadCost::measured(drain.runs(), library)
+        });
         let system = uname().ok();
         let text =
             |field: Option<&OsStr>| field.map_or(Vec::new(), |field| field.as_bytes().to_vec());

@@ -22,14 +22,14 @@ use std::time::{Duration, Instant};
 
 /// From one look around to the next: eight wake-ups a second, and well inside the time after which
 /// programs doubt that rsunwind lives.
-const INTERVAL: Duration = Duration::from_millis(125);
+pub(super) const INTERVAL: Duration = Duration::from_millis(125);
 /// The same while perf rings fill fast: below twenty wake-ups a second.
 const SHORT_INTERVAL: Duration = Duration::from_millis(60);
 /// How long descendants that still run are given to notice that the session is over.
 const GRACE: Duration = Duration::from_millis(60);
 
 /// Signals that end rsunwind while it takes what is left.
-const ENDING: [Signal; 4] = [
+pub(super) const ENDING: [Signal; 4] = [
     Signal::SIGINT,
     Signal::SIGTERM,
     Signal::SIGHUP,

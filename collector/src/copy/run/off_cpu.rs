@@ -4,7 +4,7 @@
 
 use super::super::Settings;
 use super::{Run, own_chunk};
-use crate::off_cpu::{Stack, Switches};
+use crate::off_cpu::{Presence, Stack, Switches};
 use crate::processes;
 use crate::recording::records::{Chunk, Records};
 use engine::wire::chunk::ChunkInfo;
@@ -43,7 +43,7 @@ impl Run {
         if self.switches.as_ref().is_some_and(is_new) {
             let owner = self.owner_of_switches(tid);
             if let Some(switches) = &mut self.switches {
-                switches.begin(owner, tid, time_ns, true);
+                switches.begin(owner, tid, time_ns, Presence::running());
             }
         }
         if let Some(switches) = &mut self.switches {

@@ -4,9 +4,9 @@
 //! Not here: what is in those ([`super::super::copied_thread`]), and its context switches
 //! ([`super::off_cpu`]).
 
-use super::super::processes::{self, Identity};
 use super::super::{Settings, notes};
 use super::{Mapped, Nature, Run};
+use crate::processes::{self, Identity};
 use crate::recording::records::{Chunk, Records};
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::module::Module;

@@ -1,0 +1,136 @@
+//! The events on processes that run already: on each of their threads, whose children inherit them.
+//! All write to rings that events of our own hold, since a process may have many threads.
+//!
+//! Nothing is done in the processes, and they are never stopped: threads begin and end while their
+//! events are opened. One that a thread with open events began has inherited them, as the kernel's
+//! record of it says; one without such a record is opened for itself.
+
+use super::events::On;
+use super::program_runs::ProgramRuns;
+use super::reader::Reader;
+use super::{Attached, Settings};
+use crate::clock::monotonic_ns;
+use crate::cpu_rings::{
+    Adopted, CpuRing, Refusal, Step, TaskRecord, What, lent, read,
+    request::{self, Tells},
+};
+use crate::processes;
+use nix::errno::Errno;
+use nix::unistd::Pid;
+use std::collections::HashSet;
+use std::os::fd::OwnedFd;
+
+/// Threads are looked for so often, at most: who begins threads without end is behind by then only
+/// with those of the last moments, which have inherited their events.
+const MOST_LOOKS: usize = 20;
+
+/// Opens events on processes that run and everything that they will start.
+///
+/// # Errors
+/// [`Refusal`] as for those that are started; with errno ESRCH if none of the processes is there
+/// any more.
+pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, Refusal> {
+    settings.running = true;
+    let mut opening = Opening {
+        rings: On::Threads.rings(&mut settings)?,
+        events: Vec::new(),
+        early: Vec::new(),
+    };
+    let mut runs = ProgramRuns::new(settings);
+    let mut is_anyone_there = false;
+    for pid in pids {
+        let now = monotonic_ns();
+        let raw = pid.as_raw();
+        let tids = opening.process(raw)?;
+        if tids.is_empty() {
+            continue;
+        }
+        let adopted = Adopted {
+            found: processes::find(raw, &tids),
+            kernel_refused: None,
+            unwatched: 0,
+            has_library: true,
+        };
+        runs.adopt(raw, now, adopted);
+        is_anyone_there = true;
+    }
+    if !is_anyone_there {
+        return Err(refused(Errno::ESRCH));
+    }
+    let reader = Reader::new(opening.rings, None).with(opening.events, opening.early);
+    Ok(Attached {
+        reader,
+        runs,
+        settings,
+    })
+}
+
+struct Opening {
+    rings: Vec<CpuRing>,
+    events: Vec<OwnedFd>,
+    /// What the rings have had.
+    early: Vec<TaskRecord>,
+}
+
+impl Opening {
+    /// Opens the events of all threads of a process, and gives those.
+    fn process(&mut self, pid: i32) -> Result<Vec<i32>, Refusal> {
+        let mut known: HashSet<i32> = HashSet::new();
+        let mut opened = Vec::new();
+        for _ in 0..MOST_LOOKS {
+            let mut tids = processes::threads(pid);
+            let begun = self.look();
+            known.extend(begun.filter(|(of, _)| *of == pid).map(|(_, tid)| tid));
+            tids.retain(|tid| known.insert(*tid));
+            if tids.is_empty() {
+                break;
+            }
+            for tid in tids {
+                if self.thread(tid)? {
+                    opened.push(tid);
+                }
+            }
+        }
+        Ok(opened)
+    }
+
+    /// The tasks that have begun since the last look, by process and thread.
+    fn look(&mut self) -> impl Iterator<Item = (i32, i32)> {
+        let before = self.early.len();
+        for ring in &mut self.rings {
+            let (request, layout) = (ring.request, ring.layout);
+            let early = &mut self.early;
+            let ring = &mut ring.buffer;
+            ring.take(|raw| early.extend(read(&raw, &layout, request.kind, request.tells)));
+        }
+        let new = self.early.get(before..).unwrap_or_default().iter();
+        let begun = new.filter(|record| matches!(record.what, What::Fork(_)));
+        begun.map(|record| (record.task.pid, record.task.tid))
+    }
+
+    /// Opens the events of a thread. Gives whether it was still there.
+    fn thread(&mut self, tid: i32) -> Result<bool, Refusal> {
+        let mut events = Vec::new();
+        for ring in &self.rings {
+            match lent(tid, ring) {
+                Err(Errno::ESRCH) => return Ok(false),
+                Err(Errno::ENODEV) => {} // a processor that was taken away
+                opened => events.push((ring.request.tells, opened.map_err(refused)?)),
+            }
+        }
+        // What tells of children comes last: then these have inherited everything.
+        events.sort_by_key(|(tells, _)| *tells == Tells::Everything);
+        for (_, event) in events {
+            request::enable(&event);
+            self.events.push(event);
+        }
+        Ok(true)
+    }
+}
+
+const fn refused(errno: Errno) -> Refusal {
+    Refusal {
+        step: Step::Open,
+        errno,
+    }
+}

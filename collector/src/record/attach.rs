@@ -1,0 +1,213 @@
+//! `rsunwind record -p`: processes that run already, and what they start from now on. Their stacks
+//! are copied by the kernel ([`crate::copy`]): nothing is put into them, none of their threads is
+//! stopped or signalled, and when the collector ends, however it does, so do its events.
+//!
+//! Not here: which processes are meant ([`crate::target`]).
+
+use super::End;
+use super::args::{Args, Trigger};
+use super::copying::Copies;
+use super::drain::Drain;
+use super::error::Error;
+use super::output::Output;
+use super::program::Charged;
+use super::publish::Recorded;
+use super::rings::Rings;
+use super::session::Session;
+use super::session_account::Account;
+use super::signals::Signals;
+use super::watch::{ENDING, INTERVAL};
+use crate::clock;
+use crate::kept;
+use crate::numbers::plural;
+use crate::processes::{self, Stat};
+use crate::target::{self, Target};
+use crate::visible::say;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStringExt;
+use std::time::Instant;
+
+/// So many processes are named.
+const NAMED: usize = 5;
+/// What there may be nothing to record of.
+const IDLE: &str =
+    "nothing was recorded: no thread used CPU time (--wall records what they wait for)";
+
+/// What is asked for beside `-p` that is for programs that are started, and what to do instead.
+pub fn not_for_running(args: &Args) -> Option<&'static str> {
+    let all = [
+        (
+            !args.command.is_empty(),
+            "-p records what runs already: leave the command out; -d 10s ends the recording after ten seconds",
+        ),
+        (
+            !args.events.is_empty(),
+            "-e is for programs that are started: of a process that runs already CPU time is recorded, with --off-cpu or --wall its waits, too",
+        ),
+        (
+            args.wait,
+            "--wait is for programs that are started: a recording by -p ends with the last of its processes, by -d or by Ctrl-C",
+        ),
+        (
+            args.no_follow,
+            "--no-follow is for programs that are started: what a process starts is recorded with it",
+        ),
+        (
+            args.trigger == Trigger::Timer,
+            "timers are a program's own: a process that runs already is sampled by perf events; leave --trigger=timer out",
+        ),
+    ];
+    all.into_iter()
+        .find_map(|(asked, why)| asked.then_some(why))
+}
+
+/// Records the processes of a list until they have ended, the time is over, or a signal says that it
+/// is enough. Gives the status to exit with.
+///
+/// # Errors
+/// [`Error::Target`], [`Error::Attach`], and those of any recording.
+pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
+    let targets = target::find(list)?;
+    let output = Output::prepare(args.output.as_deref(), args.format.as_deref())?;
+    let signals =
+        Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
+    if !args.quiet {
+        kept::tell();
+    }
+    let session = Session::create()?;
+    allow_many_descriptors();
+    let account = Account::open(args, &command(&targets, list), Vec::new());
+    let lives: Vec<Life> = targets.into_iter().filter_map(Life::of).collect();
+    let pids: Vec<Pid> = lives.iter().map(|life| life.target.pid).collect();
+    let first = pids.first().copied().unwrap_or(Pid::from_raw(0));
+    let mut copies = Copies::of_running(args, &pids).map_err(|refusal| Error::Attach {
+        targets: names(&lives),
+        refusal,
+    })?;
+    if !args.quiet {
+        let mode = match copies.samples_kernel() {
+            true => "",
+            false => ", in user mode only",
+        };
+        let names = names(&lives);
+        say(format_args!(
+            "{names}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the program"
+        ));
+    }
+    let (destination, writer) = output.begin(first.as_raw().cast_unsigned());
+    session.link(destination.recording());
+    let mut drain = Drain::new(session.path(), Rings::listen(session.path()), writer);
+    let deadline = args
+        .duration
+        .and_then(|time| Instant::now().checked_add(time));
+    let mut result = watch(&mut copies, &mut drain, &signals, &lives, deadline);
+    let end = End {
+        status: None,
+        told: false,
+        at_ns: clock::monotonic_ns(),
+    };
+    let finished = copies.finish(&mut drain);
+    result = result.and(finished);
+    let result =
+        result.and_then(|()| account.close(&mut drain, first, end, Charged::default(), None));
+    let recorded = Recorded::new(destination, &mut drain, args.rate, IDLE, result);
+    // From here on Ctrl-C ends rsunwind itself.
+    drop(signals);
+    recorded.publish(args.quiet, 0).map(|()| 0)
+}
+
+/// Each thread takes some for each processor; the limit is our own.
+fn allow_many_descriptors() {
+    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
+        // Refused, it stays: then a refusal of events says what helps.
+        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+    }
+}
+
+/// What stands in the recording as its command.
+fn command(targets: &[Target], list: &str) -> Vec<OsString> {
+    match targets {
+        [one] => {
+            let command = processes::identity(one.pid.as_raw()).command;
+            let words = command.split(|byte| *byte == 0);
+            let words = words.filter(|word| !word.is_empty());
+            words
+                .map(|word| OsString::from_vec(word.to_vec()))
+                .collect()
+        }
+        _ => vec!["-p".into(), list.into()],
+    }
+}
+
+/// A process, told from others that get its number later.
+struct Life {
+    target: Target,
+    start_ticks: Option<u64>,
+}
+
+impl Life {
+    /// None if it has ended meanwhile.
+    fn of(target: Target) -> Option<Self> {
+        let stat = Stat::read(target.pid.as_raw().cast_unsigned())?;
+        Some(Self {
+            target,
+            start_ticks: stat.start_ticks(),
+        })
+    }
+
+    /// Whether any thread of it runs on: the first may have ended before the others.
+    fn goes_on(&self) -> bool {
+        let pid = self.target.pid.as_raw();
+        let stat = Stat::read(pid.cast_unsigned());
+        stat.is_some_and(|stat| {
+            stat.start_ticks() == self.start_ticks
+                && (!stat.has_ended() || processes::threads(pid).len() > 1)
+        })
+    }
+}
+
+fn names(lives: &[Life]) -> String {
+    let named = lives.iter().take(NAMED).map(|life| life.target.to_string());
+    let named = named.collect::<Vec<_>>().join(", ");
+    match lives.len().saturating_sub(NAMED) {
+        0 => named,
+        more => format!("{named} and {}", plural(more as u64, "other", "others")),
+    }
+}
+
+/// Takes what comes until it is over.
+fn watch(
+    copies: &mut Copies<'_>,
+    drain: &mut Drain,
+    signals: &Signals,
+    lives: &[Life],
+    deadline: Option<Instant>,
+) -> io::Result<()> {
+    loop {
+        let now = Instant::now();
+        let is_over = deadline.is_some_and(|deadline| deadline <= now);
+        if is_over || !lives.iter().any(Life::goes_on) {
+            return Ok(());
+        }
+        drain.writer().begin()?;
+        copies.look(drain)?;
+        let look = now + INTERVAL;
+        let until = deadline.map_or(look, |deadline| deadline.min(look));
+        let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
+        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
+        // An interrupted poll is a short sleep.
+        let _ = poll(
+            &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
+            timeout,
+        );
+        let mut arrivals = std::iter::from_fn(|| signals.next());
+        if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
+            return Ok(());
+        }
+    }
+}
