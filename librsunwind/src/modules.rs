@@ -146,10 +146,15 @@ fn here() -> RuntimeAddress {
 }
 
 /// Records the program itself before it starts, so that an index that its tables lack is made
-/// outside of the handler.
-pub fn record_program(this: &ThreadState) {
+/// outside of the handler. `executable` is its file, if that is known.
+pub fn record_program(this: &ThreadState, executable: &[u8]) {
     if program().0 != 0 {
-        Finder::at(this, When::Start).find(program());
+        let finder = Finder {
+            this,
+            when: When::Start,
+            executable,
+        };
+        finder.find(program());
     }
 }
 
@@ -181,7 +186,7 @@ pub fn record_known(this: &ThreadState) {
 /// The loader's own name, or raw system calls.
 pub fn path_of(start: RuntimeAddress, buffer: &mut [u8; 1024]) -> &[u8] {
     match loader_object(start) {
-        Some(object) => object.path(buffer),
+        Some(object) => object.path(&[], buffer),
         None => maps::path_at(start, buffer),
     }
 }
@@ -219,16 +224,18 @@ fn record(this: &ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
 pub struct Finder<'a> {
     this: &'a ThreadState,
     when: When,
+    /// The program's file; empty if it is to be asked for.
+    executable: &'a [u8],
 }
 
 impl<'a> Finder<'a> {
     /// For a walk of this thread.
     pub fn new(this: &'a ThreadState) -> Self {
-        Self::at(this, When::Handler)
-    }
-
-    fn at(this: &'a ThreadState, when: When) -> Self {
-        Self { this, when }
+        Self {
+            this,
+            when: When::Handler,
+            executable: &[],
+        }
     }
 }
 
@@ -252,9 +259,9 @@ struct LinkMap {
 }
 
 impl LoaderObject {
-    /// The object's file; the main program's, which the loader does not name, from
-    /// `/proc/self/exe`.
-    fn path<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
+    /// The object's file; the main program's, which the loader does not name, is `executable`, or
+    /// if that is empty from `/proc/self/exe`.
+    fn path<'b>(&self, executable: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
         // SAFETY: the loader's structure and string, of an object in use.
         let name = unsafe {
             self.link_map.as_ref().map_or(c"", |map| {
@@ -265,10 +272,11 @@ impl LoaderObject {
                 }
             })
         };
-        if name.is_empty() {
-            return sys::read_link(b"/proc/self/exe\0", buffer);
+        match (name.to_bytes(), executable) {
+            (b"", b"") => sys::read_link(b"/proc/self/exe\0", buffer),
+            (b"", executable) => copy(buffer, executable),
+            (name, _) => copy(buffer, name),
         }
-        copy(buffer, name.to_bytes())
     }
 }
 
@@ -339,7 +347,7 @@ impl Finder<'_> {
                 image::at(base)
             };
             if let Some(image) = image {
-                let path = object.path(&mut buffer);
+                let path = object.path(self.executable, &mut buffer);
                 let module = self.take_in(image.module, image.build_id().as_bytes(), path);
                 object.look_for_interpreters(&module);
                 return Some(module).filter(|module| module.contains(pc));

@@ -20,11 +20,9 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// From one look around to the next: eight wake-ups a second, and well inside the time after which
-/// programs doubt that rsunwind lives.
+/// From one look around to the next, where perf rings do not fill faster: eight wake-ups a second,
+/// and well inside the time after which programs doubt that rsunwind lives.
 pub(super) const INTERVAL: Duration = Duration::from_millis(125);
-/// The same while perf rings fill fast: below twenty wake-ups a second.
-const SHORT_INTERVAL: Duration = Duration::from_millis(60);
 /// How long descendants that still run are given to notice that the session is over.
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -203,11 +201,7 @@ impl<'a> Watch<'a> {
     }
 
     fn interval(&self) -> Duration {
-        if self.drain.rings().are_busy() {
-            SHORT_INTERVAL
-        } else {
-            INTERVAL
-        }
+        self.drain.rings().pause().min(INTERVAL)
     }
 
     fn sleep(&self, until: Option<Instant>) {

@@ -13,8 +13,8 @@
 //! bit in which two addresses of one line differ too, and a tear between these would pass for a
 //! third's.
 //!
-//! The cache begins with its first [`SMALL`] entries, so that a short-lived process touches few
-//! pages, and goes on to all of them when three eighths of those are used. Unloading a module
+//! The cache begins with its first few entries, so that a short-lived process touches two pages,
+//! and goes on to more of them ([`SIZES`]) when three eighths of those are used. Unloading a module
 //! begins a new generation: every entry is stale at once. The generation wraps after 65,535
 //! unloads, when the entries are wiped too.
 //!
@@ -28,13 +28,10 @@ use core::mem::offset_of;
 use core::ptr::NonNull;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-/// Entries at first.
-pub const SMALL: usize = 8192;
 /// Entries in all.
 pub const ENTRIES: usize = 65_536;
-/// Rules inserted before the whole cache is used.
-const SMALL_FULL: u32 = 3 * (SMALL as u32 / 8);
-const SMALL_MASK: u16 = SMALL as u16 - 1;
+/// Entries used at first, after the first growth, and then.
+pub const SIZES: [usize; 3] = [512, 8192, ENTRIES];
 const WAYS: usize = 4;
 const LINES: usize = ENTRIES / WAYS;
 /// Bits of a pc; addresses above are not cached.
@@ -52,7 +49,8 @@ struct Line([Entry; WAYS]);
 pub struct RuleCache {
     generation: AtomicU64,
     filled: AtomicU32,
-    is_large: AtomicU32,
+    /// Which of [`SIZES`] it has.
+    size: AtomicU32,
     /// Rows that a rule word does not hold.
     pub wide: WideRows,
     lines: [Line; LINES],
@@ -83,10 +81,10 @@ pub const fn native_key(key: u64) -> u64 {
 }
 
 impl RuleCache {
-    /// Where the entries lie that are used at first, as bytes from the start and their number:
-    /// memory worth having before the first walk, which would else wait for a page fault at nearly
-    /// every frame.
-    pub const FIRST_USED: (usize, usize) = (offset_of!(Self, lines), size_of::<[Entry; SMALL]>());
+    /// Where the entries lie that are used before the last growth, as bytes from the start and
+    /// their number: who measures walks has them in memory before.
+    pub const FIRST_USED: (usize, usize) =
+        (offset_of!(Self, lines), size_of::<[Entry; SIZES[1]]>());
 
     /// A cache in memory of at least `size_of::<RuleCache>()` bytes.
     ///
@@ -107,10 +105,9 @@ impl RuleCache {
     #[inline]
     #[must_use]
     pub fn probe(&self) -> Probe<'_> {
-        let is_large = self.is_large.load(Ordering::Relaxed) != 0;
         Probe {
             lines: &self.lines,
-            mask: if is_large { u16::MAX } else { SMALL_MASK },
+            mask: mask_of(self.size.load(Ordering::Relaxed)),
             generation: self.generation.load(Ordering::Acquire) << PC_BITS,
         }
     }
@@ -141,10 +138,11 @@ impl RuleCache {
     }
 
     fn count_insert(&self) {
-        if self.is_large.load(Ordering::Relaxed) == 0
-            && self.filled.fetch_add(1, Ordering::Relaxed) >= SMALL_FULL
-        {
-            self.is_large.store(1, Ordering::Relaxed);
+        let size = self.size.load(Ordering::Relaxed);
+        let mask = mask_of(size);
+        let full = u32::from(mask).wrapping_mul(3) >> 3;
+        if mask != u16::MAX && self.filled.fetch_add(1, Ordering::Relaxed) >= full {
+            self.size.store(size.wrapping_add(1), Ordering::Relaxed);
         }
     }
 
@@ -190,18 +188,13 @@ impl Probe<'_> {
         self.lines.get(index / WAYS)?.find(key | self.generation)
     }
 
-    /// The rule that was kept under a key while the cache was small.
+    /// The rule that was kept under a key while the cache was smaller.
     #[must_use]
     pub fn find_small(&self, key: u64) -> Option<UnwindRule> {
-        let small = Self {
-            mask: SMALL_MASK,
-            ..*self
-        };
-        if self.mask == small.mask {
-            None
-        } else {
-            small.find(key)
-        }
+        let masks = [1, 0].map(mask_of).into_iter();
+        masks
+            .filter(|mask| *mask < self.mask)
+            .find_map(|mask| Self { mask, ..*self }.find(key))
     }
 }
 
@@ -228,6 +221,16 @@ impl Line {
         };
         let first = self.0.get(preferred).filter(is_free);
         first.or_else(|| self.0.iter().find(is_free))
+    }
+}
+
+/// Bits of the index of an entry in a cache that has that one of [`SIZES`].
+#[inline]
+const fn mask_of(size: u32) -> u16 {
+    match size {
+        0 => SIZES[0].wrapping_sub(1) as u16,
+        1 => SIZES[1].wrapping_sub(1) as u16,
+        _ => u16::MAX,
     }
 }
 
@@ -285,6 +288,30 @@ mod tests {
         let kept = keys.iter().filter(|key| find(**key).is_some()).count();
         assert!(kept > 19_900, "{kept}");
         assert_eq!(probe.find(0x7f12_3450_0001), None);
+    }
+
+    #[test]
+    fn few_rules_take_two_pages_and_are_found_when_there_are_many() {
+        let cache = cache();
+        let keys = (0..3000).map(|n| 0x7f12_3450_0000 + n * 1027);
+        let mut used = 0;
+        for (count, key) in keys.clone().enumerate() {
+            cache.insert(&cache.probe(), key, rule_for(key, 0));
+            if count == 190 {
+                let is_used = |line: &Line| line.0.iter().any(|entry| !free(entry));
+                used = cache.lines.iter().rposition(is_used).unwrap();
+            }
+        }
+        let most = SIZES[0] / WAYS;
+        assert!((most / 2..most).contains(&used), "{used}");
+        let probe = cache.probe();
+        let find = |key| probe.find(key).or_else(|| probe.find_small(key));
+        let kept = keys.filter(|key| find(*key) == Some(rule_for(*key, 0)));
+        assert!(kept.count() > 2980);
+    }
+
+    fn free(entry: &Entry) -> bool {
+        entry.iter().all(|word| word.load(Ordering::Relaxed) == 0)
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! says on standard error what is wrong, where that is still the one that the program began with.
 //!
 //! # Safety
-//! The page is mapped once and stays.
+//! The page is mapped once, before the first fork, and stays.
 #![allow(unsafe_code)]
 
 use super::complaint;
@@ -37,11 +37,25 @@ static STANDARD_ERROR: StandardError = StandardError(UnsafeCell::new(None));
 
 /// In the first process, on its only thread.
 pub(super) fn begin() {
-    if let Ok(page) = sys::map_shared(PAGE) {
-        SHARED.store(page.cast(), Release);
-    }
     // SAFETY: see the type.
     unsafe { *STANDARD_ERROR.0.get() = sys::identity_of(2).ok() };
+}
+
+/// Before a fork: most programs never do that.
+pub(super) fn share() {
+    if page().is_some() {
+        return;
+    }
+    if let Ok(fresh) = sys::map_shared(PAGE) {
+        let (none, fresh) = (core::ptr::null_mut(), fresh.cast());
+        if SHARED
+            .compare_exchange(none, fresh, Release, Relaxed)
+            .is_err()
+        {
+            // SAFETY: another thread's is the one; nobody else knows of this.
+            unsafe { sys::unmap(fresh.cast(), PAGE) };
+        }
+    }
 }
 
 fn page() -> Option<&'static Page> {

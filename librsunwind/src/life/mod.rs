@@ -4,6 +4,7 @@ pub mod charge;
 pub mod complaint;
 mod family;
 pub mod follow;
+mod identity;
 pub mod leave;
 pub mod process;
 pub mod start;

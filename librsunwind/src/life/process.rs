@@ -5,6 +5,7 @@
 //! A fork child has one thread, and nothing of its parent's state is touched.
 #![allow(unsafe_code)]
 
+use super::identity::Identity;
 use super::{charge, family, thread};
 use crate::config::Destination;
 use crate::process::PROCESS;
@@ -20,12 +21,12 @@ use engine::wire::record::RecordKind;
 use engine::wire::thread::ThreadEndReason;
 
 /// Makes the process's segment.
-pub(super) fn create_segment() -> Result<(), Errno> {
+pub(super) fn create_segment(identity: &Identity) -> Result<(), Errno> {
     let config = PROCESS.config();
     let writer = Writer {
         pid: sys::getpid(),
         process_key: PROCESS.key(),
-        start_ticks: own_start_ticks(),
+        start_ticks: identity.start_ticks,
     };
     let path = match config.destination {
         Destination::Session(directory) => directory
@@ -44,8 +45,8 @@ pub(super) fn create_segment() -> Result<(), Errno> {
 const FIRST_PID_NAMESPACE: u64 = 0xefff_fffc;
 
 /// Writes what the process is.
-pub(super) fn record(this: &ThreadState, origin: Origin) {
-    let (mut ids, mut executable, mut command) = ([0u8; 1024], [0u8; 1024], [0u8; 4096]);
+pub(super) fn record(this: &ThreadState, identity: &Identity) {
+    let (mut ids, mut command) = ([0u8; 1024], [0u8; 4096]);
     let pid_namespace = own_pid_namespace();
     let own_pid = Text::<16>::new().decimal(u64::from(sys::getpid()));
     let ns_pids = if pid_namespace == FIRST_PID_NAMESPACE {
@@ -54,28 +55,33 @@ pub(super) fn record(this: &ThreadState, origin: Origin) {
         let status = sys::read_file(b"/proc/self/status\0", &mut ids);
         line_value(status, b"NSpid:\t")
     };
-    let executable = sys::read_link(b"/proc/self/exe\0", &mut executable);
-    let command = sys::read_file(b"/proc/self/cmdline\0", &mut command);
     let config = PROCESS.config();
     let [cpu_ns, thread_cpu_ns] = charge::began_at();
     let record = ProcessRecord {
-        origin,
+        origin: identity.origin,
         parent_pid: sys::getppid(),
         parent_key: PROCESS.parent_key(),
         time_ns: PROCESS.key(),
         realtime_offset_ns: clock::realtime_offset_ns(),
-        start_ticks: SEGMENT.header().map_or(0, |header| header.start_ticks),
+        start_ticks: identity.start_ticks,
         asked_period_ns: config.period_ns,
         period_ns: PROCESS.period_ns(),
         max_depth: config.max_depth as u64,
         ns_pids,
         pid_namespace,
-        executable,
-        command,
+        executable: identity.executable(),
+        command: identity.command(&mut command),
         cpu_ns,
         thread_cpu_ns,
     };
     this.write(RecordKind::Process, |out| record.encode(out));
+}
+
+/// Before a fork, on the thread that forks.
+pub fn before_fork() {
+    if PROCESS.is_active() {
+        family::share();
+    }
 }
 
 /// In the child of a fork: forgets all that was the parent's and starts a CPU timer, with an event
@@ -119,12 +125,13 @@ pub fn after_fork_in_child() {
 pub fn finish_fork_child(this: &ThreadState) {
     this.birth.set_unfinished(false);
     PROCESS.set_key_to_now();
-    if let Err(errno) = create_segment() {
+    let identity = Identity::read(Origin::Fork);
+    if let Err(errno) = create_segment(&identity) {
         family::refused(sys::getpid(), errno);
         this.disarm();
         return;
     }
-    record(this, Origin::Fork);
+    record(this, &identity);
     modules::record_known(this);
     this.settle_early();
     this.arm_again();
@@ -185,20 +192,6 @@ fn own_pid_namespace() -> u64 {
         .unwrap_or(0)
 }
 
-/// Field 22 of `/proc/self/stat`; 0 where `/proc` is hidden.
-fn own_start_ticks() -> u64 {
-    let mut buffer = [0u8; 1024];
-    let stat = sys::read_file(b"/proc/self/stat\0", &mut buffer);
-    // The command name in field 2 may hold anything, but the last parenthesis ends it.
-    let rest = stat
-        .iter()
-        .rposition(|byte| *byte == b')')
-        .and_then(|end| stat.get(end.wrapping_add(2)..));
-    rest.and_then(|rest| rest.split(|byte| *byte == b' ').nth(19))
-        .and_then(parse_decimal)
-        .unwrap_or(0)
-}
-
 fn line_value<'a>(text: &'a [u8], key: &[u8]) -> &'a [u8] {
     text.split(|byte| *byte == b'\n')
         .find_map(|line| line.strip_prefix(key))
@@ -246,10 +239,5 @@ mod tests {
         assert_eq!(expanded(b"/tmp/prof.rsu"), b"/tmp/prof.42.rsu");
         assert_eq!(expanded(b"/tmp/prof"), b"/tmp/prof.42");
         assert_eq!(expanded(b"%p"), b"42");
-    }
-
-    #[test]
-    fn the_start_time_is_read_behind_any_command_name() {
-        assert!(own_start_ticks() > 0);
     }
 }

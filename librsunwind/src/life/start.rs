@@ -5,6 +5,7 @@
 //! Runs once, on the only thread there is.
 #![allow(unsafe_code)]
 
+use super::identity::Identity;
 use super::{charge, family, process};
 use crate::config::{Config, Destination};
 use crate::modules::{self, Auxiliary};
@@ -53,7 +54,8 @@ pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(),
     // SAFETY: nothing of ours runs yet that reads it.
     unsafe { PROCESS.set_config(config) };
     PROCESS.set_key_to_now();
-    process::create_segment().map_err(StartError::Segment)?;
+    let identity = Identity::read(origin);
+    process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);
     shim::install(signal::current()).map_err(StartError::Signal)?;
     PROCESS.set_period_ns(affordable::period_ns(config.period_ns, || {
@@ -68,10 +70,10 @@ pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(),
     let ours = sys::bit(this.signal());
     let blocked = sys::signal_mask(libc::SIG_UNBLOCK, ours) & ours != 0;
     this.belief.set_blocked(blocked);
-    process::record(this, origin);
+    process::record(this, &identity);
     modules::record_vdso(this);
     modules::record_own(this);
-    modules::record_program(this);
+    modules::record_program(this, identity.executable());
     this.arm();
     Ok(())
 }

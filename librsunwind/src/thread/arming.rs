@@ -30,7 +30,7 @@ impl ThreadState {
     /// What a thread gets that has just begun is cheap: [`ThreadState::settle`] does the rest.
     pub fn arm(&self) {
         let outlook = match PROCESS.is_main_thread() {
-            true => Outlook::Lasting, // its first call may be a long one
+            true => Outlook::Program,
             false => unsampled::outlook(),
         };
         self.arm_from(self.cpu_ns().unwrap_or(0), outlook);
@@ -79,7 +79,8 @@ impl ThreadState {
         let total = &self.account.totals.unarmed_cpu_ns;
         total.fetch_add(unarmed_cpu_ns, Relaxed);
         self.set_arming(refused, unarmed_cpu_ns);
-        if outlook == Outlook::Lasting || self.trigger.is_lent() {
+        let is_at_once = matches!(outlook, Outlook::Lasting | Outlook::Program);
+        if is_at_once || self.trigger.is_lent() {
             self.record_name();
         }
     }

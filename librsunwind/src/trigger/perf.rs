@@ -42,7 +42,7 @@ const DATA_PAGES_SCARCE: usize = 1;
 /// With a collector there is room for this many nanoseconds of samples, and more for higher rates.
 const RESERVE_NS: u64 = 250_000_000;
 /// What a sample with a deep kernel stack takes, bytes.
-const AMPLE_SAMPLE: u64 = 512;
+const AMPLE_SAMPLE: u64 = 256;
 /// The collector comes sooner to rings that fill fast; each page costs a program that begins most
 /// of a microsecond.
 const MOST_PAGES: usize = 128;
@@ -50,6 +50,9 @@ const MOST_PAGES: usize = 128;
 /// nanoseconds of samples.
 const FIRST_NS: u64 = 64_000_000;
 const MOST_FIRST_PAGES: usize = 16;
+/// A program that begins may end at once, but its first call may be a long one too: the collector
+/// comes as soon as a ring of that size needs it.
+const PROGRAM_PAGES: usize = 32;
 /// Until the first signal of a fork child: the event costs every fork some thirty microseconds, up
 /// to 16 pages a few more, and beyond that each page one.
 const EARLY_PAGES: usize = 16;
@@ -81,7 +84,7 @@ impl PerfEvent {
     /// Opens and enables events on the calling thread; the first is the one whose ring is used, the
     /// others are left out where they are refused. A thread that has just begun gets a small ring,
     /// which nobody else empties: most of what arming costs is the ring and its way to the
-    /// collector.
+    /// collector. A program that begins gets one of middle size, at most.
     ///
     /// # Errors
     /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM` (also when locked
@@ -92,15 +95,15 @@ impl PerfEvent {
         let mut files = [const { None }; MAX_EVENTS];
         let file = open_source(first)?;
         let sparing = recipient.is_none_or(|recipient| recipient.sparing);
-        let is_new = thread.outlook != Outlook::Lasting;
+        let is_new = matches!(thread.outlook, Outlook::Unknown | Outlook::Brief);
         let is_first = is_new && others.is_empty() && first.kernel;
-        let mut pages = match is_first {
-            true => first_pages(first.period),
-            false => wanted_pages(first, sparing),
+        let wanted = wanted_pages(first, sparing);
+        let pages = match thread.outlook {
+            _ if is_first => first_pages(first.period),
+            _ if !others.is_empty() && !sparing => wanted.max(EVENT_PAGES),
+            Outlook::Program => wanted.min(PROGRAM_PAGES),
+            _ => wanted,
         };
-        if !others.is_empty() && !sparing {
-            pages = pages.max(EVENT_PAGES);
-        }
         let mut made = Self::around(&file, first, thread, pages)?;
         made.is_first = is_first;
         if let Some(recipient) =
@@ -437,8 +440,9 @@ mod tests {
     #[test]
     fn rings_grow_with_the_rate_within_bounds() {
         assert_eq!(pages_for(1_000_000_000), 16);
-        assert_eq!(pages_for(1_000_000), 32);
+        assert_eq!(pages_for(1_000_000), 16);
+        assert_eq!(pages_for(250_000), 64);
         assert_eq!(pages_for(1), 128);
-        assert_eq!((first_pages(1_000_000), first_pages(1_000)), (8, 16));
+        assert_eq!((first_pages(1_000_000), first_pages(1_000)), (4, 16));
     }
 }

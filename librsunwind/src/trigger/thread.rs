@@ -22,6 +22,8 @@ pub struct Thread {
 pub enum Outlook {
     /// It has lived long enough to be worth what a ring of ample size costs.
     Lasting,
+    /// It is a program that has just begun.
+    Program,
     /// It has just begun, and may end before it is sampled.
     Unknown,
     /// The same, and those before it did end so.

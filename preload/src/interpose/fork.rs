@@ -13,11 +13,15 @@ mod real {
 type Handler = Option<unsafe extern "C" fn()>;
 type Register = unsafe extern "C" fn(Handler, Handler, Handler, *const u8) -> i32;
 
+unsafe extern "C" fn before() {
+    process::before_fork();
+}
+
 unsafe extern "C" fn in_child() {
     process::after_fork_in_child();
 }
 
-/// Registers the handler: glibc's `__register_atfork`, musl's `pthread_atfork` (which ignores the
+/// Registers the handlers: glibc's `__register_atfork`, musl's `pthread_atfork` (which ignores the
 /// fourth argument).
 pub fn register() {
     let glibc = weak_address!("__register_atfork");
@@ -31,7 +35,7 @@ pub fn register() {
         // taken back.
         unsafe {
             core::mem::transmute::<usize, Register>(register)(
-                None,
+                Some(before),
                 None,
                 Some(in_child),
                 core::ptr::null(),
@@ -43,6 +47,7 @@ pub fn register() {
 /// `_Fork(3)`.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn _Fork() -> i32 {
+    process::before_fork();
     // SAFETY: no arguments.
     let pid = unsafe { real::_Fork() };
     if pid == 0 {

@@ -32,8 +32,10 @@ use stream::Stream;
 const MOST: usize = 16_384;
 /// Descriptors beyond this number are not held for their last word alone.
 const MOST_HELD: i32 = 512;
-/// A ring that was this full at a look is to be looked at sooner.
-const BUSY: f64 = 0.1;
+/// A ring is to be at most this full at a look.
+const FILL: f64 = 0.25;
+/// However fast rings fill, there is this much time between two looks.
+const SHORTEST: Duration = Duration::from_millis(15);
 
 /// How long threads are looked at from outside, all in all.
 const LOOKING: Duration = Duration::from_millis(500);
@@ -47,7 +49,9 @@ pub struct Rings {
     streams: Vec<Stream>,
     /// Chunks written.
     written: u64,
-    busy: bool,
+    looked: Instant,
+    /// After which time the ring that fills fastest is to be looked at again.
+    pause: Duration,
     remote: RemoteUnwinder,
     /// Samples of each event that found a ring full, where it is known.
     lost: [u64; MAX_EVENTS],
@@ -64,16 +68,17 @@ impl Rings {
             offers: Offers::listen(session, mode).ok(),
             streams: Vec::new(),
             written: 0,
-            busy: false,
+            looked: Instant::now(),
+            pause: Duration::MAX,
             remote: RemoteUnwinder::default(),
             lost: [0; MAX_EVENTS],
         }
     }
 
-    /// Whether rings fill so fast that the next look should be soon.
+    /// How long they can be left alone after a look, as fast as they fill.
     #[must_use]
-    pub const fn are_busy(&self) -> bool {
-        self.busy
+    pub const fn pause(&self) -> Duration {
+        self.pause
     }
 
     /// Samples of an event beside CPU time that found a ring full, of threads that nothing more
@@ -112,11 +117,12 @@ impl Rings {
     /// # Errors
     /// As write.
     pub fn look(&mut self, writer: &mut Writer) -> io::Result<()> {
-        self.busy = false;
+        let before = std::mem::replace(&mut self.looked, Instant::now());
+        let mut fullest = 0.0_f64;
         let mut done = Vec::new();
         for (index, stream) in self.streams.iter_mut().enumerate() {
             let closed = stream.is_closed();
-            self.busy |= stream.take(false) > BUSY;
+            fullest = fullest.max(stream.take(false));
             if closed {
                 stream.settle(&mut self.lost);
             }
@@ -131,6 +137,7 @@ impl Rings {
         for index in done.into_iter().rev() {
             self.streams.swap_remove(index);
         }
+        self.pause = pause_after(self.looked - before, fullest);
         Ok(())
     }
 
@@ -203,5 +210,27 @@ impl Rings {
             }
         }
         Ok(())
+    }
+}
+
+/// The time in which a ring that was so full after that time fills as far as it may.
+fn pause_after(elapsed: Duration, fullest: f64) -> Duration {
+    let pause = elapsed.as_secs_f64() * FILL / fullest;
+    Duration::try_from_secs_f64(pause).map_or(Duration::MAX, |pause| pause.max(SHORTEST))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_faster_rings_fill_the_sooner_they_are_looked_at() {
+        let after = |fullest| pause_after(Duration::from_millis(100), fullest);
+        assert_eq!(after(0.0), Duration::MAX);
+        assert_eq!(after(0.125), Duration::from_millis(200));
+        assert_eq!(after(0.5), Duration::from_millis(50));
+        assert_eq!(after(1.0), Duration::from_millis(25));
+        let soon = pause_after(Duration::from_millis(15), 0.9);
+        assert_eq!(soon, SHORTEST);
     }
 }

@@ -1,0 +1,106 @@
+//! What `/proc` says of the process, each file read once.
+//!
+//! # Safety
+//! The kernel says where the arguments of the program are, which nobody has changed yet when it
+//! begins.
+#![allow(unsafe_code)]
+
+use crate::sys;
+use crate::text::{Text, copy, parse_decimal};
+use core::ops::Range;
+use engine::memory;
+use engine::wire::process::Origin;
+
+/// Fields of `/proc/self/stat`, counted from the one behind the command name.
+const START_TICKS: usize = 19;
+const ARGUMENTS_START: usize = 45;
+const ARGUMENTS_END: usize = 46;
+
+/// See the module. Empty and 0 where `/proc` is hidden.
+#[derive(Debug)]
+pub(super) struct Identity {
+    pub origin: Origin,
+    /// When it started, in clock ticks since boot.
+    pub start_ticks: u64,
+    arguments: Range<u64>,
+    executable: Text<1024>,
+}
+
+impl Identity {
+    /// Of this process, which has come about so.
+    pub fn read(origin: Origin) -> Self {
+        let (mut stat, mut link) = ([0; 1024], [0; 1024]);
+        let stat = sys::read_file(b"/proc/self/stat\0", &mut stat);
+        let executable = sys::read_link(b"/proc/self/exe\0", &mut link);
+        Self {
+            origin,
+            start_ticks: field(stat, START_TICKS),
+            arguments: field(stat, ARGUMENTS_START)..field(stat, ARGUMENTS_END),
+            executable: Text::new().then(executable),
+        }
+    }
+
+    /// The file of the program.
+    pub fn executable(&self) -> &[u8] {
+        self.executable.bytes()
+    }
+
+    /// The program's arguments, each with its zero byte, as far as they fit. A fork child's may
+    /// have been changed.
+    pub fn command<'b>(&self, buffer: &'b mut [u8]) -> &'b [u8] {
+        let Range { start, end } = self.arguments;
+        if self.origin != Origin::Exec || start == 0 || end < start {
+            return sys::read_file(b"/proc/self/cmdline\0", buffer);
+        }
+        let end = end.min(start.saturating_add(buffer.len() as u64));
+        // SAFETY: on the stack that the program was given, which nobody has written to yet.
+        copy(buffer, unsafe { memory::mapped(start, end) })
+    }
+}
+
+/// A number among those behind the command name, which may hold anything, but the last parenthesis
+/// ends it.
+fn field(stat: &[u8], index: usize) -> u64 {
+    let rest = stat
+        .iter()
+        .rposition(|byte| *byte == b')')
+        .and_then(|end| stat.get(end.wrapping_add(2)..));
+    rest.and_then(|rest| rest.split(|byte| *byte == b' ').nth(index))
+        .and_then(parse_decimal)
+        .unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_start_time_is_read_behind_any_command_name() {
+        let stat = b"4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21";
+        assert_eq!(
+            (field(stat, 1), field(stat, 19), field(stat, 45)),
+            (1, 19, 0)
+        );
+        assert_eq!(field(b"", 19), 0);
+    }
+
+    #[test]
+    fn the_command_is_that_of_proc() {
+        let (mut here, mut there) = ([0; 4096], [0; 4096]);
+        for origin in [Origin::Exec, Origin::Fork] {
+            let identity = Identity::read(origin);
+            assert!(identity.start_ticks > 0 && identity.arguments.start > 0);
+            let command = identity.command(&mut here);
+            let expected = sys::read_file(b"/proc/self/cmdline\0", &mut there);
+            assert_eq!(command, expected);
+            assert!(command.ends_with(b"\0"));
+            let executable = std::env::current_exe().expect("its path");
+            assert_eq!(
+                identity.executable(),
+                executable.as_os_str().as_encoded_bytes()
+            );
+            let mut little = [0; 5];
+            assert_eq!(identity.command(&mut little), &expected[..5]);
+        }
+    }
+}
