@@ -1,7 +1,7 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
-use crate::{diff, doctor, export, merge, record, report, sframe_cmd, view};
+use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -29,6 +29,8 @@ enum Command {
     View(view::Args),
     /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
     Merge(merge::Args),
+    /// Show the stacks of all threads of a process, now, and what each waits for
+    Dump(dump::Args),
     /// Say what can be recorded here, and what would make it more
     Doctor(doctor::Args),
     /// Print where the library is that programs preload, for LD_PRELOAD without `record`
@@ -58,6 +60,9 @@ pub enum Error {
     /// `rsunwind merge`.
     #[error(transparent)]
     Merge(#[from] merge::Error),
+    /// `rsunwind dump`.
+    #[error(transparent)]
+    Dump(#[from] dump::Error),
     /// `rsunwind doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
@@ -80,6 +85,7 @@ impl Error {
             Self::Export(error) => error.exit_status(),
             Self::View(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
+            Self::Dump(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
             Self::Print(_) => 1,
             Self::Sframe(_) => 2,
@@ -110,6 +116,10 @@ impl Cli {
             }
             Command::Merge(args) => {
                 merge::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Dump(args) => {
+                dump::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Doctor(args) => Ok(doctor::run(&args)?),

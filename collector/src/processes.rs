@@ -187,7 +187,16 @@ pub(crate) struct Stat(String);
 impl Stat {
     /// Reads it; none if there is no such process.
     pub(crate) fn read(pid: u32) -> Option<Self> {
-        let line = fs::read(format!("/proc/{pid}/stat")).ok()?;
+        Self::at(&format!("/proc/{pid}/stat"))
+    }
+
+    /// Reads that of a thread.
+    pub(crate) fn of_thread(pid: u32, tid: u32) -> Option<Self> {
+        Self::at(&format!("/proc/{pid}/task/{tid}/stat"))
+    }
+
+    fn at(path: &str) -> Option<Self> {
+        let line = fs::read(path).ok()?;
         Some(Self(String::from_utf8_lossy(&line).into_owned()))
     }
 
@@ -205,6 +214,12 @@ impl Stat {
     /// When it started, in ticks since boot.
     pub(crate) fn start_ticks(&self) -> Option<u64> {
         self.field(22)?.parse().ok()
+    }
+
+    /// One letter: R, S, D, T …
+    pub(crate) fn state(&self) -> char {
+        let letter = self.field(3).and_then(|word| word.chars().next());
+        letter.unwrap_or('?')
     }
 
     /// Whether it has ended: one that has may stay for long, if nobody waits for it.

@@ -5,23 +5,21 @@
 //! thread may wake up at any time.
 
 use crate::processes;
+use crate::remote_memory::RemoteMemory;
 use crate::unwind::elf_sections::Images;
-use crate::unwind::registers::{self, Cache};
+use crate::unwind::registers::{self, Cache, Registers};
 use crate::unwind::{Code, Stack, walk};
+use crate::whereabouts::Whereabouts;
 use engine::wire::module::Module;
 use engine::wire::sample::{Frame, StopReason};
-use nix::sys::uio::{RemoteIoVec, process_vm_readv};
-use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::fmt;
-use std::fs;
-use std::io::IoSliceMut;
 use std::ops::Range;
 
 /// Most of a stack that is read, bytes.
-const MOST: u64 = 256 << 10;
+pub(crate) const MOST: usize = 256 << 10;
 /// The same where it is kept for a sample that may come.
-const MOST_KEPT: u64 = 16 << 10;
+const MOST_KEPT: usize = 16 << 10;
 /// Deepest stack.
 const DEEPEST: usize = 1024;
 
@@ -96,11 +94,10 @@ impl RemoteUnwinder {
         if !may_be_there(pid, tid, entry) {
             return None;
         }
-        let bytes = read_stack(pid, entry.sp, MOST)?;
+        let bytes = RemoteMemory(pid).stack(entry.sp, MOST)?;
         let (code, _) = self.process(pid);
-        let cut = bytes.len() as u64 == MOST;
-        let stack = unwind(code, entry, &bytes, cut);
-        let whereabouts = syscall(pid, tid);
+        let stack = unwind(code, entry, &bytes, bytes.len() == MOST);
+        let whereabouts = Whereabouts::of(pid, tid);
         (whereabouts != Whereabouts::Elsewhere).then(|| RemoteStack {
             sleeps: whereabouts.is(entry.place()),
             ..stack
@@ -109,13 +106,13 @@ impl RemoteUnwinder {
 
     /// Reads the stack of a thread that sleeps in the kernel, wherever it entered that.
     pub fn keep(&mut self, pid: u32, tid: u32) -> Option<KeptStack> {
-        let Whereabouts::Asleep(ip, sp) = syscall(pid, tid) else {
+        let Whereabouts::Asleep { ip, sp, .. } = Whereabouts::of(pid, tid) else {
             return None;
         };
-        let bytes = read_stack(pid, sp, MOST_KEPT)?;
+        let bytes = RemoteMemory(pid).stack(sp, MOST_KEPT)?;
         self.process(pid);
         let place = (ip, sp);
-        syscall(pid, tid)
+        Whereabouts::of(pid, tid)
             .is(place)
             .then_some(KeptStack { place, bytes })
     }
@@ -125,7 +122,7 @@ impl RemoteUnwinder {
     pub fn unwind(&self, pid: u32, kept: &KeptStack, fp: u64) -> Option<RemoteStack> {
         let (code, _) = self.processes.get(&pid)?;
         let (ip, sp) = kept.place;
-        let cut = kept.bytes.len() as u64 == MOST_KEPT;
+        let cut = kept.bytes.len() == MOST_KEPT;
         Some(unwind(code, Entry { ip, sp, fp }, &kept.bytes, cut))
     }
 
@@ -149,6 +146,11 @@ impl RemoteUnwinder {
         })
     }
 
+    /// The code of a process, as it was mapped when it was asked for first.
+    pub(crate) fn code(&mut self, pid: u32) -> &Code {
+        &self.process(pid).0
+    }
+
     fn process(&mut self, pid: u32) -> &(Code, Vec<Mapped>) {
         let images = &mut self.images;
         self.processes
@@ -165,9 +167,19 @@ fn unwind(code: &Code, entry: Entry, bytes: &[u8], cut: bool) -> RemoteStack {
         cut,
     };
     let registers = registers::resumed(entry.ip, entry.sp, entry.fp);
+    unwind_copy(code, entry.ip, registers, stack)
+}
+
+/// Unwinds a stack that was copied when its thread had those registers.
+pub(crate) fn unwind_copy(
+    code: &Code,
+    ip: u64,
+    registers: Registers,
+    stack: Stack<'_>,
+) -> RemoteStack {
     let mut frames = vec![Frame::default(); DEEPEST];
     let mut cache = Cache::new();
-    let (depth, stop) = walk(code, &mut cache, entry.ip, registers, stack, &mut frames);
+    let (depth, stop) = walk(code, &mut cache, ip, registers, stack, &mut frames);
     frames.truncate(depth.kept);
     RemoteStack {
         frames,
@@ -200,86 +212,7 @@ fn mapped(pid: i32, images: &mut Images) -> (Code, Vec<Mapped>) {
     (code, all)
 }
 
-/// What the kernel says of where a thread is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Whereabouts {
-    /// It sleeps in the kernel, which it entered at that ip and sp.
-    Asleep(u64, u64),
-    /// It runs, in the kernel or not.
-    Running,
-    /// It is gone, or we may not know.
-    Elsewhere,
-}
-
-impl Whereabouts {
-    fn is(self, (ip, sp): (u64, u64)) -> bool {
-        self == Self::Asleep(ip, sp)
-    }
-}
-
 fn may_be_there(pid: u32, tid: u32, entry: Entry) -> bool {
-    let whereabouts = syscall(pid, tid);
+    let whereabouts = Whereabouts::of(pid, tid);
     whereabouts == Whereabouts::Running || whereabouts.is(entry.place())
-}
-
-/// `/proc/PID/task/TID/syscall`: `running`, or numbers of which the last two are sp and ip.
-fn syscall(pid: u32, tid: u32) -> Whereabouts {
-    let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/syscall"));
-    text.map_or(Whereabouts::Elsewhere, |text| parse(&text))
-}
-
-fn parse(text: &str) -> Whereabouts {
-    let text = text.trim_end();
-    if text == "running" {
-        return Whereabouts::Running;
-    }
-    let mut words = text.rsplit(' ').map(|word| {
-        let digits = word.strip_prefix("0x")?;
-        u64::from_str_radix(digits, 16).ok()
-    });
-    match (words.next().flatten(), words.next().flatten()) {
-        (Some(ip), Some(sp)) => Whereabouts::Asleep(ip, sp),
-        _ => Whereabouts::Elsewhere,
-    }
-}
-
-/// A stack from its pointer to its end, or as many bytes of it as are wanted.
-fn read_stack(pid: u32, sp: u64, most: u64) -> Option<Vec<u8>> {
-    let text = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
-    let end = text.lines().find_map(|line| {
-        let (start, end) = line.split_once(' ')?.0.split_once('-')?;
-        let number = |text| u64::from_str_radix(text, 16).ok();
-        let (start, end) = (number(start)?, number(end)?);
-        (start..end).contains(&sp).then_some(end)
-    })?;
-    let mut bytes = vec![0; usize::try_from((end - sp).min(most)).ok()?];
-    let remote = [RemoteIoVec {
-        base: usize::try_from(sp).ok()?,
-        len: bytes.len(),
-    }];
-    let mut local = [IoSliceMut::new(&mut bytes)];
-    let read = process_vm_readv(Pid::from_raw(pid.cast_signed()), &mut local, &remote).ok()?;
-    bytes.truncate(read);
-    (!bytes.is_empty()).then_some(bytes)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_the_kernel_says_is_understood() {
-        let asleep = "7 0x7ffd1 0x1 0xffffffff 0x0 0x0 0x0 0x7ffd12345678 0x7f0012345678\n";
-        assert_eq!(
-            parse(asleep),
-            Whereabouts::Asleep(0x7f00_1234_5678, 0x7ffd_1234_5678)
-        );
-        assert_eq!(
-            parse("-1 0x7ffd12345678 0x10\n"),
-            Whereabouts::Asleep(0x10, 0x7ffd_1234_5678)
-        );
-        assert_eq!(parse("running\n"), Whereabouts::Running);
-        assert_eq!(parse(""), Whereabouts::Elsewhere);
-        assert_eq!(syscall(u32::MAX, 1), Whereabouts::Elsewhere);
-    }
 }

@@ -47,12 +47,20 @@ pub enum Error {
     #[error("{0} is a kernel thread, which runs no program")]
     KernelThread(Target),
     /// A thread that is not its process's first.
-    #[error("{tid} is a thread of process {of}, and processes are looked at whole: -p {}", of.pid)]
+    #[error("{tid} is a thread of process {of}, and processes are looked at whole: give {}", of.pid)]
     Thread {
         /// The number that was given.
         tid: i32,
         /// Whose it is.
         of: Target,
+    },
+    /// Several have the name, where one is meant.
+    #[error("{} processes are called {name}: give the number of one: {}", .pids.len(), list(.pids))]
+    Several {
+        /// The name.
+        name: String,
+        /// All that have it.
+        pids: Vec<i32>,
     },
     /// The caller.
     #[error("{0} is this rsunwind itself")]
@@ -82,6 +90,37 @@ pub fn find(list: &str) -> Result<Vec<Target>, Error> {
         }
     }
     pids.into_iter().map(look_at).collect()
+}
+
+fn list(pids: &[i32]) -> String {
+    let numbers: Vec<_> = pids.iter().map(i32::to_string).collect();
+    numbers.join(", ")
+}
+
+/// The one process of that number or name, in whatever state it is.
+///
+/// # Errors
+/// If there is none, or there are several of that name; or if it is a thread of another one.
+pub fn find_one(word: &str) -> Result<i32, Error> {
+    let Ok(pid) = word.parse() else {
+        let mut pids = called(word)?;
+        pids.sort_unstable();
+        return match pids[..] {
+            [pid] => Ok(pid),
+            _ => Err(Error::Several {
+                name: word.escape_debug().to_string(),
+                pids,
+            }),
+        };
+    };
+    match processes::group(pid) {
+        None => Err(Error::NoProcess(pid)),
+        Some(group) if group == pid => Ok(pid),
+        Some(group) => {
+            let of = target(group).ok_or(Error::NoProcess(pid))?;
+            Err(Error::Thread { tid: pid, of })
+        }
+    }
 }
 
 /// What there is to say of one number.
@@ -160,10 +199,6 @@ pub fn why_closed(pid: i32) -> Option<String> {
     let user = processes::user(pid);
     Some(match user.filter(|user| *user != getuid().as_raw()) {
         Some(user) => format!("it belongs to user {user}: run rsunwind as that user, or as root"),
-        None if getuid().is_root() => {
-            "it has rights that you have not here, as processes outside of a container have"
-                .to_owned()
-        }
         None if getuid().is_root() => {
             "it has rights that you have not here, as processes outside of a container have"
                 .to_owned()

@@ -67,6 +67,21 @@ const EVERYTHING: u64 = PROGRAMS | flag::MMAP | flag::MMAP2 | flag::TASK;
 /// # Errors
 /// As `perf_event_open(2)`.
 pub(crate) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedFd, Errno> {
+    let processor = i32::try_from(processor).map_err(|_| Errno::ENODEV)?;
+    let mut attributes = attributes(request);
+    attributes.flags |= flag::INHERIT;
+    perf_event::open(&attributes, pid, processor)
+}
+
+/// Opens an event on one thread alone, wherever it runs; it waits for exec or for [`enable`].
+///
+/// # Errors
+/// As `perf_event_open(2)`.
+pub(crate) fn open_on_thread(request: &Request, tid: Pid) -> Result<OwnedFd, Errno> {
+    perf_event::open(&attributes(request), tid, perf_event::ANY_PROCESSOR)
+}
+
+fn attributes(request: &Request) -> Attributes {
     let kernel = if request.kernel {
         flag::EXCLUDE_CALLCHAIN_USER
     } else {
@@ -84,13 +99,12 @@ pub(crate) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
         Tells::Everything => EVERYTHING,
     };
     let when = |wanted, flag| if wanted { flag } else { 0 };
-    let attributes = Attributes {
+    Attributes {
         kind: kind::SOFTWARE,
         config,
         sample_period: period,
         sample_type: sample_format(request.kernel).bits(),
         flags: flag::DISABLED
-            | flag::INHERIT
             | flag::EXCLUDE_HV
             | flag::WATERMARK
             | flag::SAMPLE_ID_ALL
@@ -104,9 +118,7 @@ pub(crate) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedF
         sample_stack_user: request.stack_bytes,
         clockid: libc::CLOCK_MONOTONIC,
         ..Attributes::default()
-    };
-    let processor = i32::try_from(processor).map_err(|_| Errno::ENODEV)?;
-    perf_event::open(&attributes, pid, processor)
+    }
 }
 
 /// Begins to sample, the process and all that inherited the event from it.

@@ -33,8 +33,8 @@ pub(crate) struct Image {
     segments: Segments,
     /// Its own addresses, from the first to behind the last.
     range: Range<u64>,
-    /// CPython's `_PyRuntime`, in its own addresses; empty if it is none.
-    python: Range<u64>,
+    /// What it exports if it is CPython.
+    python: Option<Python>,
     /// For framehop.
     pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
 }
@@ -72,7 +72,7 @@ impl Image {
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
-            python: python_runtime(&elf),
+            python: python(&elf),
             segments,
             sections,
         })
@@ -81,7 +81,13 @@ impl Image {
     /// Whether one of its own addresses is where CPython has its GIL, but for those of
     /// subinterpreters.
     pub(crate) fn is_gil(&self, address: u64) -> bool {
-        self.python.contains(&address)
+        let python = self.python.as_ref();
+        python.is_some_and(|python| python.runtime.contains(&address))
+    }
+
+    /// CPython, if it is that.
+    pub(crate) const fn python(&self) -> Option<&Python> {
+        self.python.as_ref()
     }
 
     /// Where a mapping of its code puts it, and the runtime address minus its own. `known` are the
@@ -113,11 +119,31 @@ impl Image {
     }
 }
 
-fn python_runtime(elf: &object::File<'_>) -> Range<u64> {
-    let mut symbols = elf.dynamic_symbols();
-    let found = symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok("_PyRuntime"));
-    found.map_or(0..0, |symbol| {
-        symbol.address()..symbol.address().saturating_add(symbol.size())
+/// What CPython exports, in its own addresses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Python {
+    /// `_PyRuntime`.
+    pub(crate) runtime: Range<u64>,
+    /// `PyCode_Type`.
+    pub(crate) code_type: u64,
+    /// `Py_Version`: from 3.11 on.
+    pub(crate) version: Option<u64>,
+    /// Whether it has a function that came with 3.10.
+    pub(crate) is_3_10: bool,
+}
+
+fn python(elf: &object::File<'_>) -> Option<Python> {
+    let exported = |name: &str| {
+        let mut symbols = elf.dynamic_symbols();
+        symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+    };
+    let runtime = exported("_PyRuntime")?;
+    let address = |name| exported(name).map(|symbol| symbol.address());
+    Some(Python {
+        runtime: runtime.address()..runtime.address().saturating_add(runtime.size()),
+        code_type: address("PyCode_Type")?,
+        version: address("Py_Version"),
+        is_3_10: address("PyIter_Send").is_some(),
     })
 }
 

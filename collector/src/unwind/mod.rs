@@ -3,7 +3,7 @@
 pub mod elf_sections;
 pub mod registers;
 
-use elf_sections::Image;
+use elf_sections::{Image, Python};
 use engine::frame_buffer::{Depth, FrameBuffer};
 use engine::table::outset;
 use engine::wire::sample::{Frame, Method, StopReason};
@@ -47,6 +47,12 @@ impl Code {
         found.is_some_and(|(bias, image)| image.is_gil(address.wrapping_sub(bias)))
     }
 
+    /// The CPython that it has, with the bias of its addresses.
+    pub(crate) fn python(&self) -> Option<(u64, &Python)> {
+        let mut modules = self.modules.iter();
+        modules.find_map(|(_, bias, image)| Some((*bias, image.python()?)))
+    }
+
     /// Whether execution begins in the function of a caller, as its code tells.
     fn is_outset(&self, at: FrameAddress) -> bool {
         let FrameAddress::ReturnAddress(pc) = at else {
@@ -59,6 +65,28 @@ impl Code {
         let code = before.and_then(|before| image.code_at(before)?.split_first_chunk());
         let behind = code.and_then(|(before, rest)| Some((*before, *rest.first_chunk()?)));
         behind.is_some_and(|(before, behind)| outset::is_outset(before, behind))
+    }
+
+    /// Whether the instruction in front of an address is a call that may have led into the function
+    /// that has the code at `to`.
+    pub(crate) fn is_behind_call(&self, address: u64, to: u64) -> bool {
+        /// Functions are not longer than this, bytes.
+        const LONGEST: u64 = 1 << 20;
+        let found = self.module(address).and_then(|(bias, image)| {
+            let before = address.wrapping_sub(bias).checked_sub(8)?;
+            let code = image.code_at(before)?.first_chunk()?;
+            Some((bias, image, registers::call_before(*code)?))
+        });
+        match found {
+            Some((bias, image, Some(distance))) => {
+                let target = address.wrapping_add_signed(distance);
+                // Else it is a stub that leads elsewhere.
+                let is_function = image.code_at(target.wrapping_sub(bias)).is_some();
+                !is_function || to.wrapping_sub(target) < LONGEST
+            }
+            Some((_, _, None)) => true,
+            None => false,
+        }
     }
 
     fn signal_return(&self, address: u64) -> Option<[u64; 3]> {

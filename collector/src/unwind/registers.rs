@@ -2,7 +2,8 @@
 //! a signal looks like.
 
 pub(crate) use imp::{
-    Registers, STACK_POINTER, USER_REGISTERS, interrupted, is_signal_return, resumed, waits_on,
+    Registers, STACK_POINTER, USER_REGISTERS, call_before, interrupted, is_signal_return, resumed,
+    send_back, stopped, waits_on,
 };
 
 use framehop::{CacheNative, MayAllocateDuringUnwind, UnwinderNative};
@@ -19,6 +20,7 @@ pub(crate) type Cache = CacheNative<MayAllocateDuringUnwind>;
 mod imp {
     use framehop::x86_64::UnwindRegsX86_64;
     use linux_perf_event_reader::Regs;
+    use nix::libc::{self, user_regs_struct};
 
     /// Registers under which framehop walks.
     pub type Registers = UnwindRegsX86_64;
@@ -55,6 +57,47 @@ mod imp {
         Registers::new(ip, sp, bp)
     }
 
+    /// Where a thread stands that was stopped: pc, sp, and what a walk takes.
+    pub fn stopped(user: &user_regs_struct) -> (u64, u64, Registers) {
+        (user.rip, user.rsp, resumed(user.rip, user.rsp, user.rbp))
+    }
+
+    /// Sends a thread, which was stopped just when it went to sleep, back to the instruction of its
+    /// call, if the stop has ended that with EINTR. Calls that have done a part of their work are
+    /// not made again.
+    pub fn send_back(user: &mut user_regs_struct) -> bool {
+        const WAITS: [i64; 4] = [
+            libc::SYS_epoll_wait,
+            libc::SYS_epoll_pwait,
+            libc::SYS_rt_sigtimedwait,
+            libc::SYS_semtimedop,
+        ];
+        /// Bytes of `syscall`.
+        const INSTRUCTION: u64 = 2;
+        let has_ended = user.rax.cast_signed() == -i64::from(libc::EINTR);
+        let is_one = has_ended && WAITS.contains(&user.orig_rax.cast_signed());
+        if is_one {
+            user.rax = user.orig_rax;
+            user.rip = user.rip.wrapping_sub(INSTRUCTION);
+        }
+        is_one
+    }
+
+    /// Whether eight bytes of code end in a call; then, if it says so itself, how far it goes.
+    pub fn call_before(code: [u8; 8]) -> Option<Option<i64>> {
+        let [.., a, b, c, d] = code;
+        if code[3] == 0xe8 {
+            return Some(Some(i64::from(i32::from_le_bytes([a, b, c, d]))));
+        }
+        // ff /2: by a register, or by memory with a displacement of no, one or four bytes, with and
+        // without an index.
+        let by = |at: usize, extent: std::ops::RangeInclusive<u8>| {
+            code[at] == 0xff && code[at + 1] & 0x38 == 0x10 && extent.contains(&(code[at + 1] >> 6))
+        };
+        let indirect = by(6, 0..=3) || by(5, 0..=1) || by(4, 1..=1) || by(2, 0..=2) || by(1, 2..=2);
+        indirect.then_some(None)
+    }
+
     /// Whether that is the code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax;
     /// syscall`), which C libraries do not all describe in their tables; then, where the registers
     /// of the interrupted code lie above the stack pointer there: pc, sp, bp.
@@ -70,6 +113,7 @@ mod imp {
 mod imp {
     use framehop::aarch64::UnwindRegsAarch64;
     use linux_perf_event_reader::Regs;
+    use nix::libc::user_regs_struct;
 
     pub type Registers = UnwindRegsAarch64;
     const FP: u64 = 29;
@@ -91,6 +135,22 @@ mod imp {
 
     pub fn resumed(_pc: u64, sp: u64, fp: u64) -> Registers {
         Registers::new(0, sp, fp)
+    }
+
+    /// Where a thread stands that was stopped: pc, sp, and what a walk takes.
+    pub fn stopped(user: &user_regs_struct) -> (u64, u64, Registers) {
+        let walk = Registers::new(user.regs[30], user.sp, user.regs[29]);
+        (user.pc, user.sp, walk)
+    }
+
+    /// Not known: the register of the call's first argument has its result, too.
+    pub fn send_back(_user: &mut user_regs_struct) -> bool {
+        false
+    }
+
+    /// Not known.
+    pub fn call_before(_code: [u8; 8]) -> Option<Option<i64>> {
+        None
     }
 
     /// Signal handlers return through the vDSO, whose tables describe it.

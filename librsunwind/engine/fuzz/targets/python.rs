@@ -8,7 +8,7 @@ mod fuzzed;
 
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
-use engine::python::layout;
+use engine::python::{layout, threads};
 use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
 use fuzzed::{BASE, Fuzzed};
 use libfuzzer_sys::fuzz_target;
@@ -56,6 +56,14 @@ fuzz_target!(|data: &[u8]| {
     };
     let layout = layout::of(&memory, memory.minor, TABLE).expect("a table of that version");
     let _ = layout.has_lock(&memory, BASE);
+    if let Some(lists) = layout::threads(&memory, memory.minor, TABLE) {
+        let mut seen = 0;
+        threads::find(&memory, BASE, &lists, 100, |_| {
+            seen += 1;
+            None::<()>
+        });
+        assert!(seen <= 100);
+    }
     let mut kept = [0; 16];
     let mut codes = Codes::new(&mut kept);
     let mut entry = layout.innermost(&memory, BASE);

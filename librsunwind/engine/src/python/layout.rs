@@ -204,6 +204,51 @@ pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Result<Layout, Refu
     }
 }
 
+/// Where all thread states are, of an interpreter of that minor version of 3.
+pub fn threads(memory: &impl Memory, minor: u64, runtime: u64) -> Option<Threads> {
+    let told = |index: u64| memory.at(runtime, index.checked_mul(8)?);
+    let (interpreters, first) = match minor {
+        10 => (32, 8),
+        11 => (40, 16),
+        12 => (40, 72),
+        13..=15 => {
+            let next = if minor == 13 { 21 } else { NEXT_THREAD };
+            return threads_told(next, |index| told(index).filter(|offset| *offset < FAR));
+        }
+        _ => return None,
+    };
+    Some(Threads {
+        interpreters,
+        next_interpreter: 0,
+        first,
+        next: 8,
+    })
+}
+
+/// Where `_PyRuntime` has the thread state that has the lock, up to 3.11.
+pub const fn running(minor: u64) -> Option<u64> {
+    match minor {
+        10 => Some(568),
+        11 => Some(576),
+        _ => None,
+    }
+}
+
+/// Offsets in `_PyRuntime` and in interpreters, which are large, are below this.
+const FAR: u64 = 1 << 24;
+
+/// The place in the table, from 3.14 on, of where a thread state has the next one.
+const NEXT_THREAD: u64 = 24;
+
+fn threads_told(next: u64, offset: impl Fn(u64) -> Option<u64>) -> Option<Threads> {
+    Some(Threads {
+        interpreters: offset(5)?,
+        next_interpreter: offset(8)?,
+        first: offset(9)?,
+        next: offset(next)?,
+    })
+}
+
 impl Layout {
     /// Whether a thread has the lock, from 3.12 on; its thread state says so.
     pub fn has_lock(&self, memory: &impl Memory, thread: u64) -> bool {
@@ -232,7 +277,7 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
     };
     let offset = |index| within(4096, index);
     // Of `_PyRuntime` and interpreters, which are large.
-    let far = |index| within(1 << 24, index);
+    let far = |index| within(FAR, index);
     // By their places in the table.
     let [innermost, thread_id, status, frame, owner, file, code]: [u64; 7] = match minor {
         13 => [23, 24, 27, 29, 33, 35, 43],
@@ -241,13 +286,8 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
     };
     let (base, threads) = match minor {
         15 => {
-            let threads = Threads {
-                interpreters: far(5)?,
-                next_interpreter: far(8)?,
-                first: far(9)?,
-                next: offset(24)?,
-            };
-            (Some(offset(27)?), Some(threads))
+            let threads = threads_told(NEXT_THREAD, |index| far(index).ok());
+            (Some(offset(27)?), Some(threads.ok_or(Refusal::Version)?))
         }
         _ => (None, None),
     };

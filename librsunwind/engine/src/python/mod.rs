@@ -10,6 +10,7 @@
 //! |---|---|
 //! | [`layout`] | where fields are, in each version |
 //! | [`entries`] | the entries of a thread, and the frames of each |
+//! | [`threads`] | all thread states |
 //! | [`code`] | what a frame runs: its code object, told from others, and described |
 //! | `strings` | text of its string objects |
 
@@ -19,3 +20,4 @@ pub mod layout;
 mod strings;
 #[cfg(test)]
 mod tests;
+pub mod threads;

@@ -16,6 +16,7 @@ use engine::interpreter::memory::Memory;
 use engine::memory::is_readable;
 use engine::mix::mix;
 use engine::python::layout::{Layout, Lock, Threads};
+use engine::python::threads::{self, word};
 
 /// The address of the key; 0 while it is not known.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -87,8 +88,7 @@ fn running(memory: &impl Memory, layout: &Layout, place: u64, own: u64) -> Optio
 /// Thread states by thread, as they were found last.
 static REMEMBERED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) }; 2] }; 64];
 
-/// Interpreters, and thread states of all, that are looked through at most.
-const MOST_INTERPRETERS: u32 = 64;
+/// Thread states that are looked through, at most.
 const MOST_THREADS: u32 = 1000;
 
 /// The thread state in the lists that is this thread's: the one with the lock, if it has several.
@@ -97,16 +97,11 @@ fn listed(
     memory: &impl Memory,
     runtime: u64,
     layout: &Layout,
-    threads: &Threads,
+    lists: &Threads,
     own: u64,
 ) -> Option<Found> {
-    let word = |at: u64, offset: u64| {
-        let mut word = [0; 8];
-        memory.copy(at.checked_add(offset)?, &mut word)?;
-        Some(u64::from_le_bytes(word))
-    };
     let of_own = |address: u64| {
-        let is_own = address != 0 && word(address, layout.thread_id) == Some(own);
+        let is_own = address != 0 && word(memory, address, layout.thread_id) == Some(own);
         is_own.then(|| Found {
             address,
             has_lock: layout.has_lock(memory, address),
@@ -119,23 +114,13 @@ fn listed(
     if found.is_some_and(|found| found.has_lock) {
         return found;
     }
-    let mut left = MOST_THREADS;
-    let mut interpreter = word(runtime, threads.interpreters)?;
-    for _ in 0..MOST_INTERPRETERS {
-        let mut at = word(interpreter, threads.first).unwrap_or(0);
-        while at != 0 && left > 0 {
-            left = left.wrapping_sub(1);
-            match of_own(at) {
-                Some(better) if found.is_none() || better.has_lock => found = Some(better),
-                _ => {}
-            }
-            at = word(at, threads.next).unwrap_or(0);
+    threads::find(memory, runtime, lists, MOST_THREADS, |at| {
+        match of_own(at) {
+            Some(better) if found.is_none() || better.has_lock => found = Some(better),
+            _ => {}
         }
-        interpreter = match word(interpreter, threads.next_interpreter) {
-            None | Some(0) => break,
-            Some(next) => next,
-        };
-    }
+        None::<()>
+    });
     thread.store(own, Relaxed);
     address.store(found?.address, Relaxed);
     found

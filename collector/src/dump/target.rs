@@ -1,0 +1,42 @@
+//! The target process as all that look at it share it.
+
+use super::python::Interpreter;
+use crate::remote::RemoteUnwinder;
+use crate::remote_memory::RemoteMemory;
+use crate::unwind::Code;
+
+/// The process that is looked at.
+#[derive(Debug)]
+pub(super) struct Target {
+    pub(super) pid: u32,
+    pub(super) memory: RemoteMemory,
+    pub(super) unwinder: RemoteUnwinder,
+    /// Its threads: the number that we know each by, and the one in its own PID namespace.
+    pub(super) threads: Vec<(u32, u32)>,
+    /// The Python that it runs.
+    pub(super) interpreter: Option<Interpreter>,
+}
+
+impl Target {
+    pub(super) fn new(pid: u32) -> Self {
+        let (memory, mut unwinder) = (RemoteMemory(pid), RemoteUnwinder::default());
+        let interpreter = Interpreter::find(memory, unwinder.code(pid));
+        Self {
+            pid,
+            memory,
+            unwinder,
+            threads: Vec::new(),
+            interpreter,
+        }
+    }
+
+    pub(super) fn code(&mut self) -> &Code {
+        self.unwinder.code(self.pid)
+    }
+
+    /// Our number of a thread of it that has that one in its own namespace.
+    pub(super) fn thread(&self, inner: u32) -> Option<u32> {
+        let found = self.threads.iter().find(|(_, own)| *own == inner);
+        found.map(|(tid, _)| *tid)
+    }
+}
