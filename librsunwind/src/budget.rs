@@ -19,6 +19,8 @@ pub struct Budget {
     untold: Cell<u64>,
     /// Walks left out.
     left_out: Cell<u64>,
+    /// Some were since the last sample.
+    leaves_out: Cell<bool>,
 }
 
 /// A walk is always believed to take as much as this.
@@ -39,10 +41,16 @@ impl Budget {
         if self.left_ns.get() < 0 {
             self.untold.set(told);
             self.left_out.set(self.left_out.get().saturating_add(1));
+            self.leaves_out.set(true);
             return None;
         }
         self.untold.set(0);
         Some(told)
+    }
+
+    /// Whether walks have been left out since this was asked for the last time.
+    pub fn take_left_out(&self) -> bool {
+        self.leaves_out.replace(false)
     }
 
     /// A walk took that long.
@@ -68,6 +76,7 @@ impl Budget {
             word.set(0);
         }
         self.left_ns.set(0);
+        self.leaves_out.set(false);
     }
 }
 
@@ -94,7 +103,7 @@ mod tests {
     fn what_is_affordable_is_always_done() {
         let budget = Budget::default();
         assert_eq!(walks(&budget, 10_000, |_| 24_000), (10_000, 10_000));
-        assert!(!budget.is_worth_a_word());
+        assert!(!budget.is_worth_a_word() && !budget.take_left_out());
     }
 
     #[test]
@@ -106,6 +115,7 @@ mod tests {
         assert!((95..=120).contains(&made), "{made}");
         assert!(told > 40_000 - 401 && told <= 40_000, "{told}");
         assert!(budget.is_worth_a_word() && !budget.is_worth_a_word());
+        assert!(budget.take_left_out() && !budget.take_left_out());
     }
 
     #[test]

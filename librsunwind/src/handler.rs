@@ -119,7 +119,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
                 trigger: Trigger::Timer,
                 nonce: this.trigger.next_nonce(),
                 weight: this.told_weight(weight),
-                flags: 0,
+                flags: this.left_out(),
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
@@ -146,15 +146,15 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
     if counted == 0 && !is_full {
         return Origin::Stale; // its samples were seen at an earlier signal
     }
+    let full = match drained.stands_still {
+        true => flags::RING_FULL,
+        false => 0,
+    };
     Origin::Ours(Request {
         trigger,
         nonce: drained.cursor,
         weight: this.take_weight(counted),
-        flags: if drained.stands_still {
-            flags::RING_FULL
-        } else {
-            0
-        },
+        flags: full | this.left_out(),
     })
 }
 

@@ -3,7 +3,8 @@
 //! program takes is in the table of `tests/start_costs`.
 
 use engine::frame_buffer::BUDGET;
-use engine::wire::sample::StopReason;
+use engine::wire::sample::{StopReason, flags};
+use rsunwind_tests::recording::Stack;
 use rsunwind_tests::run::Run;
 use rsunwind_tests::victim;
 
@@ -29,6 +30,11 @@ fn a_program_a_hundred_thousand_frames_deep_comes_to_its_end_and_its_samples_say
         });
         let count = whole.count();
         assert!(count > 5, "{settings}: {count}");
+        // Signals that no walk was made for are told, so that what was sampled then is named
+        // rightly.
+        let says_so = |sample: &Stack| sample.head.flags & flags::WALKS_LEFT_OUT != 0;
+        let told = recording.samples().filter(|sample| says_so(sample)).count();
+        assert!(told > 5, "{settings}: {told} of {count}");
         assert_eq!(recording.lost(), 0, "{settings}");
     }
 }

@@ -75,7 +75,8 @@ impl User {
     /// Whether the thread was in a function of libc that may have held all signals back on its own
     /// account.
     pub(super) fn is_in_libc(&self, recording: &Recording) -> bool {
-        const OTHERWISE: u64 = flags::LET_IN | flags::FROM_OUTSIDE | flags::LAST;
+        const OTHERWISE: u64 =
+            flags::LET_IN | flags::FROM_OUTSIDE | flags::LAST | flags::WALKS_LEFT_OUT;
         let is_libc = |module: ModuleId| recording.modules[module.index()].is_libc();
         self.head.flags & OTHERWISE == 0 && self.module.is_some_and(is_libc)
     }

@@ -69,14 +69,17 @@ impl ChunkSamples<'_> {
                 value: kernel.head.value,
                 cookie: kernel.head.cookie,
                 // Where this one was taken the time went.
-                flags: made.flags & !(flags::LET_IN | flags::LAST),
+                flags: made.flags & !(flags::LET_IN | flags::LAST | flags::WALKS_LEFT_OUT),
                 ..made
             };
             if half.is_alone() {
                 (sample.flags, sample.stop) = (0, StopReason::Abandoned);
             }
             if half == KernelHalf::Late {
-                sample.stop = StopReason::Blocked;
+                sample.stop = match head.flags & flags::WALKS_LEFT_OUT {
+                    0 => StopReason::Blocked,
+                    _ => StopReason::LeftOut,
+                };
             }
             sample.stack = match (kernel.is_of_user_mode(), half) {
                 (false, _) => self.stacks.push_kernel(self.recording, below, &kernel),

@@ -17,8 +17,8 @@ pub enum KernelHalf {
     /// all signals): the user stack was taken right behind it, and the kernel's is shown below the
     /// caller of that call. By cursor, ip and sp it was that call's own doing.
     Shielded,
-    /// The thread went on without a user stack, because our signal was blocked; one was taken
-    /// elsewhere later, or none. The kernel's stack stands alone.
+    /// The thread went on without a user stack, because our signal was blocked or the walk left
+    /// out; one was taken elsewhere later, or none. The kernel's stack stands alone.
     Late,
     /// Taken while our own code ran: it is ours, not the program's. The kernel's stack stands
     /// alone.

@@ -139,8 +139,12 @@ pub(super) fn lines(out: &mut String, profile: &Profile) {
 
 /// Whether a stack does not reach to where threads begin.
 fn is_cut(sample: &Sample) -> bool {
-    use engine::wire::sample::StopReason::{Blocked, CopyEnded, FrameBudget, Root};
-    !sample.complete && !matches!(sample.stop, Root | Blocked | CopyEnded | FrameBudget)
+    use engine::wire::sample::StopReason::{Blocked, CopyEnded, FrameBudget, LeftOut, Root};
+    !sample.complete
+        && !matches!(
+            sample.stop,
+            Root | Blocked | LeftOut | CopyEnded | FrameBudget
+        )
 }
 
 fn ends_for_want_of_tables(sample: &Sample) -> bool {

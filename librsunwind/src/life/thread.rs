@@ -37,7 +37,7 @@ pub(super) fn take_last(this: &ThreadState) {
         trigger,
         nonce,
         weight,
-        flags: flags::LAST,
+        flags: flags::LAST | this.left_out(),
     };
     let registers = Registers::capture();
     // SAFETY: the thread's own state, in ordinary code, all signals held back.

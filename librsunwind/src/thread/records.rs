@@ -19,7 +19,7 @@ use engine::wire::codec::Encoder;
 use engine::wire::event::{Event, EventKind};
 use engine::wire::kernel::KernelHead;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::SampleHead;
+use engine::wire::sample::{SampleHead, flags};
 use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason};
 
 impl ThreadState {
@@ -229,6 +229,18 @@ impl ThreadState {
             return counted;
         };
         self.account.take(cpu_ns, PROCESS.period_ns())
+    }
+
+    /// The flag that says that walks have been left out since the last sample, if that is so. For
+    /// the handler, or with the signal held back.
+    ///
+    /// # Signal safety
+    /// A load and a store.
+    pub fn left_out(&self) -> u64 {
+        match self.budget.take_left_out() {
+            true => flags::WALKS_LEFT_OUT,
+            false => 0,
+        }
     }
 
     /// Weight of a sample that its timer tells. For the handler.

@@ -226,6 +226,27 @@ fn what_was_sampled_while_the_signal_was_blocked_keeps_its_weight_and_its_own_pl
 }
 
 #[test]
+fn what_was_sampled_while_walks_were_left_out_is_not_taken_for_blocked() {
+    let samples = [
+        (110, PROGRAM + 0x90, SP - 0x100, false),
+        (120, LIBC + 0x20, SP - 0x140, true),
+        (200, LIBC + 0x500, SP, false),
+    ];
+    let found = read_entry(&samples, in_libc(flags::WALKS_LEFT_OUT));
+    let told = found
+        .samples
+        .iter()
+        .map(|sample| (sample.kernel, sample.stop, sample.weight));
+    let expected = [
+        (KernelHalf::None, StopReason::LeftOut, 1),
+        // It would be one that libc held back otherwise.
+        (KernelHalf::Late, StopReason::LeftOut, 1),
+        (KernelHalf::None, StopReason::Root, 7),
+    ];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn a_thread_that_never_unblocks_the_signal_is_told_from_one_that_never_comes_back() {
     let ends = |reason| {
         let end = engine::wire::thread::ThreadEnd {

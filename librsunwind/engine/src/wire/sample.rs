@@ -85,6 +85,9 @@ pub mod flags {
     pub const INTERPRETER_LOCK: u64 = 512;
     /// It waited for that.
     pub const WAITS_FOR_INTERPRETER_LOCK: u64 = 1024;
+    /// There were signals before it, since the sample before, that no walk was made for: it would
+    /// have cost more than a sample may.
+    pub const WALKS_LEFT_OUT: u64 = 2048;
 }
 
 /// Everything of a sample but its frames.

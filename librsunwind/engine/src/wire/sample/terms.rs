@@ -70,11 +70,13 @@ pub enum StopReason {
     /// The thread had the signal blocked, and went on without a walk: only the leaf is known, or
     /// nothing.
     Blocked = 13,
+    /// A walk would have cost more than a sample may: only the leaf is known, or nothing.
+    LeftOut = 14,
 }
 
 impl StopReason {
     /// All reasons, by number.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Root,
         Self::FramePointerZero,
         Self::NullPc,
@@ -89,6 +91,7 @@ impl StopReason {
         Self::Abandoned,
         Self::CopyEnded,
         Self::Blocked,
+        Self::LeftOut,
     ];
 
     /// The reason of that number.
@@ -115,6 +118,7 @@ impl StopReason {
             Self::Abandoned => "abandoned",
             Self::CopyEnded => "deeper than the copy of the stack",
             Self::Blocked => "the signal was blocked",
+            Self::LeftOut => "left out, since walks are slow here",
         }
     }
 }
