@@ -6,6 +6,7 @@
 //! those.
 
 pub mod account;
+pub mod attach;
 pub mod beside;
 pub mod command;
 pub mod far_headers;

@@ -36,6 +36,10 @@ pub struct Args {
     #[arg(short, long, value_name = "TIME", value_parser = units::duration)]
     pub duration: Option<Duration>,
 
+    /// With -d: leave the program running when the time is over, unprofiled from then on
+    #[arg(long, requires = "duration")]
+    pub detach: bool,
+
     /// When the command has ended, go on until all of its descendants have (or a signal says that
     /// it is enough)
     #[arg(long)]

@@ -135,7 +135,16 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         publish::NOT_LOADED,
         result,
     );
-    let ended = end.status.map(|status| exit_status(status, end.told));
+    let left_running = end.status.is_none() && args.detach;
+    if left_running && !args.quiet {
+        say(format_args!(
+            "the program (pid {pid}) runs on, from here on unprofiled"
+        ));
+    }
+    let ended = match end.status {
+        None if left_running => Some(0),
+        status => status.map(|status| exit_status(status, end.told)),
+    };
     let still_needed =
         (conclusion.outlived && library.starts_with(session.path())).then_some(&*library);
     match ended {
@@ -236,6 +245,9 @@ fn watch_to_the_end(watch: &mut Watch<'_>, args: &Args) -> End {
     };
     if end.told {
         watch.end();
+        if args.detach {
+            return end;
+        }
         watch.program().signal(Signal::SIGTERM);
         watch.program().signal(Signal::SIGCONT); // one that is stopped could not obey
         end.status = watch.until(Some(Instant::now() + PATIENCE));

@@ -1,0 +1,194 @@
+//! Processes that run, and `record -p` of them.
+
+use crate::command::{Bench, rsunwind, text, wait_for};
+use crate::victim;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+/// A process that runs, and is killed if it still does when a test is over.
+#[derive(Debug)]
+pub struct Target(Child);
+
+impl Target {
+    /// Starts it, with pipes for its input and output.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn start(command: &mut Command) -> Self {
+        let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        Self(command.spawn().expect("it starts"))
+    }
+
+    /// Two threads that burn CPU time until they are killed.
+    #[must_use]
+    pub fn busy() -> Self {
+        let target = Self::start(Command::new(victim::c("static_split.c")).args(["600000", "2"]));
+        wait_for("its threads", || {
+            (threads(target.pid()).len() == 2).then_some(())
+        });
+        target
+    }
+
+    /// A shell that goes on with `script` when it is told to.
+    #[must_use]
+    pub fn waiting(script: &str, programs: &[&Path]) -> Self {
+        let script = format!("read line; {script}");
+        Self::start(
+            Command::new("sh")
+                .args(["-c", &script, "sh"])
+                .args(programs),
+        )
+    }
+
+    /// Its number.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Tells one that waits to go on.
+    ///
+    /// # Panics
+    /// If it does not read, or was told before.
+    pub fn go(&mut self) {
+        let input = self.0.stdin.take();
+        input.expect("a pipe").write_all(b"go\n").expect("it reads");
+    }
+
+    /// Waits for its end; gives its status and what it wrote.
+    ///
+    /// # Panics
+    /// If what it wrote is no text.
+    #[must_use]
+    pub fn end(mut self) -> (Option<i32>, String) {
+        let mut printed = String::new();
+        let output = self.0.stdout.as_mut().expect("a pipe");
+        output.read_to_string(&mut printed).expect("text");
+        (self.0.wait().expect("it ends").code(), printed)
+    }
+}
+
+impl Drop for Target {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A recording of a process under way.
+#[derive(Debug)]
+pub struct Recorder(Child);
+
+impl Recorder {
+    /// Records to a file; from here on it does.
+    #[must_use]
+    pub fn attach(bench: &Bench, file: &str, options: &[&str], who: &str) -> Self {
+        let mut command = Command::new(rsunwind());
+        command
+            .args(["record", "-F", "2k", "-p", who])
+            .args(options);
+        Self::begin(command.arg("-o").arg(bench.path(file)))
+    }
+
+    /// Starts that command; from here on it records.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn begin(command: &mut Command) -> Self {
+        let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut recorder = Self(child);
+        // The thread that reads the rings begins when all events are open.
+        wait_for("the events", || {
+            let names = threads(recorder.0.id()).into_iter().map(|tid| {
+                let pid = recorder.0.id();
+                fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default()
+            });
+            let reads = names.into_iter().any(|name| name.trim() == "read-copies");
+            (reads || recorder.0.try_wait().unwrap().is_some()).then_some(())
+        });
+        recorder
+    }
+
+    /// Sends it the signal of that name.
+    ///
+    /// # Panics
+    /// If it cannot be sent.
+    pub fn signal(&self, name: &str) {
+        let pid = self.0.id().to_string();
+        let sent = Command::new("kill").args(["-s", name, &pid]).status();
+        assert!(sent.expect("kill runs").success());
+    }
+
+    /// Waits for its end; gives its status and what it said.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    #[must_use]
+    pub fn end(self) -> (Option<i32>, String) {
+        let result = self.0.wait_with_output().expect("it ends");
+        (result.status.code(), text(&result.stderr))
+    }
+}
+
+/// The threads of a process.
+#[must_use]
+pub fn threads(pid: u32) -> Vec<u32> {
+    let entries = fs::read_dir(format!("/proc/{pid}/task")).into_iter();
+    let entries = entries.flatten().flatten();
+    entries
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+/// CPU time of a thread, ns.
+///
+/// # Panics
+/// If it has ended.
+#[must_use]
+pub fn cpu_ns(tid: u32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{tid}/schedstat")).expect("it runs");
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// What of a process could show that somebody was there.
+///
+/// # Panics
+/// If it has ended.
+#[must_use]
+pub fn traces(pid: u32) -> Vec<String> {
+    let file = |name: &str| fs::read_to_string(format!("/proc/{pid}/{name}")).expect("it runs");
+    let status = file("status");
+    let kept = [
+        "SigPnd",
+        "ShdPnd",
+        "SigBlk",
+        "SigIgn",
+        "SigCgt",
+        "TracerPid",
+        "Threads",
+        "Seccomp",
+    ];
+    let lines = status
+        .lines()
+        .filter(|line| kept.iter().any(|start| line.starts_with(start)));
+    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).expect("it runs");
+    let mut all: Vec<String> = lines.map(str::to_owned).collect();
+    all.push(file("maps"));
+    all.push(format!("{} descriptors", descriptors.count()));
+    all
+}
+
+/// CPU time that each thread of `static_split.c` says it used at its end, ns.
+///
+/// # Panics
+/// At any other output.
+#[must_use]
+pub fn used(printed: &str) -> BTreeMap<u32, u64> {
+    let lines = printed.lines().map(|line| line.split_once(' ').unwrap());
+    lines
+        .map(|(tid, ns)| (tid.parse().unwrap(), ns.parse().unwrap()))
+        .collect()
+}
