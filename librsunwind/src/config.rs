@@ -38,6 +38,17 @@ pub enum SignalChoice {
     Urg,
 }
 
+/// Whether walks reuse what the last one of their thread has read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reuse {
+    /// They do.
+    Yes,
+    /// Each is a full one.
+    No,
+    /// They do, and each is compared with a full one.
+    Check,
+}
+
 impl TriggerChoice {
     /// Whether that trigger may be tried.
     #[must_use]
@@ -69,6 +80,8 @@ pub struct Config {
     pub max_depth: usize,
     /// Which unwind tables to use.
     pub unwind: engine::table::Preference,
+    /// Whether walks reuse frames.
+    pub reuse: Reuse,
     /// Bytes that a recording of our own may grow to.
     pub size: u64,
     /// Whether programs started with a fresh environment are profiled too.
@@ -96,6 +109,7 @@ pub static INACTIVE: Config = Config {
     kernel: false,
     max_depth: DEFAULT_DEPTH,
     unwind: engine::table::Preference::Auto,
+    reuse: Reuse::Yes,
     size: DEFAULT_SIZE,
     follow: false,
     events: asked::NONE,
@@ -123,6 +137,7 @@ impl Config {
             kernel: true,
             max_depth: DEFAULT_DEPTH,
             unwind: engine::table::Preference::Auto,
+            reuse: Reuse::Yes,
             size: DEFAULT_SIZE,
             follow: true,
             events: asked::NONE,
@@ -205,6 +220,16 @@ impl Config {
                     _ => return bad("unwind", "give auto, sframe, eh_frame or fp"),
                 }
             }
+            b"reuse" => {
+                self.reuse = match value {
+                    b"check" => Reuse::Check,
+                    _ => match parse_switch(value) {
+                        Some(true) => Reuse::Yes,
+                        Some(false) => Reuse::No,
+                        None => return bad("reuse", "give yes, no or check"),
+                    },
+                }
+            }
             b"size" => match parse_size(value) {
                 Some(size) if size >= 64 << 10 => self.size = size,
                 _ => return bad("size", "give at least 64K, with suffix K, M or G"),
@@ -212,7 +237,7 @@ impl Config {
             _ => {
                 return bad(
                     "key",
-                    "known: output session rate trigger signal kernel depth unwind size follow events",
+                    "known: output session rate trigger signal kernel depth unwind reuse size follow events",
                 );
             }
         }
@@ -279,7 +304,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&[u8], &str); 10] = [
+        let cases: [(&[u8], &str); 11] = [
             (b"rate=0,output=x", "rate"),
             (b"rate=1000000,output=x", "rate"),
             (b"rate=1.2345,output=x", "rate"),
@@ -289,6 +314,7 @@ mod tests {
             (b"trigger=itimer,output=x", "trigger"),
             (b"signal=usr1,output=x", "signal"),
             (b"size=1,output=x", "size"),
+            (b"reuse=maybe,output=x", "reuse"),
             (b"speed=1,output=x", "key"),
         ];
         for (text, what) in cases {

@@ -5,6 +5,9 @@
 //! is used by nothing else during the walk.
 #![allow(unsafe_code)]
 
+mod checked;
+
+use crate::config::Reuse;
 use crate::languages;
 use crate::modules::{self, Finder};
 use crate::process::PROCESS;
@@ -13,6 +16,7 @@ use crate::{arch, weak_address};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use engine::address::RuntimeAddress;
 use engine::frame_buffer::{Depth, FrameBuffer};
+use engine::last_walk::LastWalk;
 use engine::memory::StackMemory;
 use engine::module_map::{Module, Modules};
 use engine::registers::Registers;
@@ -54,6 +58,14 @@ pub(crate) struct Walked {
     pub outcome: Outcome,
 }
 
+impl Walked {
+    /// The frames kept.
+    fn frames(&self) -> &[Frame] {
+        // SAFETY: that many frames of the room were filled, and stay until the next walk there.
+        unsafe { core::slice::from_raw_parts(self.frames, self.depth.kept) }
+    }
+}
+
 /// Walks the thread's stack into the room of its next sample; `None` before the process's tables
 /// are there.
 ///
@@ -62,7 +74,12 @@ pub(crate) struct Walked {
 pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> {
     // SAFETY: nothing else uses that room until the sample is written.
     let room = unsafe { this.room.next() };
-    walk_into(this, room, registers)
+    let reuse = PROCESS.config().reuse;
+    let (walked, reused) = walk_into(this, room, registers, reuse != Reuse::No)?;
+    if reuse == Reuse::Check {
+        checked::check(this, registers, &walked, reused);
+    }
+    Some(walked)
 }
 
 /// The same into room of its own; gives the frames. Of a stack deeper than the room those up to the
@@ -76,11 +93,11 @@ pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static 
     // A walk as any other: nobody takes a language back in it, nor unmaps a library. In a callback
     // it is part of that one's.
     let own = (!this.shared.is_walking()).then(|| this.shared.begin_walk(arch::stack_pointer()));
-    let walked = walk_into(this, room, registers);
+    let walked = walk_into(this, room, registers, false);
     if let Some(walk) = own {
         this.shared.end_walk(walk);
     }
-    let Some(walked) = walked else {
+    let Some((walked, _)) = walked else {
         return &[];
     };
     let count = match walked.depth.elided {
@@ -91,11 +108,13 @@ pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static 
     unsafe { core::slice::from_raw_parts(walked.frames, count) }
 }
 
+/// Also gives how many frames were reused, which are none unless `may_reuse`.
 fn walk_into(
     this: &ThreadState,
     room: &'static mut [Frame],
     registers: &Registers,
-) -> Option<Walked> {
+    may_reuse: bool,
+) -> Option<(Walked, usize)> {
     let cache = modules::rules()?;
     let first = room.as_ptr();
     let mut frames = FrameBuffer::new(room);
@@ -107,21 +126,25 @@ fn walk_into(
         preference: PROCESS.config().unwind,
         languages: None,
     };
+    let last = may_reuse.then(|| this.room.last.try_borrow_mut().ok());
+    let (mut last, mut none) = (last.flatten(), LastWalk::none());
+    let last = last.as_deref_mut().unwrap_or(&mut none);
     let mut outcome = if languages::any() {
-        walk_among(this, &unwinder, registers, &mut stack, &mut frames)
+        walk_among(this, &unwinder, registers, &mut stack, &mut frames, last)
     } else {
-        unwind(&unwinder, registers, &mut stack, &mut frames)
+        unwind(&unwinder, registers, &mut stack, &mut frames, last)
     };
     if languages::has_come(this) {
-        outcome = walk_among(this, &unwinder, registers, &mut stack, &mut frames);
+        outcome = walk_among(this, &unwinder, registers, &mut stack, &mut frames, last);
     }
     let depth = frames.finish();
     this.room.stack.set(stack);
-    Some(Walked {
+    let walked = Walked {
         frames: first,
         depth,
         outcome,
-    })
+    };
+    Some((walked, last.reused()))
 }
 
 /// A walk that asks the program's languages.
@@ -133,13 +156,14 @@ fn walk_among(
     registers: &Registers,
     stack: &mut StackMemory,
     frames: &mut FrameBuffer<'_>,
+    last: &mut LastWalk<'_>,
 ) -> Outcome {
     let asking = languages::asking(this, registers);
     let unwinder = Unwinder {
         languages: Some(&asking),
         ..*unwinder
     };
-    let mut outcome = unwind(&unwinder, registers, stack, frames);
+    let mut outcome = unwind(&unwinder, registers, stack, frames, last);
     if asking.is_troubled() {
         outcome.flags |= flags::LANGUAGE_TROUBLE;
     }

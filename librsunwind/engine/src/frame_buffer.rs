@@ -100,6 +100,18 @@ impl<'a> FrameBuffer<'a> {
         true
     }
 
+    /// The places of the next frames, as far as they lie one behind the other.
+    #[inline]
+    pub(crate) fn room(&mut self) -> &mut [Frame] {
+        self.leaf.get_mut(self.count as usize..).unwrap_or_default()
+    }
+
+    /// That many of them have been filled.
+    #[inline]
+    pub(crate) const fn fill(&mut self, count: usize) {
+        self.count = self.count.wrapping_add(count as u32);
+    }
+
     /// Puts the frames in order and gives up the memory.
     ///
     /// # Signal safety

@@ -23,6 +23,7 @@ pub mod elf_image;
 pub mod frame_buffer;
 pub mod interpreter;
 pub mod language;
+pub mod last_walk;
 pub mod memory;
 pub mod mix;
 pub mod module_map;

@@ -61,7 +61,9 @@ pub struct RuleCache {
 pub struct Probe<'a> {
     lines: &'a [Line; LINES],
     mask: u16,
+    /// As keys have it.
     generation: u64,
+    whole_generation: u64,
 }
 
 /// What a rule is kept under: the address after the byte that the tables are asked about, which for
@@ -105,10 +107,12 @@ impl RuleCache {
     #[inline]
     #[must_use]
     pub fn probe(&self) -> Probe<'_> {
+        let generation = self.generation.load(Ordering::Acquire);
         Probe {
             lines: &self.lines,
             mask: mask_of(self.size.load(Ordering::Relaxed)),
-            generation: self.generation.load(Ordering::Acquire) << PC_BITS,
+            generation: generation << PC_BITS,
+            whole_generation: generation,
         }
     }
 
@@ -163,6 +167,11 @@ impl RuleCache {
 }
 
 impl Probe<'_> {
+    /// The generation of the rules; it never comes again.
+    pub(crate) const fn whole_generation(&self) -> u64 {
+        self.whole_generation
+    }
+
     /// The rule kept under a key.
     ///
     /// # Signal safety

@@ -7,6 +7,7 @@
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
 use crate::language::{Answer, Languages, Question, Whose};
+use crate::last_walk::LastWalk;
 use crate::memory::StackMemory;
 use crate::module_map::{Module, Modules};
 use crate::registers::Registers;
@@ -42,6 +43,7 @@ pub struct Outcome {
 }
 
 /// Walks the stack from `registers` to its root and puts the frames, the leaf first, into `frames`.
+/// `last` makes no difference but in time: it is what the last walk of the same thread has left.
 ///
 /// # Signal safety
 /// Allocates nothing, takes no locks, does not fault; bounded by the frame budget. Uses about 1.5
@@ -52,6 +54,7 @@ pub fn unwind<M: Modules>(
     registers: &Registers,
     memory: &mut StackMemory,
     frames: &mut FrameBuffer<'_>,
+    last: &mut LastWalk<'_>,
 ) -> Outcome {
     memory.begin(registers.sp());
     let mut flags = if memory.is_own() {
@@ -60,16 +63,18 @@ pub fn unwind<M: Modules>(
         flags::FOREIGN_STACK
     };
     let mut walk = Walk::new(unwinder, Effort::Frame, registers);
-    let mut stop = walk.run(memory, frames);
+    last.begin(walk.probe.whole_generation());
+    let mut stop = walk.run(memory, frames, last);
+    last.finish();
     if stop == StopReason::MissingRegister {
         memory.enter(registers.sp());
         walk = Walk::new(unwinder, Effort::All, registers);
-        stop = walk.run(memory, frames);
+        stop = walk.run(memory, frames, last);
     }
     if stop == StopReason::MissingRegister && walk.cursor.has_dropped() {
         memory.enter(registers.sp());
         walk = Walk::new(unwinder, Effort::EhFrame, registers);
-        stop = walk.run(memory, frames);
+        stop = walk.run(memory, frames, last);
         flags |= flags::REDONE;
     }
     if let Some(languages) = unwinder.languages {
@@ -114,7 +119,12 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
     }
 
     /// The loop.
-    fn run(&mut self, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) -> StopReason {
+    fn run(
+        &mut self,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+        last: &mut LastWalk<'_>,
+    ) -> StopReason {
         frames.clear();
         frames.push(self.cursor.pc(), Method::Registers);
         if let Some(languages) = self.unwinder.languages {
@@ -126,8 +136,10 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             let (cursor, probe) = (&mut self.cursor, &self.probe);
             let first = found.take();
             let pause = match self.effort {
-                Effort::Frame => walk::run::<false>(cursor, probe, memory, frames, first, limit),
-                Effort::All => walk::run::<true>(cursor, probe, memory, frames, first, limit),
+                Effort::Frame => {
+                    walk::run::<false>(cursor, probe, memory, frames, first, limit, last)
+                }
+                Effort::All => walk::run::<true>(cursor, probe, memory, frames, first, limit, last),
                 Effort::EhFrame => Pause::Step(self.find_rule(memory)),
             };
             let rule = match pause {
@@ -138,6 +150,9 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                     continue;
                 }
             };
+            if self.effort == Effort::Frame {
+                last.interrupt(rule);
+            }
             let stepped = match self.unwinder.languages {
                 None => self.step(rule, memory),
                 Some(languages) => self.step_among(languages, rule, memory, frames),

@@ -13,6 +13,7 @@ use core::hint::select_unpredictable;
 
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
+use crate::last_walk::{Bounds, Known, LastWalk};
 use crate::memory::{StackMemory, load_verified};
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, strip};
 use crate::rule::{REACH, UnwindRule};
@@ -32,7 +33,7 @@ pub(crate) enum Pause {
 
 /// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves.
 /// Otherwise the frame pointer and the stack pointer only, which is what nearly every rule needs;
-/// the others are then unknown. `first` is the rule of the cursor's own frame, if it has just been
+/// the others are then unknown, and what `last` remembers is not walked again. `first` is the rule of the cursor's own frame, if it has just been
 /// found. It pauses at a frame that reaches beyond `limit`, where a language is to be asked.
 ///
 /// Stacks are unpredictable, and so are the branches that they would steer: what depends on the
@@ -48,6 +49,7 @@ pub(crate) fn run<const ALL: bool>(
     frames: &mut FrameBuffer<'_>,
     first: Option<UnwindRule>,
     limit: u64,
+    last: &mut LastWalk<'_>,
 ) -> Pause {
     let (low, high) = memory.plain();
     let high = high.min(limit);
@@ -55,7 +57,10 @@ pub(crate) fn run<const ALL: bool>(
         lowest if lowest <= high => lowest,
         _ => u64::MAX, // nothing is inside
     };
-    let span = high.saturating_sub(lowest_cfa);
+    let bounds = Bounds {
+        lowest_cfa,
+        span: high.saturating_sub(lowest_cfa),
+    };
     let mut slots = cursor.slots();
     let (mut pc, mut sp, mut valid) = (cursor.pc(), cursor.sp(), cursor.valid());
     let Some(mut rule) = first.or_else(|| probe.find(key_of(pc, cursor.is_exact()))) else {
@@ -65,13 +70,16 @@ pub(crate) fn run<const ALL: bool>(
     if valid & FP.bit() == 0 {
         return Pause::Step(rule);
     }
+    if !ALL {
+        last.aim(sp, &bounds);
+    }
     let mut moved = false;
     let pause = loop {
         let [fp, others @ ..] = &mut slots;
         let from_fp = rule.is_from_frame_pointer();
         let base = select_unpredictable(from_fp, *fp, sp);
         let cfa = base.wrapping_add(rule.offset());
-        let is_inside = cfa.wrapping_sub(lowest_cfa) <= span;
+        let is_inside = bounds.hold(cfa);
         if !rule.is_plain() || !is_inside || cfa <= sp {
             break Pause::Step(rule);
         }
@@ -108,6 +116,18 @@ pub(crate) fn run<const ALL: bool>(
         }
         if !frames.push(pc, rule.method()) {
             break Pause::Stop(StopReason::FrameBudget);
+        }
+        if !ALL && RETURN_ADDRESS_ON_STACK {
+            let frame = Known::new(sp, pc, *fp, rule);
+            if last.meets(&frame, &bounds) {
+                let outer = last.follow(frame, &bounds, frames);
+                (pc, sp, *fp) = (outer.pc, outer.sp, outer.fp);
+                if let Some(rule) = outer.rule {
+                    break Pause::Step(rule);
+                }
+            } else {
+                last.add(frame);
+            }
         }
         let Some(next) = probe.find(key_of(pc, false)) else {
             break Pause::Miss;

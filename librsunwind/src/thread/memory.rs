@@ -100,7 +100,7 @@ impl ThreadState {
         this.shared.tid.store(0, Release);
         // SAFETY: the caller's promise.
         unsafe { this.trigger.reset() };
-        this.room.stack.set(StackMemory::new(0, 0));
+        this.room.reset();
         this.handler_stack.reset();
         this.belief.reset();
         this.birth.reset();
@@ -177,8 +177,7 @@ const WAY_DOWN: u64 = 60 * PAGE as u64;
 
 /// Bytes of a state with room for stacks of so many frames.
 fn size_with(max_depth: usize) -> usize {
-    let frames = max_depth.saturating_mul(Room::ROOMS);
-    FRAMES_OFFSET.saturating_add(frames.saturating_mul(size_of::<Frame>()))
+    FRAMES_OFFSET.saturating_add(Room::bytes(max_depth))
 }
 
 /// Makes a state there.

@@ -6,8 +6,9 @@
 //! The memory is given once, for as long as the state is there, and used through this alone.
 #![allow(unsafe_code)]
 
-use core::cell::Cell;
+use core::cell::{Cell, RefCell};
 use core::slice;
+use engine::last_walk::{self, Known, LastWalk};
 use engine::memory::StackMemory;
 use engine::wire::sample::Frame;
 
@@ -16,6 +17,8 @@ use engine::wire::sample::Frame;
 pub(crate) struct Room {
     /// The thread's own stack.
     pub stack: Cell<StackMemory>,
+    /// What its last walk read. Borrowed for a walk, and for good by one that is abandoned.
+    pub last: RefCell<LastWalk<'static>>,
     /// Frames of each room.
     size: usize,
     /// For the next sample, and that of the sample before.
@@ -28,17 +31,38 @@ impl Room {
     /// Rooms for so many frames.
     pub const ROOMS: usize = 3;
 
+    /// Bytes for rooms of `size` frames each.
+    pub const fn bytes(size: usize) -> usize {
+        let frames = size.saturating_mul(Self::ROOMS);
+        let known = last_walk::MEMORY.saturating_mul(size_of::<Known>());
+        frames
+            .saturating_mul(size_of::<Frame>())
+            .saturating_add(known)
+    }
+
     /// Rooms of `size` frames each.
     ///
     /// # Safety
-    /// There are [`Room::ROOMS`] times as many frames of memory, which are this value's alone.
+    /// There are [`Room::bytes`] of memory, aligned to 16, which are this value's alone and hold
+    /// zeros or what one of these has left.
     pub unsafe fn new(memory: *mut Frame, size: usize) -> Self {
         let at = |room: usize| memory.wrapping_add(size.saturating_mul(room));
+        // SAFETY: they lie behind the rooms; zeros are values of that type.
+        let known = unsafe { slice::from_raw_parts_mut(at(Self::ROOMS).cast(), last_walk::MEMORY) };
         Self {
             stack: Cell::new(StackMemory::new(0, 0)),
+            last: RefCell::new(LastWalk::new(known)),
             size,
             samples: Cell::new([at(0), at(1)]),
             spare: at(2),
+        }
+    }
+
+    /// Another thread comes.
+    pub fn reset(&self) {
+        self.stack.set(StackMemory::new(0, 0));
+        if let Ok(mut last) = self.last.try_borrow_mut() {
+            last.forget();
         }
     }
 
@@ -89,7 +113,7 @@ mod tests {
 
     #[test]
     fn rooms_do_not_overlap_and_two_take_turns() {
-        let mut memory = vec![Frame::default(); 4 * Room::ROOMS];
+        let mut memory = vec![Frame::default(); Room::bytes(4) / size_of::<Frame>()];
         // SAFETY: memory of that size, used through this alone.
         let room = unsafe { Room::new(memory.as_mut_ptr(), 4) };
         for sample in 1..=3u64 {

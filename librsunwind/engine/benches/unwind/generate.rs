@@ -72,12 +72,25 @@ impl Program {
     }
 
     /// A random path: for each level the function to call next and the call site to do it from.
-    pub fn path(&self, random: &mut Random) -> Vec<u32> {
-        let mut path: Vec<u32> = (0..DEPTH)
-            .map(|_| (random.below(self.functions as u64) << 2 | random.below(4)) as u32)
-            .collect();
+    pub fn path(&self, depth: usize, random: &mut Random) -> Vec<u32> {
+        let mut path = vec![0; depth];
+        self.change(&mut path, depth, random);
         path.push((self.functions as u32) << 2);
         path
+    }
+
+    /// Makes the innermost `count` levels of a path, but for its end, others.
+    pub fn change(&self, path: &mut [u32], count: usize, random: &mut Random) {
+        let end = path.len().min(self.end_of(path));
+        for level in &mut path[end - count..end] {
+            *level = (random.below(self.functions as u64) << 2 | random.below(4)) as u32;
+        }
+    }
+
+    fn end_of(&self, path: &[u32]) -> usize {
+        let leaf = (self.functions as u32) << 2;
+        let end = path.iter().position(|level| *level == leaf);
+        end.unwrap_or(path.len())
     }
 }
 

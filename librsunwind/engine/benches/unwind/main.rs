@@ -20,12 +20,14 @@
     clippy::deref_addrof
 )]
 
+mod changes;
 mod generate;
 mod measure;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod walkers;
 
+use changes::CASES;
 use generate::Program;
 use measure::Numbers;
 use walkers::WALKERS;
@@ -43,14 +45,9 @@ fn main() {
         .unwrap_or(ROUNDS);
     let only = std::env::var("ONLY").unwrap_or_default();
     let ghz = measure::clock_ghz();
-    println!("ns per frame; instructions per frame, steady\n");
-    println!(
-        "| unwinder | warm | steady, 800 pcs | steady, 20,000 pcs | cold, 800 | cold, 20,000 | instructions, 800 / 20,000 |"
-    );
-    println!("|---|---|---|---|---|---|---|");
     let programs =
         [false, true].map(|fp| [200, 5000].map(|functions| Program::build(functions, fp)));
-    let mut all: Vec<Vec<[Numbers; 2]>> = vec![Vec::new(); WALKERS.len()];
+    let mut all: Vec<Results> = vec![Vec::new(); WALKERS.len()];
     for round in 0..rounds {
         for (walker, results) in WALKERS.iter().zip(&mut all) {
             if walker.name.contains(&only) {
@@ -60,15 +57,47 @@ fn main() {
             }
         }
     }
-    for (walker, results) in WALKERS.iter().zip(&all) {
+    print_whole(&all);
+    print_changed(&all);
+}
+
+type Results = Vec<[Numbers; 2]>;
+
+fn median(results: &Results, of: impl Fn(&[Numbers; 2]) -> f64) -> f64 {
+    let mut values: Vec<f64> = results.iter().map(of).collect();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn print_changed(all: &[Results]) {
+    println!("\nns per frame, 800 pcs / 20,000\n");
+    let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+    println!("| unwinder | {} |", names.join(" | "));
+    println!("|{}", "---|".repeat(names.len() + 1));
+    for (walker, results) in WALKERS.iter().zip(all) {
         if results.is_empty() {
             continue;
         }
-        let median = |of: &dyn Fn(&[Numbers; 2]) -> f64| {
-            let mut values: Vec<f64> = results.iter().map(of).collect();
-            values.sort_by(f64::total_cmp);
-            values[values.len() / 2]
+        let cell = |case: usize| {
+            let [few, many] = [0, 1].map(|program| median(results, |n| n[program].changed[case]));
+            format!("{few:.2} / {many:.2}")
         };
+        let cells: Vec<String> = (0..CASES.len()).map(cell).collect();
+        println!("| {} | {} |", walker.name, cells.join(" | "));
+    }
+}
+
+fn print_whole(all: &[Results]) {
+    println!("ns per frame; instructions per frame, steady\n");
+    println!(
+        "| unwinder | warm | steady, 800 pcs | steady, 20,000 pcs | cold, 800 | cold, 20,000 | instructions, 800 / 20,000 |"
+    );
+    println!("|---|---|---|---|---|---|---|");
+    for (walker, results) in WALKERS.iter().zip(all) {
+        if results.is_empty() {
+            continue;
+        }
+        let median = |of: &dyn Fn(&[Numbers; 2]) -> f64| median(results, of);
         let cold = |program: usize| {
             if walker.is_prefilled {
                 "–".into()

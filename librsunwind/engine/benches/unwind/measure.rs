@@ -1,6 +1,7 @@
 //! One unwinder in one process: signals on random stacks, time of the walks in their handler, and
 //! their instructions, counted by the parent, which steps through them with ptrace.
 
+use crate::changes::{self, CASES};
 use crate::generate::{DEPTH, Program, Random};
 use crate::walkers::{Walk, Walker};
 use std::arch::x86_64::_rdtsc;
@@ -19,7 +20,11 @@ pub struct Numbers {
     pub steady: f64,
     pub cold: f64,
     pub instructions: f64,
+    /// Of [`CASES`].
+    pub changed: [f64; CASES.len()],
 }
+
+const WORDS: usize = 4 + CASES.len();
 
 /// Cycles of the time stamp counter per ns.
 pub fn clock_ghz() -> f64 {
@@ -37,19 +42,22 @@ pub fn in_child(walker: &Walker, program: &Program, ghz: f64, with_instructions:
         let child = libc::fork();
         if child == 0 {
             let numbers = measure(walker, program, ghz, with_instructions);
-            let bytes = [
+            let mut words = [0.0; WORDS];
+            let (first, rest) = words.split_at_mut(4);
+            first.copy_from_slice(&[
                 numbers.warm,
                 numbers.steady,
                 numbers.cold,
                 numbers.instructions,
-            ]
-            .map(f64::to_ne_bytes);
-            libc::write(pipe[1], bytes.as_ptr().cast(), 32);
+            ]);
+            rest.copy_from_slice(&numbers.changed);
+            let bytes = words.map(f64::to_ne_bytes);
+            libc::write(pipe[1], bytes.as_ptr().cast(), WORDS * 8);
             libc::_exit(0);
         }
         libc::close(pipe[1]);
         let (status, steps) = follow(child);
-        let mut bytes = [0; 32];
+        let mut bytes = [0; WORDS * 8];
         let read = std::fs::File::from_raw_fd(pipe[0]).read_exact(&mut bytes);
         assert!(
             read.is_ok() && status == 0,
@@ -62,6 +70,7 @@ pub fn in_child(walker: &Walker, program: &Program, ghz: f64, with_instructions:
             steady: value(1),
             cold: value(2),
             instructions: steps as f64 / value(3),
+            changed: std::array::from_fn(|case| value(4 + case)),
         }
     }
 }
@@ -168,17 +177,20 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
     }
     // Loads and sets up what the unwinder sets up once per process.
     hook();
-    let stack = |number: u64, mode: Mode| {
-        let path = program.path(&mut Random::new(number + 1));
+    let run = |path: &[u32], mode: Mode| {
         task().mode = mode;
         (program.run)(path.as_ptr(), hook);
         let (cycles, frames) = (task().cycles, task().frames);
         assert!(
-            frames as usize > DEPTH,
+            frames as usize >= path.len(),
             "{} found only {frames} frames",
             walker.name
         );
         (cycles as f64, frames as f64)
+    };
+    let stack = |number: u64, mode: Mode| {
+        let path = program.path(DEPTH, &mut Random::new(number + 1));
+        run(&path, mode)
     };
     let (mut cycles, mut frames) = (0.0, 0.0);
     for number in 0..COLD {
@@ -197,6 +209,14 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
             }
         }
     }
+    let changed = CASES.map(|case| {
+        let once = |path: &[u32]| {
+            let before = preemptions();
+            let (cycles, frames) = run(path, Mode::Once);
+            (preemptions() == before).then_some((cycles / ghz, frames))
+        };
+        changes::measure(&case, program, once)
+    });
     let warm = (0..5)
         .map(|number| stack(number * 77, Mode::Repeat))
         .map(|(c, f)| c / f / ghz);
@@ -213,6 +233,7 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
         steady: steady.0 / steady.1 / ghz,
         cold,
         instructions: stepped,
+        changed,
     }
 }
 

@@ -1,13 +1,16 @@
 //! The unwinders compared, each behind one function: a signal's context in, the number of frames
 //! out.
 
-use crate::support::{Process, own_stack};
+use crate::support::{Process, new_last_walk, own_stack};
+use engine::last_walk::LastWalk;
 use engine::memory::StackMemory;
 use engine::registers::Registers;
 use engine::rule::wide::{Cfa, Saved};
 use engine::rule_cache::RuleCache;
 use engine::table::eh_frame_of;
-use engine::wire::sample::Frame;
+use engine::unwind::Outcome;
+use engine::wire::codec::Encoder;
+use engine::wire::sample::{self, Frame, SampleHead};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
 use object::{Object as _, ObjectSection as _};
@@ -27,12 +30,27 @@ pub struct Walker {
     pub new: fn() -> Box<dyn Walk>,
 }
 
+/// Frames that each has room for.
+const LONGEST: usize = 2048;
+
 pub const WALKERS: &[Walker] = &[
     Walker {
         name: "rsunwind",
         frame_pointers: false,
         is_prefilled: false,
-        new: || Box::new(Ours::new()),
+        new: || Box::new(Ours::new(Way::Reuse)),
+    },
+    Walker {
+        name: "rsunwind, walk and record",
+        frame_pointers: false,
+        is_prefilled: false,
+        new: || Box::new(Ours::new(Way::Record)),
+    },
+    Walker {
+        name: "rsunwind, nothing remembered",
+        frame_pointers: false,
+        is_prefilled: false,
+        new: || Box::new(Ours::new(Way::Full)),
     },
     Walker {
         name: "framehop 0.16, no-alloc mode",
@@ -64,28 +82,67 @@ pub const WALKERS: &[Walker] = &[
         is_prefilled: false,
         new: || {
             Box::new(FramePointers {
-                pcs: [0; 256],
+                pcs: [0; LONGEST],
                 high: own_stack().verified().1,
             })
         },
     },
 ];
 
+#[derive(Clone, Copy, PartialEq)]
+enum Way {
+    /// With what is remembered of the last walk.
+    Reuse,
+    /// The same, and writes the record.
+    Record,
+    /// Without.
+    Full,
+}
+
 struct Ours {
     process: Process,
     memory: StackMemory,
-    frames: Vec<Frame>,
+    way: Way,
+    last: &'static mut LastWalk<'static>,
+    /// Of this walk, and of the one before.
+    frames: [Vec<Frame>; 2],
+    before: (SampleHead, usize),
+    record: Vec<u8>,
 }
 
 impl Ours {
-    fn new() -> Self {
+    fn new(way: Way) -> Self {
         let mut process = Process::new();
         process.cache = fresh_cache();
+        let last = match way {
+            Way::Full => Box::leak(Box::new(LastWalk::none())),
+            _ => new_last_walk(),
+        };
         Self {
             process,
             memory: own_stack(),
-            frames: vec![Frame::default(); 1024],
+            way,
+            last,
+            frames: [(); 2].map(|()| vec![Frame::default(); LONGEST]),
+            before: Default::default(),
+            record: vec![0; 1 << 16],
         }
+    }
+
+    fn record(&mut self, outcome: Outcome, registers: &Registers, kept: usize) {
+        let head = SampleHead {
+            stop: outcome.stop,
+            sp: registers.sp(),
+            ..SampleHead::default()
+        };
+        let [frames, frames_before] = &self.frames;
+        let (head_before, count) = self.before;
+        let mut out = Encoder::new(&mut self.record);
+        let before = Some((&head_before, &frames_before[..count]));
+        sample::encode(&mut out, before, &head, &frames[..kept]);
+        std::hint::black_box(out.finish());
+        self.before = (head, kept);
+        self.frames.swap(0, 1);
     }
 }
 
@@ -109,16 +166,21 @@ fn fresh_cache() -> &'static RuleCache {
 impl Walk for Ours {
     fn walk(&mut self, context: *mut c_void) -> usize {
         let registers = unsafe { Registers::from_ucontext(context) };
-        self.process
-            .walk_into(&registers, &mut self.memory, &mut self.frames)
-            .1
+        let (memory, frames) = (&mut self.memory, &mut self.frames[0]);
+        let (outcome, kept) = self
+            .process
+            .walk_with(&registers, memory, frames, self.last);
+        if self.way == Way::Record {
+            self.record(outcome, &registers, kept);
+        }
+        kept
     }
 }
 
 struct Framehop {
     unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
     cache: CacheX86_64<MustNotAllocateDuringUnwind>,
-    pcs: [u64; 256],
+    pcs: [u64; LONGEST],
 }
 
 impl Framehop {
@@ -168,7 +230,7 @@ impl Framehop {
         Self {
             unwinder,
             cache: CacheX86_64::new_in(),
-            pcs: [0; 256],
+            pcs: [0; LONGEST],
         }
     }
 }
@@ -198,14 +260,14 @@ type Backtrace = unsafe extern "C" fn(*mut *mut c_void, c_int) -> c_int;
 /// A library's function that walks from its caller.
 struct Library {
     function: Backtrace,
-    pcs: [*mut c_void; 256],
+    pcs: [*mut c_void; LONGEST],
 }
 
 impl Library {
     fn new(function: Backtrace) -> Self {
         Self {
             function,
-            pcs: [std::ptr::null_mut(); 256],
+            pcs: [std::ptr::null_mut(); LONGEST],
         }
     }
 }
@@ -227,7 +289,7 @@ fn libunwind() -> Backtrace {
 
 impl Walk for Library {
     fn walk(&mut self, _: *mut c_void) -> usize {
-        unsafe { (self.function)(self.pcs.as_mut_ptr(), 256) as usize }
+        unsafe { (self.function)(self.pcs.as_mut_ptr(), LONGEST as c_int) as usize }
     }
 }
 
@@ -236,7 +298,7 @@ impl Walk for Library {
 struct Bound {
     process: Process,
     table: Vec<[u64; 2]>,
-    pcs: [u64; 256],
+    pcs: [u64; LONGEST],
 }
 
 const BOUND_SIZE: usize = 1 << 16;
@@ -246,7 +308,7 @@ impl Bound {
         Self {
             process: Process::new(),
             table: vec![[0; 2]; BOUND_SIZE],
-            pcs: [0; 256],
+            pcs: [0; LONGEST],
         }
     }
 
@@ -329,7 +391,7 @@ impl Walk for Bound {
 }
 
 struct FramePointers {
-    pcs: [u64; 256],
+    pcs: [u64; LONGEST],
     high: u64,
 }
 

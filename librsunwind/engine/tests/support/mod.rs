@@ -6,6 +6,7 @@ pub mod suites;
 use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::frame_buffer::FrameBuffer;
+use engine::last_walk::{Known, LastWalk, MEMORY};
 use engine::memory::StackMemory;
 use engine::module_map::{Module, ModuleKind, ModuleMap, Modules, Table};
 use engine::registers::Registers;
@@ -14,6 +15,7 @@ use engine::table::Preference;
 use engine::unwind::{Outcome, Unwinder, unwind};
 use engine::wire::sample::{Frame, Method};
 use std::alloc::{Layout, alloc_zeroed};
+use std::cell::Cell;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -22,6 +24,8 @@ pub struct Process {
     pub cache: &'static RuleCache,
     pub preference: Preference,
     pub distrusted: AtomicU32,
+    /// Of whichever thread has walked last.
+    pub last: Cell<Option<&'static mut LastWalk<'static>>>,
 }
 
 impl Modules for Process {
@@ -63,16 +67,27 @@ pub fn new_cache() -> &'static RuleCache {
     unsafe { RuleCache::from_zeroed(NonNull::new(memory).unwrap()) }
 }
 
+pub fn new_last_walk() -> &'static mut LastWalk<'static> {
+    let memory = vec![Known::default(); MEMORY].leak();
+    Box::leak(Box::new(LastWalk::new(memory)))
+}
+
 impl Process {
     pub fn new() -> Self {
-        let process = Self {
+        let process = Self::empty();
+        process.discover();
+        process
+    }
+
+    /// Without modules.
+    pub fn empty() -> Self {
+        Self {
             map: zeroed(),
             cache: new_cache(),
             preference: Preference::Auto,
             distrusted: AtomicU32::new(0),
-        };
-        process.discover();
-        process
+            last: Cell::new(Some(new_last_walk())),
+        }
     }
 
     pub fn with(preference: Preference) -> Self {
@@ -108,11 +123,21 @@ impl Process {
         self.walk_deep(registers, memory, 1024)
     }
 
+    /// Walks in full, and by what is remembered of the last walk, which must make no difference.
     pub fn walk_deep(&self, registers: &Registers, memory: &mut StackMemory, room: usize) -> Stack {
-        let mut frames = vec![Frame::default(); room];
-        let (outcome, kept) = self.walk_into(registers, memory, &mut frames);
-        frames.truncate(kept);
-        Stack { frames, outcome }
+        let none = &mut LastWalk::none();
+        let [full, reused] = [true, false].map(|is_full| {
+            let mut frames = vec![Frame::default(); room];
+            let (outcome, kept) = match is_full {
+                true => self.walk_with(registers, memory, &mut frames, none),
+                false => self.walk_into(registers, memory, &mut frames),
+            };
+            frames.truncate(kept);
+            Stack { frames, outcome }
+        });
+        assert_eq!(reused.outcome, full.outcome);
+        assert_eq!(reused.frames, full.frames);
+        full
     }
 
     /// Allocates nothing: for signal handlers.
@@ -122,6 +147,20 @@ impl Process {
         memory: &mut StackMemory,
         frames: &mut [Frame],
     ) -> (Outcome, usize) {
+        let last = self.last.take().expect("not within a walk");
+        let found = self.walk_with(registers, memory, frames, last);
+        self.last.set(Some(last));
+        found
+    }
+
+    /// Likewise, with what another walk has left.
+    pub fn walk_with(
+        &self,
+        registers: &Registers,
+        memory: &mut StackMemory,
+        frames: &mut [Frame],
+        last: &mut LastWalk<'_>,
+    ) -> (Outcome, usize) {
         let unwinder = Unwinder {
             modules: self,
             cache: self.cache,
@@ -129,7 +168,7 @@ impl Process {
             languages: None,
         };
         let mut buffer = FrameBuffer::new(frames);
-        let outcome = unwind(&unwinder, registers, memory, &mut buffer);
+        let outcome = unwind(&unwinder, registers, memory, &mut buffer, last);
         (outcome, buffer.finish().kept)
     }
 }

@@ -1,0 +1,408 @@
+//! What a thread's last walk read, so that the next one need not walk what has not changed.
+//!
+//! A plain step is a function of the frame it starts from (pc, stack pointer, frame pointer), of
+//! the rules (their generation), and of two words of the stack: the return address and the saved
+//! frame pointer. So when a walk comes to a frame that the last one came to, too, and those words
+//! of the next frame are what they were, so is the next frame: that is seen by two loads from known
+//! places, which wait for nothing, instead of by a look-up and loads that wait for each other. The
+//! return address alone would not do: the same one can stand at the same place below another frame
+//! of the caller, which only the saved frame pointer tells.
+//!
+//! ```text
+//!   kept:  | root … | met … | changed since |          made:  | leaf's caller … |
+//!          0        low     high                               0                 next
+//!          the last walk, outermost first                      this walk, as it goes
+//! ```
+//!
+//! What is unchanged is nearly always the outer part, which therefore stays in its place. Steps
+//! that are more than plain are always taken anew: they may read anything.
+//!
+//! # Safety
+//! Loads from the verified part of the stack; each address is compared with its bounds first.
+#![allow(unsafe_code)]
+
+use crate::address::RuntimeAddress;
+use crate::frame_buffer::FrameBuffer;
+use crate::memory::load_verified;
+use crate::rule::{Kind, UnwindRule};
+use crate::wire::sample::Frame;
+use core::hint::select_unpredictable;
+
+/// A frame that a plain step found, and the words that the step read. Zeros are one.
+#[derive(Clone, Copy, Debug, Default)]
+#[repr(C)]
+pub struct Known {
+    frame: Frame,
+    sp: u64,
+    fp: u64,
+    /// How far below the stack pointer the word stands that gave the frame pointer, and the word;
+    /// the return address, where none did.
+    below: u64,
+    word: u64,
+}
+
+impl Known {
+    /// The frame with that stack pointer, pc and frame pointer, to which a plain rule has led.
+    #[inline]
+    pub(crate) fn new(sp: u64, pc: u64, fp: u64, rule: UnwindRule) -> Self {
+        let words = rule.slot(0);
+        Self {
+            frame: Frame::native(RuntimeAddress(pc), rule.method()),
+            sp,
+            fp,
+            below: words.wrapping_add(1) << 3,
+            word: select_unpredictable(words == 0, pc, fp),
+        }
+    }
+
+    /// The frame before it is none of those remembered: it is never come to from there.
+    const fn cut(&mut self) {
+        self.below = 8;
+        self.word = !self.frame.pc.0;
+    }
+
+    #[inline]
+    const fn is_same(&self, other: &Self) -> bool {
+        (self.sp ^ other.sp) | (self.frame.pc.0 ^ other.frame.pc.0) | (self.fp ^ other.fp) == 0
+    }
+
+    /// Whether its return address stands where it stood.
+    #[inline]
+    fn stands(&self, bounds: &Bounds) -> bool {
+        // SAFETY: 256 bytes below a stack pointer within the bounds can be loaded from.
+        bounds.hold(self.sp) && unsafe { load_verified(self.sp.wrapping_sub(8)) } == self.frame.pc.0
+    }
+
+    /// Whether the step from its callee, which is unchanged, still leads to it.
+    #[inline]
+    fn holds(&self, bounds: &Bounds) -> bool {
+        let sp = self.sp;
+        if !bounds.hold(sp) {
+            return false;
+        }
+        // SAFETY: as above; `below` is at most 256.
+        let (pc, word) = unsafe {
+            let pc = load_verified(sp.wrapping_sub(8));
+            (pc, load_verified(sp.wrapping_sub(self.below)))
+        };
+        pc == self.frame.pc.0 && word == self.word
+    }
+}
+
+/// Where a CFA may lie, so that the words below it can be loaded without asking: from `lowest_cfa`
+/// on, `span` bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Bounds {
+    pub(crate) lowest_cfa: u64,
+    pub(crate) span: u64,
+}
+
+impl Bounds {
+    /// Whether it may lie there.
+    #[inline]
+    pub(crate) const fn hold(&self, cfa: u64) -> bool {
+        cfa.wrapping_sub(self.lowest_cfa) <= self.span
+    }
+}
+
+/// The frame that a walk goes on from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reused {
+    pub(crate) pc: u64,
+    pub(crate) sp: u64,
+    pub(crate) fp: u64,
+    /// Its rule, if that is known to be more than plain.
+    pub(crate) rule: Option<UnwindRule>,
+}
+
+/// See the module. One thread's, and of one walk at a time.
+#[derive(Debug)]
+pub struct LastWalk<'m> {
+    kept: &'m mut [Known],
+    /// In a circle: of more frames the outermost stay.
+    made: &'m mut [Known],
+    /// The stack pointer of the next of those kept that the walk can meet, and its index plus one.
+    target: u64,
+    ahead: usize,
+    next: usize,
+    /// Those of `kept` that this walk came to since the last one that is in `made`.
+    low: usize,
+    high: usize,
+    /// The stack pointer of the last frame.
+    sp: u64,
+    /// Whether a step to the next frame begins at none of these.
+    is_cut: bool,
+    is_round: bool,
+    /// Of the rules that led to those kept.
+    generation: u64,
+    /// How many are kept.
+    length: usize,
+    /// How many of this walk's were found unchanged.
+    reused: usize,
+    /// The rule of the outermost one kept, or [`Kind::Absent`]: it led to no frame that is kept.
+    end: UnwindRule,
+    /// Likewise of the last frame of this walk.
+    new_end: UnwindRule,
+}
+
+/// Frames of memory that are worth having: 1,024 are remembered, whatever the stack's depth. 60 KiB,
+/// of which a walk touches as much as it takes.
+pub const MEMORY: usize = 1280;
+
+const NO_RULE: UnwindRule = UnwindRule::from_bits(0);
+
+impl<'m> LastWalk<'m> {
+    /// Nothing yet; in memory of which four fifths are for what is remembered, and the rest for what
+    /// one walk adds to it.
+    #[must_use]
+    pub fn new(memory: &'m mut [Known]) -> Self {
+        let made = memory.len() / 5;
+        let kept = memory.len().wrapping_sub(made);
+        let (kept, made) = memory.split_at_mut_checked(kept).unwrap_or_default();
+        Self {
+            kept,
+            made,
+            target: u64::MAX,
+            ahead: 0,
+            next: 0,
+            low: 0,
+            high: 0,
+            sp: 0,
+            is_cut: true,
+            is_round: false,
+            generation: 0,
+            length: 0,
+            reused: 0,
+            end: NO_RULE,
+            new_end: NO_RULE,
+        }
+    }
+
+    /// For a walk that neither knows of another nor is remembered.
+    #[must_use]
+    pub fn none() -> Self {
+        Self::new(&mut [])
+    }
+
+    /// Forgets all: the thread, or its stack, is another.
+    pub fn forget(&mut self) {
+        self.length = 0;
+    }
+
+    /// How many frames of the latest walk were not walked, but found unchanged.
+    #[must_use]
+    pub const fn reused(&self) -> usize {
+        self.reused
+    }
+
+    /// A walk by rules of that generation begins.
+    pub(crate) fn begin(&mut self, generation: u64) {
+        if self.generation != generation {
+            self.generation = generation;
+            self.length = 0;
+        }
+        (self.target, self.ahead) = (u64::MAX, self.length);
+        (self.low, self.high, self.next) = (0, 0, 0);
+        (self.sp, self.is_cut, self.is_round) = (0, true, false);
+        (self.new_end, self.reused) = (NO_RULE, 0);
+    }
+
+    /// Finds the next frame that can be met from a stack pointer on: the first whose return address
+    /// still stands.
+    #[inline]
+    pub(crate) fn aim(&mut self, from: u64, bounds: &Bounds) {
+        if self.ahead != 0 && (self.target == u64::MAX || self.target < from) {
+            self.aim_anew(from, bounds);
+        }
+    }
+
+    fn aim_anew(&mut self, from: u64, bounds: &Bounds) {
+        self.target = u64::MAX;
+        let from = from.max(bounds.lowest_cfa);
+        while let Some(known) = self.kept.get(self.ahead.wrapping_sub(1)) {
+            if known.sp >= from {
+                if !bounds.hold(known.sp) {
+                    return; // it is met later, if at all
+                }
+                if known.stands(bounds) {
+                    self.target = known.sp;
+                    return;
+                }
+            }
+            self.ahead = self.ahead.wrapping_sub(1);
+        }
+    }
+
+    /// Whether a frame that the walk has come to is one that the last walk came to.
+    #[inline]
+    pub(crate) fn meets(&mut self, frame: &Known, bounds: &Bounds) -> bool {
+        frame.sp >= self.target && self.has_met(frame, bounds)
+    }
+
+    fn has_met(&mut self, frame: &Known, bounds: &Bounds) -> bool {
+        self.aim(frame.sp, bounds);
+        let known = self.kept.get(self.ahead.wrapping_sub(1));
+        let is_met = known.is_some_and(|known| known.is_same(frame));
+        if !is_met {
+            self.aim(frame.sp.wrapping_add(1), bounds);
+        }
+        is_met
+    }
+
+    /// Adds a frame that the last walk did not come to.
+    #[inline]
+    pub(crate) fn add(&mut self, mut frame: Known) {
+        if self.is_cut {
+            frame.cut();
+            self.is_cut = false;
+        }
+        if self.high != 0 && self.replace(&frame) {
+            return;
+        }
+        self.order(frame.sp);
+        self.make(frame);
+    }
+
+    /// Sees to it that a stack pointer comes behind all those before.
+    #[inline]
+    fn order(&mut self, sp: u64) {
+        if sp <= self.sp {
+            // To another stack and back: what is in order is remembered.
+            (self.next, self.is_round) = (0, false);
+        }
+        self.sp = sp;
+        self.new_end = NO_RULE;
+    }
+
+    #[inline]
+    fn make(&mut self, frame: Known) {
+        if let Some(place) = self.made.get_mut(self.next) {
+            *place = frame;
+            self.next = self.next.wrapping_add(1);
+        } else if let Some(place) = self.made.first_mut() {
+            *place = frame;
+            (self.next, self.is_round) = (1, true);
+        }
+    }
+
+    /// Puts a frame in the place of the one that was there behind those that were met, if it lies at
+    /// the same place of the stack: often nothing is new but a register's value. If not, those that
+    /// were met lead to others than they did, and are remembered as if they had been walked.
+    #[cold]
+    fn replace(&mut self, frame: &Known) -> bool {
+        let index = self.low.wrapping_sub(1);
+        match self.kept.get_mut(index) {
+            Some(place) if place.sp == frame.sp => {
+                *place = *frame;
+                self.low = index;
+                self.order(frame.sp);
+                true
+            }
+            _ => {
+                self.leave();
+                false
+            }
+        }
+    }
+
+    fn leave(&mut self) {
+        for index in (self.low..self.high).rev() {
+            let known = self.kept.get(index).copied();
+            self.make(known.unwrap_or_default());
+        }
+        (self.low, self.high) = (0, 0);
+    }
+
+    /// Goes from a frame that was met, which is in `frames` already, to the outermost one that is
+    /// unchanged.
+    ///
+    /// # Signal safety
+    /// Loads from the stack within the bounds.
+    #[inline(never)]
+    pub(crate) fn follow(
+        &mut self,
+        mut frame: Known,
+        bounds: &Bounds,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Reused {
+        if self.is_cut {
+            frame.cut();
+            self.is_cut = false;
+        }
+        if self.high == 0 || self.low != self.ahead {
+            self.leave();
+            self.high = self.ahead;
+        }
+        self.order(frame.sp);
+        let mut low = self.ahead.wrapping_sub(1);
+        if let Some((place, outer)) = self.kept.get_mut(..=low).and_then(<[_]>::split_last_mut) {
+            // Its callee is another one, by whose rule the words stand elsewhere.
+            *place = frame;
+            let room = frames.room();
+            let pairs = outer.iter().rev().zip(room);
+            let count = pairs
+                .map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame))
+                .count();
+            frames.fill(count);
+            low = low.wrapping_sub(count);
+            if frames.room().is_empty() {
+                low = Self::follow_on(outer, low, bounds, frames);
+            }
+        }
+        let unchanged = self.ahead.wrapping_sub(low).wrapping_sub(1);
+        self.reused = self.reused.wrapping_add(unchanged);
+        let last = self.kept.get(low).copied().unwrap_or_default();
+        (self.low, self.ahead, self.target) = (low, low, u64::MAX);
+        self.sp = last.sp;
+        let is_end = low == 0 && self.end.kind() != Kind::Absent;
+        self.aim(last.sp.wrapping_add(1), bounds);
+        Reused {
+            pc: last.frame.pc.0,
+            sp: last.sp,
+            fp: last.fp,
+            rule: is_end.then_some(self.end),
+        }
+    }
+
+    /// The same where the frames' room is a circle by now.
+    #[cold]
+    fn follow_on(
+        outer: &[Known],
+        mut low: usize,
+        bounds: &Bounds,
+        frames: &mut FrameBuffer<'_>,
+    ) -> usize {
+        while let Some(known) = outer.get(low.wrapping_sub(1)) {
+            if !known.holds(bounds) || !frames.push_frame(known.frame) {
+                break;
+            }
+            low = low.wrapping_sub(1);
+        }
+        low
+    }
+
+    /// The walk's next step, by that rule, is more than a plain one.
+    pub(crate) fn interrupt(&mut self, rule: UnwindRule) {
+        if !self.is_cut {
+            self.new_end = rule;
+        }
+        self.is_cut = true;
+    }
+
+    /// The walk is over, and the next may meet it.
+    pub(crate) fn finish(&mut self) {
+        if self.low != 0 {
+            self.leave();
+        }
+        let (newer, older) = self.made.split_at_checked(self.next).unwrap_or_default();
+        let older = if self.is_round { older } else { &[] };
+        let made = newer.iter().rev().chain(older.iter().rev());
+        let free = self.kept.get_mut(self.high..).unwrap_or_default();
+        let count = free
+            .iter_mut()
+            .zip(made)
+            .map(|(place, frame)| *place = *frame);
+        self.length = self.high.wrapping_add(count.count());
+        self.end = self.new_end;
+    }
+}

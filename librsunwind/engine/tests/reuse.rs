@@ -1,0 +1,345 @@
+//! A walk that reuses frames of the last one finds what a full walk finds: on stacks of made-up
+//! programs that change in every way between two walks, and on stacks with arbitrary words.
+#![allow(unsafe_code, missing_docs, clippy::undocumented_unsafe_blocks)]
+
+mod support;
+
+use engine::last_walk::{Known, LastWalk, MEMORY};
+use engine::memory::StackMemory;
+use engine::registers::{FP, Registers, SP};
+use engine::rule::UnwindRule;
+use engine::rule::wide::{Cfa, Row, Saved};
+use engine::rule_cache::{RuleCache, key_of};
+use engine::unwind::Outcome;
+use engine::wire::sample::{Frame, Method, StopReason};
+use std::cell::Cell;
+use support::Process;
+
+const MANY: usize = if cfg!(miri) { 40 } else { 4000 };
+const WORDS: usize = 1 << 14;
+/// Where the made-up code lies; nothing is mapped there.
+const CODE: u64 = 0x1_0000;
+/// Where the thread begins.
+const ROOT: u64 = CODE - 16;
+const FUNCTIONS: u64 = 24;
+
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 >> 11) % limit
+    }
+
+    fn once_in(&mut self, times: u64) -> bool {
+        self.below(times) == 0
+    }
+}
+
+/// How a function finds its caller.
+#[derive(Clone, Copy)]
+struct Function {
+    /// From the stack pointer or the frame pointer to the CFA, words.
+    size: u64,
+    from_fp: bool,
+    /// How many words below the return address the frame pointer is saved, if it is.
+    saved: Option<u64>,
+    kind: Kind,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Plain,
+    /// By a row of the wide table.
+    Wide,
+    /// Without a table.
+    FramePointer,
+    /// By a table that forgets registers.
+    Drops,
+}
+
+impl Function {
+    fn new(random: &mut Random) -> Self {
+        let kind = match random.below(16) {
+            0 => Kind::Wide,
+            1 if !cfg!(miri) => Kind::FramePointer, // reads code
+            2 => Kind::Drops,
+            _ => Kind::Plain,
+        };
+        let (size, saved) = (random.below(30) + 2, random.below(3));
+        let has_frame_pointer = kind == Kind::FramePointer || random.once_in(3);
+        match has_frame_pointer {
+            true => Self {
+                size: 2,
+                from_fp: true,
+                saved: Some(1),
+                kind,
+            },
+            false => Self {
+                size: size + 2,
+                from_fp: false,
+                saved: (saved == 0).then(|| random.below(size) + 1),
+                kind,
+            },
+        }
+    }
+
+    fn rule(&self, cache: &RuleCache) -> UnwindRule {
+        let mut row = Row::new(Cfa::Offset {
+            register: if self.from_fp { FP } else { SP },
+            offset: (self.size * 8) as i32,
+        });
+        if let Some(words) = self.saved {
+            row.saved[0] = Saved::At(-8 - 8 * words as i32);
+        }
+        row.drops = self.kind == Kind::Drops;
+        match self.kind {
+            Kind::FramePointer => UnwindRule::frame_pointer(StopReason::NoRow),
+            Kind::Wide => {
+                let index = cache.wide.insert(&row).unwrap();
+                UnwindRule::wide(Method::EhFrame, index)
+            }
+            _ => UnwindRule::from_row(&row, Method::EhFrame).unwrap(),
+        }
+    }
+}
+
+/// A call on the made-up stack.
+#[derive(Clone, Copy)]
+struct Call {
+    function: u64,
+    /// Words that it has taken from the stack (`alloca`), where it has a frame pointer.
+    taken: u64,
+    /// What it keeps in the frame pointer's register, where it has saved that.
+    value: u64,
+}
+
+impl Call {
+    fn new(random: &mut Random) -> Self {
+        Self {
+            function: random.below(FUNCTIONS),
+            taken: random.below(3) * 2,
+            value: random.below(3),
+        }
+    }
+}
+
+/// Three pcs a function: a call returns there, or the thread stands there.
+fn pc_of(call: &Call) -> u64 {
+    CODE + call.function * 16 + call.value
+}
+
+struct Machine {
+    process: Process,
+    functions: Vec<Function>,
+    stack: Vec<Cell<u64>>,
+    calls: Vec<Call>,
+    random: Random,
+}
+
+impl Machine {
+    fn new(seed: u64) -> Self {
+        let mut machine = Self {
+            process: Process::empty(),
+            functions: Vec::new(),
+            stack: (0..WORDS).map(|_| Cell::new(0)).collect(),
+            calls: Vec::new(),
+            random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
+        };
+        machine.link();
+        machine
+    }
+
+    /// Other functions at the same addresses.
+    fn link(&mut self) {
+        let cache = self.process.cache;
+        cache.invalidate();
+        let random = &mut self.random;
+        self.functions = (0..FUNCTIONS).map(|_| Function::new(random)).collect();
+        let probe = cache.probe();
+        for is_exact in [false, true] {
+            let key = key_of(ROOT, is_exact);
+            cache.insert(&probe, key, UnwindRule::root(Method::EhFrame));
+        }
+        for (function, number) in self.functions.iter().zip(0..) {
+            for site in 0..3 {
+                let pc = CODE + number * 16 + site;
+                cache.insert(&probe, key_of(pc, false), function.rule(cache));
+            }
+            let leaf = CODE + number * 16 + 8;
+            cache.insert(&probe, key_of(leaf, true), function.rule(cache));
+        }
+    }
+
+    fn address(&self, word: u64) -> u64 {
+        self.stack[0].as_ptr().expose_provenance() as u64 + word * 8
+    }
+
+    /// What happens between two samples.
+    fn go_on(&mut self) {
+        let random = &mut self.random;
+        let depth = self.calls.len() as u64;
+        let most = if random.once_in(40) { 300 } else { 60 };
+        match random.below(8) {
+            0 => {} // nothing
+            1..=4 => {
+                // returns, longjmp, exceptions; and calls
+                let returns = random.below(depth.min(most) + 1);
+                self.calls.truncate((depth - returns) as usize);
+                let limit = if random.once_in(3) { most } else { 8 };
+                let calls = random.below(limit);
+                self.calls.extend((0..calls).map(|_| Call::new(random)));
+            }
+            5 => {
+                // a register's value, or an alloca, somewhere
+                for _ in 0..=random.below(2) {
+                    let at = random.below(depth.max(1)) as usize;
+                    if let Some(call) = self.calls.get_mut(at) {
+                        let other = Call::new(random);
+                        (call.taken, call.value) = (other.taken, other.value);
+                    }
+                }
+            }
+            6 => {
+                // another stack with another function in it
+                let at = random.below(depth.max(1)) as usize;
+                if let Some(call) = self.calls.get_mut(at) {
+                    *call = Call::new(random);
+                }
+            }
+            _ => {
+                if random.once_in(20) {
+                    self.calls.clear();
+                }
+                if random.once_in(20) {
+                    self.link(); // dlclose, dlopen
+                }
+            }
+        }
+        self.calls.truncate(400);
+    }
+
+    /// Makes the stack as the calls would have, over what was there, and the leaf's registers.
+    fn lay_out(&mut self) -> Registers {
+        let mut top = WORDS as u64 - 8;
+        let (mut pc, mut fp) = (ROOT, 0);
+        for call in &self.calls {
+            let function = self.functions[call.function as usize];
+            self.stack[top as usize - 1].set(pc);
+            let inner = top - function.size;
+            if let Some(words) = function.saved {
+                self.stack[(top - 1 - words) as usize].set(fp);
+                fp = call.value;
+            }
+            let taken = match function.from_fp {
+                true => {
+                    fp = self.address(inner);
+                    call.taken
+                }
+                false => 0,
+            };
+            top = inner - taken;
+            pc = pc_of(call);
+        }
+        let mut registers = Registers {
+            pc: match self.calls.last() {
+                Some(call) => CODE + call.function * 16 + 8,
+                None => ROOT,
+            },
+            ..Registers::default()
+        };
+        registers.general[usize::from(SP.0)] = self.address(top);
+        registers.general[usize::from(FP.0)] = fp;
+        registers
+    }
+
+    /// Writes something that may stand on a stack somewhere on it.
+    fn disturb(&mut self, registers: &Registers) {
+        let low = (registers.sp() - self.address(0)) / 8;
+        let at = low + self.random.below(WORDS as u64 - low);
+        let word = match self.random.below(4) {
+            0 => {
+                let word = self.random.below(WORDS as u64);
+                self.address(word)
+            }
+            1 => CODE + self.random.below(FUNCTIONS * 16),
+            2 => self.stack[self.random.below(WORDS as u64) as usize].get(),
+            _ => 0,
+        };
+        self.stack[at as usize].set(word);
+    }
+
+    fn walk(
+        &self,
+        registers: &Registers,
+        room: usize,
+        last: &mut LastWalk<'_>,
+    ) -> (Outcome, Vec<Frame>) {
+        let mut memory = StackMemory::new(self.address(0), self.address(WORDS as u64));
+        let mut frames = vec![Frame::default(); room];
+        let (outcome, kept) = self
+            .process
+            .walk_with(registers, &mut memory, &mut frames, last);
+        frames.truncate(kept);
+        (outcome, frames)
+    }
+}
+
+/// Walks both ways after each change. Gives how many frames there were, and how many were reused.
+fn compare(seed: u64, memory: usize, room: usize, is_disturbed: bool) -> [usize; 2] {
+    let mut machine = Machine::new(seed);
+    let mut known = vec![Known::default(); memory];
+    let mut last = LastWalk::new(&mut known);
+    let mut counts = [0, 0];
+    for number in 0..MANY {
+        machine.go_on();
+        let registers = machine.lay_out();
+        if is_disturbed {
+            machine.disturb(&registers);
+        }
+        let full = machine.walk(&registers, room, &mut LastWalk::none());
+        let reused = machine.walk(&registers, room, &mut last);
+        assert_eq!(reused, full, "seed {seed}, memory {memory}, walk {number}");
+        counts[0] += full.1.len();
+        counts[1] += last.reused();
+        if !is_disturbed {
+            assert_eq!(full.0.stop, StopReason::Root);
+            assert!(full.1.len() == (machine.calls.len() + 1).min(room));
+        }
+    }
+    counts
+}
+
+#[test]
+fn made_up_programs_are_walked_as_in_full() {
+    for seed in 1..4 {
+        let [all, reused] = compare(seed, MEMORY, 1024, false);
+        assert!(
+            reused * 3 > all,
+            "only {reused} of {all} frames were reused"
+        );
+    }
+}
+
+#[test]
+fn with_little_memory_for_what_is_remembered_or_for_frames_too() {
+    for (seed, memory, room) in [(5, 100, 1024), (6, 30, 40), (7, 10, 16), (8, MEMORY, 16)] {
+        let [_, reused] = compare(seed, memory, room, false);
+        assert!(reused > 0, "memory {memory}");
+    }
+    assert_eq!(compare(9, 0, 1024, false)[1], 0);
+}
+
+#[test]
+#[cfg_attr(miri, ignore = "asks the kernel what can be read")]
+fn stacks_with_arbitrary_words_too() {
+    for seed in 11..14 {
+        let [all, reused] = compare(seed, MEMORY, 1024, true);
+        assert!(
+            reused * 5 > all,
+            "only {reused} of {all} frames were reused"
+        );
+    }
+}
