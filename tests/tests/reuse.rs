@@ -23,7 +23,7 @@ fn a_program_that_does_everything_at_once_is_walked_as_in_full() {
     let copy = second.path().join("plugin.so");
     std::fs::copy(&first, &copy).unwrap();
     let outcome = Run::profiled(CHECKED, victim::cpp("storm.cpp"))
-        .arg("2")
+        .arg("1")
         .arg(&first)
         .arg(&copy)
         .outcome()

@@ -16,94 +16,14 @@
 //!
 //! What is unchanged is nearly always the outer part, which therefore stays in its place. Steps
 //! that are more than plain are always taken anew: they may read anything.
-//!
-//! # Safety
-//! Loads from the verified part of the stack; each address is compared with its bounds first.
-#![allow(unsafe_code)]
 
-use crate::address::RuntimeAddress;
+mod known;
+
+pub(crate) use known::Bounds;
+pub use known::Known;
+
 use crate::frame_buffer::FrameBuffer;
-use crate::memory::load_verified;
 use crate::rule::{Kind, UnwindRule};
-use crate::wire::sample::Frame;
-use core::hint::select_unpredictable;
-
-/// A frame that a plain step found, and the words that the step read. Zeros are one.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Known {
-    frame: Frame,
-    sp: u64,
-    fp: u64,
-    /// How far below the stack pointer the word stands that gave the frame pointer, and the word;
-    /// the return address, where none did.
-    below: u64,
-    word: u64,
-}
-
-impl Known {
-    /// The frame with that stack pointer, pc and frame pointer, to which a plain rule has led.
-    #[inline]
-    pub(crate) fn new(sp: u64, pc: u64, fp: u64, rule: UnwindRule) -> Self {
-        let words = rule.slot(0);
-        Self {
-            frame: Frame::native(RuntimeAddress(pc), rule.method()),
-            sp,
-            fp,
-            below: words.wrapping_add(1) << 3,
-            word: select_unpredictable(words == 0, pc, fp),
-        }
-    }
-
-    /// The frame before it is none of those remembered: it is never come to from there.
-    const fn cut(&mut self) {
-        self.below = 8;
-        self.word = !self.frame.pc.0;
-    }
-
-    #[inline]
-    const fn is_same(&self, other: &Self) -> bool {
-        (self.sp ^ other.sp) | (self.frame.pc.0 ^ other.frame.pc.0) | (self.fp ^ other.fp) == 0
-    }
-
-    /// Whether its return address stands where it stood.
-    #[inline]
-    fn stands(&self, bounds: &Bounds) -> bool {
-        // SAFETY: 256 bytes below a stack pointer within the bounds can be loaded from.
-        bounds.hold(self.sp) && unsafe { load_verified(self.sp.wrapping_sub(8)) } == self.frame.pc.0
-    }
-
-    /// Whether the step from its callee, which is unchanged, still leads to it.
-    #[inline]
-    fn holds(&self, bounds: &Bounds) -> bool {
-        let sp = self.sp;
-        if !bounds.hold(sp) {
-            return false;
-        }
-        // SAFETY: as above; `below` is at most 256.
-        let (pc, word) = unsafe {
-            let pc = load_verified(sp.wrapping_sub(8));
-            (pc, load_verified(sp.wrapping_sub(self.below)))
-        };
-        pc == self.frame.pc.0 && word == self.word
-    }
-}
-
-/// Where a CFA may lie, so that the words below it can be loaded without asking: from `lowest_cfa`
-/// on, `span` bytes.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Bounds {
-    pub(crate) lowest_cfa: u64,
-    pub(crate) span: u64,
-}
-
-impl Bounds {
-    /// Whether it may lie there.
-    #[inline]
-    pub(crate) const fn hold(&self, cfa: u64) -> bool {
-        cfa.wrapping_sub(self.lowest_cfa) <= self.span
-    }
-}
 
 /// The frame that a walk goes on from.
 #[derive(Clone, Copy, Debug)]
@@ -133,6 +53,7 @@ pub struct LastWalk<'m> {
     /// Whether a step to the next frame begins at none of these.
     is_cut: bool,
     is_round: bool,
+    is_aimed: bool,
     /// Of the rules that led to those kept.
     generation: u64,
     /// How many are kept.
@@ -170,6 +91,7 @@ impl<'m> LastWalk<'m> {
             sp: 0,
             is_cut: true,
             is_round: false,
+            is_aimed: false,
             generation: 0,
             length: 0,
             reused: 0,
@@ -204,6 +126,7 @@ impl<'m> LastWalk<'m> {
         (self.target, self.ahead) = (u64::MAX, self.length);
         (self.low, self.high, self.next) = (0, 0, 0);
         (self.sp, self.is_cut, self.is_round) = (0, true, false);
+        self.is_aimed = false;
         (self.new_end, self.reused) = (NO_RULE, 0);
     }
 
@@ -218,14 +141,20 @@ impl<'m> LastWalk<'m> {
 
     fn aim_anew(&mut self, from: u64, bounds: &Bounds) {
         self.target = u64::MAX;
+        if bounds.hold_nothing() {
+            return; // on another stack, as yet
+        }
+        if !core::mem::replace(&mut self.is_aimed, true) {
+            self.skip_changed(from, bounds);
+        }
         let from = from.max(bounds.lowest_cfa);
         while let Some(known) = self.kept.get(self.ahead.wrapping_sub(1)) {
-            if known.sp >= from {
-                if !bounds.hold(known.sp) {
+            if known.sp() >= from {
+                if !bounds.hold(known.sp()) {
                     return; // it is met later, if at all
                 }
                 if known.stands(bounds) {
-                    self.target = known.sp;
+                    self.target = known.sp();
                     return;
                 }
             }
@@ -233,18 +162,29 @@ impl<'m> LastWalk<'m> {
         }
     }
 
+    /// Finds where the stack begins to be another, as if all return addresses up to there stood and
+    /// none further in. Single ones do: nobody wipes what has returned. If one misleads, a few more
+    /// frames are walked.
+    fn skip_changed(&mut self, from: u64, bounds: &Bounds) {
+        let all = self.kept.get(..self.ahead).unwrap_or_default();
+        let end = bounds.lowest_cfa.wrapping_add(bounds.span);
+        self.ahead = all.partition_point(|known| {
+            known.sp() > end || known.sp() >= from && known.stands(bounds)
+        });
+    }
+
     /// Whether a frame that the walk has come to is one that the last walk came to.
     #[inline]
     pub(crate) fn meets(&mut self, frame: &Known, bounds: &Bounds) -> bool {
-        frame.sp >= self.target && self.has_met(frame, bounds)
+        frame.sp() >= self.target && self.has_met(frame, bounds)
     }
 
     fn has_met(&mut self, frame: &Known, bounds: &Bounds) -> bool {
-        self.aim(frame.sp, bounds);
+        self.aim(frame.sp(), bounds);
         let known = self.kept.get(self.ahead.wrapping_sub(1));
         let is_met = known.is_some_and(|known| known.is_same(frame));
         if !is_met {
-            self.aim(frame.sp.wrapping_add(1), bounds);
+            self.aim(frame.sp().wrapping_add(1), bounds);
         }
         is_met
     }
@@ -259,7 +199,7 @@ impl<'m> LastWalk<'m> {
         if self.high != 0 && self.replace(&frame) {
             return;
         }
-        self.order(frame.sp);
+        self.order(frame.sp());
         self.make(frame);
     }
 
@@ -292,10 +232,10 @@ impl<'m> LastWalk<'m> {
     fn replace(&mut self, frame: &Known) -> bool {
         let index = self.low.wrapping_sub(1);
         match self.kept.get_mut(index) {
-            Some(place) if place.sp == frame.sp => {
+            Some(place) if place.sp() == frame.sp() => {
                 *place = *frame;
                 self.low = index;
-                self.order(frame.sp);
+                self.order(frame.sp());
                 true
             }
             _ => {
@@ -333,7 +273,7 @@ impl<'m> LastWalk<'m> {
             self.leave();
             self.high = self.ahead;
         }
-        self.order(frame.sp);
+        self.order(frame.sp());
         let mut low = self.ahead.wrapping_sub(1);
         if let Some((place, outer)) = self.kept.get_mut(..=low).and_then(<[_]>::split_last_mut) {
             // Its callee is another one, by whose rule the words stand elsewhere.
@@ -341,7 +281,7 @@ impl<'m> LastWalk<'m> {
             let room = frames.room();
             let pairs = outer.iter().rev().zip(room);
             let count = pairs
-                .map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame))
+                .map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame()))
                 .count();
             frames.fill(count);
             low = low.wrapping_sub(count);
@@ -353,13 +293,13 @@ impl<'m> LastWalk<'m> {
         self.reused = self.reused.wrapping_add(unchanged);
         let last = self.kept.get(low).copied().unwrap_or_default();
         (self.low, self.ahead, self.target) = (low, low, u64::MAX);
-        self.sp = last.sp;
+        self.sp = last.sp();
         let is_end = low == 0 && self.end.kind() != Kind::Absent;
-        self.aim(last.sp.wrapping_add(1), bounds);
+        self.aim(last.sp().wrapping_add(1), bounds);
         Reused {
-            pc: last.frame.pc.0,
-            sp: last.sp,
-            fp: last.fp,
+            pc: last.frame().pc.0,
+            sp: last.sp(),
+            fp: last.fp(),
             rule: is_end.then_some(self.end),
         }
     }
@@ -373,7 +313,7 @@ impl<'m> LastWalk<'m> {
         frames: &mut FrameBuffer<'_>,
     ) -> usize {
         while let Some(known) = outer.get(low.wrapping_sub(1)) {
-            if !known.holds(bounds) || !frames.push_frame(known.frame) {
+            if !known.holds(bounds) || !frames.push_frame(known.frame()) {
                 break;
             }
             low = low.wrapping_sub(1);

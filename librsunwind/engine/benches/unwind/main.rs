@@ -23,6 +23,7 @@
 mod changes;
 mod generate;
 mod measure;
+mod ours;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod walkers;

@@ -1,16 +1,11 @@
 //! The unwinders compared, each behind one function: a signal's context in, the number of frames
 //! out.
 
-use crate::support::{Process, new_last_walk, own_stack};
-use engine::last_walk::LastWalk;
-use engine::memory::StackMemory;
+use crate::ours::{Ours, Way};
+use crate::support::{Process, own_stack};
 use engine::registers::Registers;
 use engine::rule::wide::{Cfa, Saved};
-use engine::rule_cache::RuleCache;
 use engine::table::eh_frame_of;
-use engine::unwind::Outcome;
-use engine::wire::codec::Encoder;
-use engine::wire::sample::{self, Frame, SampleHead};
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
 use object::{Object as _, ObjectSection as _};
@@ -31,7 +26,7 @@ pub struct Walker {
 }
 
 /// Frames that each has room for.
-const LONGEST: usize = 2048;
+pub const LONGEST: usize = 2048;
 
 pub const WALKERS: &[Walker] = &[
     Walker {
@@ -88,94 +83,6 @@ pub const WALKERS: &[Walker] = &[
         },
     },
 ];
-
-#[derive(Clone, Copy, PartialEq)]
-enum Way {
-    /// With what is remembered of the last walk.
-    Reuse,
-    /// The same, and writes the record.
-    Record,
-    /// Without.
-    Full,
-}
-
-struct Ours {
-    process: Process,
-    memory: StackMemory,
-    way: Way,
-    last: &'static mut LastWalk<'static>,
-    /// Of this walk, and of the one before.
-    frames: [Vec<Frame>; 2],
-    before: (SampleHead, usize),
-    record: Vec<u8>,
-}
-
-impl Ours {
-    fn new(way: Way) -> Self {
-        let mut process = Process::new();
-        process.cache = fresh_cache();
-        let last = match way {
-            Way::Full => Box::leak(Box::new(LastWalk::none())),
-            _ => new_last_walk(),
-        };
-        Self {
-            process,
-            memory: own_stack(),
-            way,
-            last,
-            frames: [(); 2].map(|()| vec![Frame::default(); LONGEST]),
-            before: Default::default(),
-            record: vec![0; 1 << 16],
-        }
-    }
-
-    fn record(&mut self, outcome: Outcome, registers: &Registers, kept: usize) {
-        let head = SampleHead {
-            stop: outcome.stop,
-            sp: registers.sp(),
-            ..SampleHead::default()
-        };
-        let [frames, frames_before] = &self.frames;
-        let (head_before, count) = self.before;
-        let mut out = Encoder::new(&mut self.record);
-        let before = Some((&head_before, &frames_before[..count]));
-        sample::encode(&mut out, before, &head, &frames[..kept]);
-        std::hint::black_box(out.finish());
-        self.before = (head, kept);
-        self.frames.swap(0, 1);
-    }
-}
-
-/// Fresh memory, of which the part used first is there, as the runtime maps it.
-fn fresh_cache() -> &'static RuleCache {
-    unsafe {
-        let size = size_of::<RuleCache>();
-        let (read_write, private) = (
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
-        );
-        let memory = libc::mmap(std::ptr::null_mut(), size, read_write, private, -1, 0);
-        let (start, length) = RuleCache::FIRST_USED;
-        let misaligned = start % 4096;
-        let first = memory.byte_add(start - misaligned);
-        libc::madvise(first, length + misaligned, libc::MADV_POPULATE_WRITE);
-        RuleCache::from_zeroed(std::ptr::NonNull::new(memory.cast()).unwrap())
-    }
-}
-
-impl Walk for Ours {
-    fn walk(&mut self, context: *mut c_void) -> usize {
-        let registers = unsafe { Registers::from_ucontext(context) };
-        let (memory, frames) = (&mut self.memory, &mut self.frames[0]);
-        let (outcome, kept) = self
-            .process
-            .walk_with(&registers, memory, frames, self.last);
-        if self.way == Way::Record {
-            self.record(outcome, &registers, kept);
-        }
-        kept
-    }
-}
 
 struct Framehop {
     unwinder: UnwinderX86_64<&'static [u8], MustNotAllocateDuringUnwind>,
