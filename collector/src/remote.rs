@@ -4,6 +4,10 @@
 //! Not here: which threads ([`crate::record`]), and whether what was read belongs to a sample: a
 //! thread may wake up at any time.
 
+mod asleep;
+
+pub(crate) use asleep::unwind_asleep;
+
 use crate::processes;
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::elf_sections::Images;

@@ -26,8 +26,11 @@ impl Target {
     #[must_use]
     pub fn busy() -> Self {
         let target = Self::start(Command::new(victim::c("static_split.c")).args(["600000", "2"]));
-        wait_for("its threads", || {
-            (threads(target.pid()).len() == 2).then_some(())
+        // Where one is made, signals are blocked for a moment, and memory is mapped.
+        wait_for("its threads to work", || {
+            let threads = threads(target.pid());
+            let work = threads.iter().all(|tid| cpu_ns(*tid) > 20_000_000);
+            (threads.len() == 2 && work).then_some(())
         });
         target
     }

@@ -168,7 +168,17 @@ fn waits_are_as_long_as_without_us_and_recorded() {
 #[test]
 fn a_process_that_only_sleeps() {
     let bench = Bench::new();
-    let target = Target::start(Command::new("sleep").arg("600"));
+    let program = bench.compile(
+        "gcc",
+        &["-g"],
+        "#include <unistd.h>\nint main(void) { sleep(600); }",
+    );
+    let target = Target::start(&mut Command::new(program));
+    wait_for("its sleep", || {
+        let call = fs::read_to_string(format!("/proc/{}/syscall", target.pid())).unwrap();
+        let number = format!("{} ", libc::SYS_clock_nanosleep);
+        call.starts_with(&number).then_some(())
+    });
     let who = target.pid().to_string();
     let (status, said) = Recorder::attach(&bench, "cpu.rsu", &["-d", "100ms"], &who).end();
     assert_eq!(status, Some(0));
@@ -180,6 +190,10 @@ fn a_process_that_only_sleeps() {
     profile.show_event("off-cpu").expect("it was recorded");
     let slept = weight(&profile, |_| true);
     assert!(slept >= 300_000_000, "{slept} ns: {said}");
+    let there = weight(&profile, |sample| {
+        sample.complete && names(&profile, sample).contains(&"main")
+    });
+    assert_eq!(there, slept, "{said}");
 }
 
 #[test]

@@ -93,7 +93,7 @@ fn what_cannot_be_recorded_is_said() {
     refused(
         &["-p", &thread],
         1,
-        &["is a thread of", &format!("-p {pid}")],
+        &["is a thread of", &format!("give {pid}")],
     );
     refused(&["-p", ""], 1, &["-p 4711,nginx"]);
     if fs::read_to_string("/proc/2/comm").is_ok_and(|name| name.trim() == "kthreadd") {

@@ -16,12 +16,23 @@ use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};
 use crate::off_cpu::{self, Presence};
 use crate::processes::Found;
 use crate::recording::records::Chunk;
+use crate::remote::unwind_asleep;
 use crate::unwind::elf_sections::Images;
 use crate::unwind::registers::Cache;
 use crate::unwind::{Stack, walk};
 use engine::wire::sample::{Frame, SampleHead, StopReason, flags};
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
+
+/// A thread that sleeps: where it entered the kernel, and its stack.
+pub(super) struct Asleep {
+    pub(super) time_ns: u64,
+    pub(super) ip: u64,
+    pub(super) sp: u64,
+    pub(super) stack: Vec<u8>,
+    /// Bytes that could have been read.
+    pub(super) room: usize,
+}
 
 /// All processes.
 pub(super) struct ProgramRuns {
@@ -88,6 +99,33 @@ impl ProgramRuns {
             run
         });
         run.adopt(&mut self.images, time_ns, adopted, settings);
+    }
+
+    /// A thread of it was found asleep, with that much of its stack.
+    pub(super) fn asleep(&mut self, pid: i32, tid: i32, found: &Asleep) {
+        let Some(run) = self.runs.get_mut(&pid) else {
+            return;
+        };
+        let copy = Stack {
+            sp: found.sp,
+            bytes: &found.stack,
+            cut: found.stack.len() == found.room,
+        };
+        let (walked, _) = unwind_asleep(&run.code, found.ip, copy);
+        let head = SampleHead {
+            time_ns: found.time_ns,
+            sp: found.sp,
+            stop: walked.stop,
+            elided: walked.elided.0,
+            elided_at: walked.elided.1,
+            ..SampleHead::default()
+        };
+        let stack = off_cpu::Stack {
+            frames: walked.frames,
+            kernel: Vec::new(), // only its names are told
+            head,
+        };
+        run.asleep(tid, found.time_ns, stack);
     }
 
     /// A process that is not profiled, and why.

@@ -6,15 +6,17 @@
 //! record of it says; one without such a record is opened for itself.
 
 use super::events::On;
-use super::program_runs::ProgramRuns;
+use super::program_runs::{Asleep, ProgramRuns};
 use super::reader::Reader;
-use super::{Attached, Settings};
+use super::{Attached, STACK_BYTES, Settings};
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::{
     Adopted, CpuRing, Refusal, Step, TaskRecord, What, lent, read,
     request::{self, Tells},
 };
 use crate::processes;
+use crate::remote_memory::RemoteMemory;
+use crate::whereabouts::Whereabouts;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 use std::collections::HashSet;
@@ -52,6 +54,12 @@ pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, 
             has_library: true,
         };
         runs.adopt(raw, now, adopted);
+        if settings.switches {
+            let asleep = tids
+                .iter()
+                .filter_map(|tid| Some((*tid, asleep(raw, *tid)?)));
+            asleep.for_each(|(tid, found)| runs.asleep(raw, tid, &found));
+        }
         is_anyone_there = true;
     }
     if !is_anyone_there {
@@ -62,6 +70,25 @@ pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, 
         reader,
         runs,
         settings,
+    })
+}
+
+/// Looks at a thread that sleeps, without a word to it.
+fn asleep(pid: i32, tid: i32) -> Option<Asleep> {
+    let time_ns = monotonic_ns();
+    let (pid, tid) = (pid.cast_unsigned(), tid.cast_unsigned());
+    let there = Whereabouts::of(pid, tid);
+    let Whereabouts::Asleep { ip, sp, .. } = there else {
+        return None;
+    };
+    let room = STACK_BYTES as usize;
+    let stack = RemoteMemory(pid).stack(sp, room)?;
+    (Whereabouts::of(pid, tid) == there).then_some(Asleep {
+        time_ns,
+        ip,
+        sp,
+        stack,
+        room,
     })
 }
 

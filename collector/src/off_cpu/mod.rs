@@ -79,6 +79,13 @@ impl Switches {
         }
     }
 
+    /// A thread that was found asleep sleeps there since then, as far as is known.
+    pub(crate) fn asleep(&mut self, tid: i32, time_ns: u64, stack: Stack) {
+        if let Some(thread) = self.threads.get_mut(&tid) {
+            thread.presence.stands(time_ns, stack);
+        }
+    }
+
     /// A thread goes off its CPU.
     pub(crate) fn out(&mut self, tid: i32, time_ns: u64, preempted: bool) {
         if let Some(thread) = self.threads.get_mut(&tid) {

@@ -76,6 +76,13 @@ impl<S> Presence<S> {
         }
     }
 
+    /// It was found asleep, and that is its stack since then.
+    pub(crate) fn stands(&mut self, time_ns: u64, stack: S) {
+        if self.presumed {
+            self.place = Place::Off(time_ns, false, Some(stack));
+        }
+    }
+
     /// It is about to go, and stands there.
     pub(crate) fn leaves(&mut self, time_ns: u64, stack: S) {
         self.miss();
@@ -171,6 +178,10 @@ mod tests {
     fn a_thread_that_was_found_asleep_is_so_until_it_is_back() {
         let mut thread = Presence::<char>::asleep(5);
         assert_eq!(thread.back(9), absence(5, 9, false, None));
+        // Its stack is read a moment later.
+        let mut thread = Presence::asleep(5);
+        thread.stands(6, 'a');
+        assert_eq!(thread.back(9), absence(6, 9, false, Some('a')));
         // It was seen when it had gone already.
         let mut thread = Presence::asleep(5);
         thread.leaves(6, 'a');

@@ -51,6 +51,13 @@ impl Run {
         }
     }
 
+    /// A thread that was found asleep sleeps there since then, as far as is known.
+    pub(in crate::copy) fn asleep(&mut self, tid: i32, time_ns: u64, stack: Stack) {
+        if let Some(switches) = &mut self.switches {
+            switches.asleep(tid, time_ns, stack);
+        }
+    }
+
     /// It goes.
     pub(in crate::copy) fn out(&mut self, tid: i32, time_ns: u64, preempted: bool) {
         if let Some(switches) = &mut self.switches {
