@@ -126,15 +126,20 @@ impl Bench {
         program
     }
 
-    /// `rsunwind record`, writing `profile.rsu` here, ready for the program and its arguments.
+    /// `rsunwind record`, writing `profile.rsu` here, ready for the program and its arguments. It
+    /// prints the whole summary; with `-q` none, and stores no names, which takes a while.
     #[must_use]
     pub fn record(&self, options: &[&str]) -> Command {
         let mut command = Command::new(rsunwind());
         command
             .current_dir(self.directory.path())
             .args(["record", "-o", "profile.rsu"])
-            .args(options)
-            .arg("--");
+            .args(options);
+        match options.contains(&"-q") {
+            true => command.args(["--names", "0"]),
+            false => command.arg("-v"),
+        };
+        command.arg("--");
         command
     }
 

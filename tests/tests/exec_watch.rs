@@ -299,7 +299,7 @@ fn as_nobody(parent: &Path, child: &Path, makes: fn(&Path)) -> (Profile, String,
     let mut command = Command::new(&files[0]);
     command
         .current_dir(place.path())
-        .args(["record", "-F", "1k", "-o", "profile.rsu", "--"])
+        .args(["record", "-v", "-F", "1k", "-o", "profile.rsu", "--"])
         .args(&files[1..])
         .args(["400", "2"])
         .uid(NOBODY)

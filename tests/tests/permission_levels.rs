@@ -50,7 +50,7 @@ impl Place {
     /// `rsunwind record` of a program that uses some 200 ms in each of two threads.
     fn record(&self, options: &[&str], program: &Path, nobody: bool) -> Command {
         let mut command = Command::new(&self.rsunwind);
-        command.args(["record", "-F", "1k", "-o", "profile.rsu"]);
+        command.args(["record", "-v", "-F", "1k", "-o", "profile.rsu"]);
         command.args(options).arg("--").arg(program);
         command.args(["200", "2"]);
         self.placed(command, nobody)
@@ -251,7 +251,9 @@ fn too_little_locked_memory_is_said_to_be_the_reason() {
 /// `rsunwind record` by root of a program that an ordinary user runs.
 fn on_behalf(place: &Place, options: &[&str], program: &[&str]) -> Command {
     let mut command = Command::new(&place.rsunwind);
-    command.args(["record", "-o", "profile.rsu"]).args(options);
+    command
+        .args(["record", "-v", "-o", "profile.rsu"])
+        .args(options);
     let user = NOBODY.to_string();
     command.args([
         "--",

@@ -262,6 +262,8 @@ fn what_is_asked_wrongly_is_refused_with_the_remedy() {
         (&["--size", "1"][..], "64K"),
         (&["-p", "1"][..], "leave the command out"),
         (&["-a"][..], "rsunwind record -- COMMAND"),
+        (&["--call-graph", "dwarf"][..], "--unwind"),
+        (&["-c", "5000"][..], "/period=5000/"),
     ] {
         let result = output(bench.record(options).arg("true"));
         let told = text(&result.stderr);

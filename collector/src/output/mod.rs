@@ -14,6 +14,7 @@ mod page;
 mod perf;
 mod perf_script;
 mod pprof;
+mod speedscope;
 mod svg;
 #[cfg(test)]
 mod tests;
@@ -79,11 +80,13 @@ pub struct Companion {
 }
 
 /// All formats.
-pub static FORMATS: [&dyn Format; 8] = [
+pub static FORMATS: [&dyn Format; 9] = [
     &folded::Folded,
     &svg::Svg,
     &page::Page,
     &pprof::Pprof,
+    // Before Firefox's, whose extension it ends in too.
+    &speedscope::Speedscope,
     &firefox::Firefox,
     &perf_script::PerfScript,
     // Before the plain form, whose extension it ends in too.

@@ -155,6 +155,59 @@ fn an_empty_profile_is_an_empty_file_of_its_format() {
     }
 }
 
+/// What speedscope's schema asks for.
+#[test]
+fn the_speedscope_profile_has_a_profile_for_each_thread() {
+    let json: serde_json::Value = serde_json::from_str(&text("speedscope", Roots::Auto)).unwrap();
+    assert_eq!(
+        json["$schema"],
+        "https://www.speedscope.app/file-format-schema.json"
+    );
+    let frames = json["shared"]["frames"].as_array().unwrap();
+    assert!(frames.iter().all(|frame| frame["name"].is_string()));
+    let called = |index: &serde_json::Value| {
+        let index = usize::try_from(index.as_u64().unwrap()).unwrap();
+        frames[index]["name"].as_str().unwrap()
+    };
+    let profiles = json["profiles"].as_array().unwrap();
+    let names: Vec<_> = profiles
+        .iter()
+        .map(|it| it["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["prog (10)", "worker (11) of prog (10)"]);
+    let mut whole = 0;
+    for profile in profiles {
+        assert_eq!(
+            (&profile["type"], &profile["unit"]),
+            (&"sampled".into(), &"nanoseconds".into())
+        );
+        let samples = profile["samples"].as_array().unwrap();
+        let weights = profile["weights"].as_array().unwrap();
+        assert_eq!(samples.len(), weights.len());
+        let sum: u64 = weights.iter().map(|weight| weight.as_u64().unwrap()).sum();
+        assert_eq!(
+            (&profile["startValue"], &profile["endValue"]),
+            (&0.into(), &sum.into())
+        );
+        assert!(samples.iter().all(|stack| {
+            stack
+                .as_array()
+                .unwrap()
+                .iter()
+                .all(|it| !called(it).is_empty())
+        }));
+        whole += sum;
+    }
+    assert_eq!(whole, example().whole());
+    let first: Vec<_> = profiles[0]["samples"][0]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(called)
+        .collect();
+    assert_eq!(first[0], "_start", "from the root: {first:?}");
+}
+
 #[test]
 fn the_firefox_profile_has_times_weights_and_functions() {
     let json: serde_json::Value = serde_json::from_slice(&unzipped("firefox")).unwrap();
@@ -201,6 +254,7 @@ fn formats_are_chosen_by_name_or_extension() {
     assert_eq!(name(None, "dir.svg/a.pb.gz").unwrap(), "pprof");
     assert_eq!(name(None, "a.json.gz").unwrap(), "firefox");
     assert_eq!(name(Some("folded"), "a.svg").unwrap(), "folded");
+    assert_eq!(name(None, "a.speedscope.json").unwrap(), "speedscope");
     assert_eq!(name(Some("pb.gz"), "x").unwrap(), "pprof");
     for error in [
         name(None, "a.txt"),

@@ -13,7 +13,7 @@ use crate::recording::{
 use crate::symbolize::{ImageId, Named, Symbols};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
-use engine::wire::sample::{Method, StopReason, flags};
+use engine::wire::sample::{Method, StopReason, Trigger, flags};
 use engine::wire::source::OFF_CPU;
 use std::sync::Arc;
 
@@ -241,7 +241,7 @@ impl Builder<'_> {
         }
         let mut stack = stack.unwrap_or_else(|| self.stack(None, cut));
         let elsewhere = match sample.flags {
-            set if set & flags::LAST != 0 => Some("[since the last sample]"),
+            set if set & flags::LAST != 0 => Some(self.since_last(sample.thread)),
             set if set & flags::LET_IN != 0 => Some("[while the signal was blocked]"),
             _ => None,
         };
@@ -267,6 +267,14 @@ impl Builder<'_> {
             complete,
             gil,
             kernel: sample.kernel,
+        }
+    }
+
+    /// What a thread did since its last sample, which none was taken of.
+    fn since_last(&self, thread: ThreadId) -> &'static str {
+        match self.recording.threads[thread.index()].trigger() {
+            Trigger::PerfUser => "[in the kernel, which may not be seen]",
+            _ => "[since the last sample]",
         }
     }
 

@@ -11,7 +11,14 @@ use std::time::Duration;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
 The program keeps its input, output, signals and terminal; its exit status becomes that of rsunwind (128+N if signal N ended it).
-Ctrl-C and SIGTERM reach it once, and the profile is written whatever ends it.")]
+Ctrl-C and SIGTERM reach it once, and the profile is written whatever ends it.
+
+Examples:
+  rsunwind record -- ./program arguments            then rsunwind report
+  rsunwind record -o profile.html -- ./program      a page to look around in
+  rsunwind record -F 99 -d 30s -- ./server          99 samples a second of CPU time, for 30 s
+  rsunwind record --off-cpu -- ./program            where it waits, too
+  rsunwind record -e page-faults -- ./program       and where memory is touched first")]
 pub struct Args {
     /// Samples per second of CPU time, per thread: 99, 1k, 0.5
     #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
@@ -51,6 +58,11 @@ pub struct Args {
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
+    /// At most this long to look up names, which are stored in the recording so that it can be read
+    /// without the programs; 0 stores none
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::patience)]
+    pub names: Duration,
+
     /// Format of the profile [default: by the extension of FILE]
     #[arg(short, long)]
     pub format: Option<String>,
@@ -83,6 +95,11 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 
+    /// Print the whole summary, instead of three lines: what was recorded, where most of it went, and
+    /// what is wrong with it
+    #[arg(short, long)]
+    pub verbose: bool,
+
     /// Record processes that run already, and what they start from now on: numbers or names, with
     /// commas between them. Ctrl-C or -d ends the recording, and never them
     #[arg(short, long, value_name = "PID")]
@@ -94,7 +111,15 @@ pub struct Args {
 
     /// Accepted as perf's flag for call graphs, which are always recorded
     #[arg(short = 'g', hide = true)]
-    pub call_graph: bool,
+    pub with_stacks: bool,
+
+    /// perf's way to say how stacks are found
+    #[arg(long, hide = true, value_name = "HOW")]
+    pub call_graph: Option<String>,
+
+    /// perf's period in events
+    #[arg(short = 'c', long, hide = true, value_name = "EVENTS")]
+    pub count: Option<String>,
 
     /// The program and its arguments
     #[arg(trailing_var_arg = true, value_name = "COMMAND")]

@@ -115,10 +115,11 @@ pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     result = result.and(finished);
     let result =
         result.and_then(|()| account.close(&mut drain, first, end, Charged::default(), None));
-    let recorded = Recorded::new(destination, &mut drain, args.rate, IDLE, result);
-    // From here on Ctrl-C ends rsunwind itself.
-    drop(signals);
-    recorded.publish(args.quiet, 0).map(|()| 0)
+    let recorded = Recorded::new(destination, &mut drain, args, IDLE, result);
+    // From here on Ctrl-C ends rsunwind's own work.
+    let signals = (!recorded.is_for_export()).then_some(signals);
+    let published = recorded.publish(args.quiet, 0, signals.as_ref());
+    published.map(|()| 0)
 }
 
 /// Each thread takes some for each processor; the limit is our own.

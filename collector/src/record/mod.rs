@@ -27,6 +27,7 @@ mod launch;
 pub(crate) mod library;
 mod listener;
 mod load_cost;
+mod naming;
 mod output;
 mod owners;
 mod perf_map_files;
@@ -131,7 +132,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let recorded = Recorded::new(
         destination,
         watch.drain(),
-        args.rate,
+        args,
         publish::NOT_LOADED,
         result,
     );
@@ -149,14 +150,16 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         (conclusion.outlived && library.starts_with(session.path())).then_some(&*library);
     match ended {
         Some(status) => {
-            // From here on Ctrl-C is for rsunwind itself.
+            // From here on Ctrl-C is for rsunwind itself: it ends what may take a while.
             drop(watch);
-            drop(signals);
+            let signals = (!recorded.is_for_export()).then_some(signals);
             session.close(still_needed);
-            recorded.publish(args.quiet, status).map(|()| status)
+            recorded
+                .publish(args.quiet, status, signals.as_ref())
+                .map(|()| status)
         }
         None => {
-            let published = recorded.publish(args.quiet, 0);
+            let published = recorded.publish(args.quiet, 0, Some(&signals));
             let status = exit_status(outwait(&mut watch), end.told);
             drop(watch);
             session.close(still_needed);
@@ -168,6 +171,12 @@ pub fn run(args: &Args) -> Result<u8, Error> {
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
     match &args.pid {
         _ if args.all => Err(Error::SystemWideUnsupported),
+        _ if args.call_graph.is_some() => Err(Error::Event(
+            "whole stacks are always recorded: leave --call-graph out (--unwind chooses between sframe, eh_frame and fp)".into(),
+        )),
+        _ if let Some(count) = &args.count => Err(Error::Event(format!(
+            "-c {count}: a period belongs to its event: -e NAME/period={count}/; of CPU time the rate is given, with -F"
+        ))),
         Some(_) => match attach::not_for_running(args) {
             Some(why) => Err(Error::NotForRunning(why)),
             None => Ok(()),

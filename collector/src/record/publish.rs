@@ -1,10 +1,12 @@
 //! When a recording is done: what is said about it and made of it, on standard error, since
 //! standard output is the program's.
 
+use super::args::Args;
 use super::drain::Drain;
 use super::error::Error;
+use super::naming;
 use super::output::Destination;
-use super::units::Rate;
+use super::signals::Signals;
 use crate::kept::Begun;
 use crate::profile::Profile;
 use crate::symbolize::Places;
@@ -13,6 +15,7 @@ use crate::{export, output, summary};
 use engine::wire::offer::CPU_EVENT;
 use std::io;
 use std::path::Path;
+use std::time::Duration;
 
 /// Of programs that should have unwound themselves.
 pub const NOT_LOADED: &str = "nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
@@ -32,6 +35,10 @@ pub struct Recorded {
     empty: &'static str,
     /// Files that were not believed, in sentences.
     refused: Vec<String>,
+    /// How long names may take; nothing if none are wanted.
+    patience: Option<Duration>,
+    /// Whether the whole summary is wanted.
+    verbose: bool,
     /// Why it broke off, if it did.
     result: io::Result<()>,
 }
@@ -43,7 +50,7 @@ impl Recorded {
     pub fn new(
         destination: Destination,
         drain: &mut Drain,
-        asked: Rate,
+        args: &Args,
         empty: &'static str,
         result: io::Result<()>,
     ) -> Self {
@@ -53,19 +60,28 @@ impl Recorded {
             runs: drain.runs(),
             lowered_to_ns: drain
                 .period_ns()
-                .filter(|period| *period > asked.period_ns()),
+                .filter(|period| *period > args.rate.period_ns()),
             empty,
             refused: drain.refusals().sentences(),
+            patience: Some(args.names).filter(|time| !time.is_zero()),
+            verbose: args.verbose,
             result,
         }
     }
 
-    /// Says what was recorded and where it is; makes of it what was asked for.
+    /// Whether what is recorded is only for the time being.
+    #[must_use]
+    pub const fn is_for_export(&self) -> bool {
+        matches!(self.destination, Destination::Export { .. })
+    }
+
+    /// Says what was recorded and where it is; makes of it what was asked for. With `signals`, those
+    /// that would end rsunwind end its work on names.
     ///
     /// # Errors
     /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the
     /// exit status then.
-    pub fn publish(self, quiet: bool, status: u8) -> Result<(), Error> {
+    pub fn publish(self, quiet: bool, status: u8, signals: Option<&Signals>) -> Result<(), Error> {
         let Self {
             destination,
             length,
@@ -73,6 +89,8 @@ impl Recorded {
             lowered_to_ns,
             empty,
             refused,
+            patience,
+            verbose,
             result,
         } = self;
         for line in refused {
@@ -94,7 +112,13 @@ impl Recorded {
                 path,
                 format,
             } => {
-                let published = export(recording, &path, format.as_deref(), quiet, status);
+                let published = export(
+                    recording,
+                    &path,
+                    format.as_deref(),
+                    (quiet, verbose),
+                    status,
+                );
                 (path, published)
             }
             // It cannot be read again.
@@ -111,9 +135,11 @@ impl Recorded {
                     kept: recording.path().to_owned(),
                     status,
                 });
-                if !quiet && result.is_ok() && named.is_ok() {
-                    tell(&path, Some(&path));
-                    open(&path).iter().for_each(summary::print);
+                if result.is_ok() && named.is_ok() {
+                    let profile = name(&path, patience.zip(signals), quiet);
+                    if !quiet {
+                        summarise(&path, Some(&path), profile.as_ref(), verbose);
+                    }
                 }
                 (path, named)
             }
@@ -129,6 +155,21 @@ impl Recorded {
     }
 }
 
+/// Stores names in a recording, if they are wanted, and gives what is in it, if that is to be shown.
+fn name(path: &Path, wanted: Option<(Duration, &Signals)>, quiet: bool) -> Option<Profile> {
+    let Some((limit, signals)) = wanted else {
+        return (!quiet).then(|| open(path).ok()).flatten();
+    };
+    let named = naming::append(path, limit, signals);
+    let complain = |why: &naming::NoNames| {
+        say(format_args!(
+            "{}: names of functions are not stored in it: {why}; they are looked up when it is read, in the programs that are here then",
+            path.shown()
+        ));
+    };
+    named.inspect_err(complain).ok()
+}
+
 fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {
     Profile::open(&[recording], &Places::default())
 }
@@ -137,13 +178,12 @@ fn export(
     mut recording: Begun,
     path: &Path,
     format: Option<&str>,
-    quiet: bool,
+    (quiet, verbose): (bool, bool),
     status: u8,
 ) -> Result<(), Error> {
     let exported = write(recording.path(), path, format);
     match exported {
         Ok((mut profile, left_out)) if !quiet => {
-            tell(path, None);
             if !left_out.is_empty() {
                 say(format_args!(
                     "{} holds {} only: for {} record to a .rsu file, and rsunwind export --event each of them",
@@ -153,7 +193,7 @@ fn export(
                 ));
             }
             profile.show(CPU_EVENT);
-            summary::print(&profile);
+            summarise(path, None, Some(&profile), verbose);
             Ok(())
         }
         Ok(_) => Ok(()),
@@ -182,14 +222,17 @@ fn write(
     Ok((profile, left_out))
 }
 
-fn tell(path: &Path, recording: Option<&Path>) {
+/// Says how it went: in three lines, or in full.
+fn summarise(path: &Path, recording: Option<&Path>, profile: Option<&Profile>, verbose: bool) {
     let size = path.metadata().map_or(0, |file| file.len()).div_ceil(1000);
-    let path = path.shown();
-    match recording {
-        Some(recording) => say(format_args!(
-            "{path}: {size} KB; rsunwind report {} shows it",
-            recording.shown()
-        )),
-        None => say(format_args!("{path}: {size} KB")),
+    let begin = format!("{}: {size} KB", path.shown());
+    let recording = recording.map(|path| path.shown().to_string());
+    match profile {
+        Some(profile) if !verbose => summary::print_brief(profile, &begin, recording.as_deref()),
+        profile => {
+            let shows = recording.map(|path| format!("; rsunwind report {path} shows it"));
+            say(format_args!("{begin}{}", shows.unwrap_or_default()));
+            profile.iter().copied().for_each(summary::print);
+        }
     }
 }

@@ -80,6 +80,17 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         .map_err(|_| "that is too long: leave -d out to record until the program ends".into())
 }
 
+/// Reads a time as [`duration`] does, or 0.
+///
+/// # Errors
+/// A sentence with the remedy.
+pub fn patience(text: &str) -> Result<Duration, String> {
+    match text {
+        "0" => Ok(Duration::ZERO),
+        text => duration(text),
+    }
+}
+
 /// Reads bytes: `1048576`, `512K`, `64M`, `1G`.
 ///
 /// # Errors

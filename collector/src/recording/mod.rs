@@ -25,6 +25,7 @@ mod kernel_half;
 mod model;
 mod module_at;
 mod modules;
+pub mod names;
 pub(crate) mod records;
 mod scan;
 mod source;
@@ -47,9 +48,11 @@ use crate::intern::HashMap;
 use chunk_records::{Budget, walk};
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
+use engine::wire::names::NamesPart;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::session::SegmentTotals;
 use facts::Facts;
+use names::Parts;
 use scan::{Place, Scan};
 use source::Source;
 use std::io;
@@ -135,7 +138,7 @@ impl Reader {
         let (facts, places) = (&mut self.facts, &mut self.places);
         let switched = &mut self.switched;
         let mut found = Damages::default();
-        let mut last = None;
+        let (mut last, mut names) = (None, Parts::default());
         let mut scan = Scan {
             source: &source,
             kind: header.map_or(FileKind::Recording, |header| header.kind),
@@ -144,11 +147,14 @@ impl Reader {
         };
         let scanned = scan.run(|place, step| {
             // Without a record, a chunk says something only of a ring: what did not fit.
-            let says = step.is_some() || place.info.is_from_ring();
+            let info = &place.info;
+            let says = step.is_some() || info.is_from_ring() || info.is_from_names();
             if says && last != Some(place.offset) {
                 last = Some(place.offset);
                 chunks += 1;
-                if place.info.is_from_switches() {
+                if place.info.is_from_names() {
+                    names.begin(place.offset);
+                } else if place.info.is_from_switches() {
                     switched.put(index, *place);
                 } else if let Some(thread) = facts.chunk(&place.info) {
                     places.push((thread, index, *place));
@@ -157,10 +163,27 @@ impl Reader {
             if let Some(Step::Record(record, offset)) = step
                 && !place.info.is_from_switches()
             {
-                facts.record(&place.info, &record, offset, &mut found);
+                match RecordKind::from_number(record.kind) {
+                    Some(RecordKind::Names) if info.is_from_names() => {
+                        match NamesPart::decode(record.payload) {
+                            Ok(part) => names.push(&part),
+                            Err(error) => found.add(offset, 0, error.to_string()),
+                        }
+                    }
+                    _ => facts.record(&place.info, &record, offset, &mut found),
+                }
             }
         });
         scanned.map_err(|error| failed(&path, error))?;
+        match names.names() {
+            Ok(names) => self.facts.names(names),
+            Err(error) => {
+                let what = format!(
+                    "the names stored in it cannot be read: {error}; functions are named by the programs here, while they are of the same builds"
+                );
+                found.add(names.offset, 0, what);
+            }
+        }
         let whole = header.map_or(0, |header| header.length);
         if let Some(missing) = whole
             .checked_sub(source.length())

@@ -7,6 +7,7 @@ use super::error::Damages;
 use super::ids::{CodeId, FrameId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 use super::kernel_half::KernelHalf;
 use super::modules::{Module, ModuleMap};
+use super::names::StoredNames;
 use engine::address::CodeAddress;
 use engine::wire::charge::{ChildEnd, ProcessEnd};
 use engine::wire::clocks::Clocks;
@@ -47,6 +48,8 @@ pub struct Recording {
     pub samples: Vec<RawSample>,
     /// Events that were sampled beside CPU time, by number.
     pub sources: Vec<EventSource>,
+    /// What its functions were called when it was made, if that is stored in it.
+    pub names: StoredNames,
     /// Samples of threads that had no room to write to.
     pub chunkless_samples: u64,
     /// Their weight, in sampling periods.

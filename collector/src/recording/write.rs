@@ -10,7 +10,7 @@ use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, HEADER_SIZE};
 use engine::wire::record::RecordKind;
-use std::io::{self, Seek, SeekFrom, Write};
+use std::io::{self, Read, Seek, SeekFrom, Write};
 
 /// A recording being written.
 #[derive(Debug)]
@@ -34,6 +34,28 @@ impl<W: Write + Seek> Writer<W> {
             header: *header,
             buffer: Vec::new(),
             length: HEADER_SIZE as u64,
+        })
+    }
+
+    /// Goes on with a recording that was finished; behind its length nothing is kept.
+    ///
+    /// # Errors
+    /// Those of `out`, and [`io::ErrorKind::InvalidData`] if it is none.
+    pub fn reopen(mut out: W) -> io::Result<Self>
+    where
+        W: Read,
+    {
+        let mut page = [0; HEADER_SIZE];
+        out.read_exact(&mut page)?;
+        let header = FileInfo::parse(&page).ok();
+        let header = header.filter(|header| header.length >= HEADER_SIZE as u64);
+        let header = header.ok_or(io::ErrorKind::InvalidData)?;
+        out.seek(SeekFrom::Start(header.length))?;
+        Ok(Self {
+            out,
+            header,
+            buffer: Vec::new(),
+            length: header.length,
         })
     }
 

@@ -64,9 +64,16 @@ struct Compiled {
     unnamed: u64,
 }
 
-/// Writes a line for each machine, and one for code without tables, if there is enough weight to
-/// it.
+/// Writes a line for each.
 pub(super) fn lines(out: &mut String, profile: &Profile) {
+    for hint in all(profile) {
+        line(out, "hint", &hint);
+    }
+}
+
+/// One for each machine, and one for code without tables, if there is enough weight to it.
+pub(super) fn all(profile: &Profile) -> Vec<String> {
+    let mut out = Vec::new();
     let facts = Facts::of(profile);
     let mut all = 0u64;
     let mut compiled: BTreeMap<Machine, Compiled> = BTreeMap::new();
@@ -103,11 +110,7 @@ pub(super) fn lines(out: &mut String, profile: &Profile) {
         });
         let words: Vec<_> = stacks.into_iter().chain(names).collect();
         if !words.is_empty() {
-            line(
-                out,
-                "hint",
-                &format!("code {}: {}", machine.name(), words.join("; ")),
-            );
+            out.push(format!("code {}: {}", machine.name(), words.join("; ")));
         }
     }
     let sum = without_tables
@@ -127,14 +130,14 @@ pub(super) fn lines(out: &mut String, profile: &Profile) {
         });
         let names: Vec<_> = names.collect();
         let more = if places.len() > NAMED { " …" } else { "" };
-        let text = format!(
+        out.push(format!(
             "{} of weight ends in code without unwind tables: {}{more}; assembly gets them by .cfi directives, C by \
              -fasynchronous-unwind-tables",
             share(sum, all),
             names.join(", ")
-        );
-        line(out, "hint", &text);
+        ));
     }
+    out
 }
 
 /// Whether a stack does not reach to where threads begin.

@@ -1,11 +1,13 @@
 //! How well a recording went: samples, what else became of the CPU time that the kernel charged,
 //! what was lost, how many stacks are complete and why the others are not, which triggers were
-//! granted, what it cost. Printed at the end of a recording and by `rsunwind report --summary`.
+//! granted, what it cost. Printed at the end of a recording, in three lines or with `-v` as a whole,
+//! and by `rsunwind report --summary`.
 //!
 //! Start at [`print()`]. A stack is complete if its outermost frame is by its *name* where threads
 //! begin ([`crate::profile::is_root`]), or if its unwind tables say that nothing called it; where
 //! only they do, that is said.
 
+mod brief;
 mod charged;
 mod complaints;
 mod cost;
@@ -24,7 +26,28 @@ use crate::profile::Profile;
 use engine::wire::source::{OFF_CPU, WALL};
 use std::fmt::Write as _;
 
-/// Prints the summary of a recording on standard error, with what could not be read or named.
+/// Prints the summary in three lines on standard error, the first of which begins with what is
+/// given, and ends with how to see more; `recording` is where it is, if it stays.
+pub fn print_brief(profile: &Profile, begin: &str, recording: Option<&str>) {
+    let more = |option: &str| recording.map(|name| format!("rsunwind report {option}{name}"));
+    let shows = more("").map_or_else(String::new, |more| format!("; {more} shows it"));
+    say(format_args!("{begin}, {}{shows}", brief::what(profile)));
+    say(brief::most(profile));
+    let problems = brief::problems(profile);
+    let Some(first) = problems.first() else {
+        return say("nothing is missing");
+    };
+    let others = match problems.len() - 1 {
+        0 => String::new(),
+        others => {
+            let how = more("--summary ").unwrap_or_else(|| "rsunwind record -v".to_owned());
+            format!(" (and {others} more: {how})")
+        }
+    };
+    say(format_args!("{first}{others}"));
+}
+
+/// Prints the whole summary of a recording on standard error, with what could not be read or named.
 pub fn print(profile: &Profile) {
     show(&text(profile));
     for line in complaints(profile) {

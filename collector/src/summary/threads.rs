@@ -7,7 +7,7 @@ use crate::profile::Profile;
 use crate::recording::{Thread, ThreadId};
 use engine::wire::sample::Trigger;
 use nix::sys::signal::Signal;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// The account of one thread.
 pub(super) struct Account {
@@ -88,6 +88,26 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
             &format!("{threads} could not be armed at all, and have no samples"),
         );
     }
+}
+
+/// What threads could not see because a better trigger was refused, with the cure.
+pub(super) fn refusals(profile: &Profile) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    for thread in &profile.recording.threads {
+        let mut refused = thread.armings.iter().map(|arming| arming.refused);
+        let what = match thread.trigger() {
+            Trigger::PerfUser => "time in the kernel may not be seen",
+            Trigger::Timer => {
+                "samples come no faster than the kernel's clock ticks, and without the kernel's stacks"
+            }
+            _ => continue,
+        };
+        if let Some(errno) = refused.rfind(|errno| *errno != 0) {
+            let why = refusal(thread.trigger(), errno);
+            found.insert(format!("{what}: {why}"));
+        }
+    }
+    found.into_iter().collect()
 }
 
 fn name(trigger: Trigger) -> &'static str {

@@ -20,16 +20,19 @@ mod plt;
 mod progress;
 mod scope;
 mod short;
+mod stored;
 #[cfg(test)]
 mod tests;
 mod vdso;
 
+pub use crate::recording::names::Named;
 pub use images::{Image, ImageId, Places};
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub(crate) use vdso::own_bytes as own_vdso;
 
 use crate::intern::{HashMap, Interner};
 use crate::jit_map;
+use crate::recording::names::Owner;
 use crate::recording::{CodeId, LanguageId, Module, Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
@@ -51,25 +54,8 @@ pub const NOT_DESCRIBED: &str = "[not described]";
 /// What the function is called in which a thread begins, in a C library without symbols.
 pub const THREAD_ENTRY: &str = "[thread entry]";
 
-/// One function at an address.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Named {
-    /// Its name, demangled.
-    pub function: Arc<str>,
-    /// The same without template arguments and parameters, if it has any.
-    pub short: Option<Arc<str>>,
-    /// The source file.
-    pub file: Option<Arc<str>>,
-    /// The line in it; 0 if unknown.
-    pub line: u32,
-    /// Inlined into the next one of the list.
-    pub inlined: bool,
-    /// Where the function begins in its module.
-    pub start: Option<u64>,
-}
-
 impl Named {
-    fn only(function: impl Into<Arc<str>>) -> Self {
+    pub(crate) fn only(function: impl Into<Arc<str>>) -> Self {
         Self {
             function: function.into(),
             short: None,
@@ -108,8 +94,22 @@ pub struct Symbols {
     pub places: Vec<Place>,
     /// For each of [`Recording::frames`] its place; `None` for frames that are not code.
     pub of_frame: Vec<Option<u32>>,
+    /// Of each binary from where its names are.
+    pub sources: Vec<NameSource>,
     /// What could not be found, in sentences.
     pub notes: Vec<String>,
+}
+
+/// From where the names of a binary are.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum NameSource {
+    /// From nowhere: it was not found.
+    #[default]
+    None,
+    /// From its symbols.
+    Symbols,
+    /// From its debug information.
+    Debug,
 }
 
 /// An address before it is looked up: of an image, or of a process's code outside of all modules.
@@ -138,7 +138,8 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
         });
         symbols.of_frame.push(place);
     }
-    let mut found: Vec<Vec<Named>> = vec![Vec::new(); keys.len()];
+    symbols.sources = vec![NameSource::None; symbols.images.len()];
+    let mut found = stored::names(recording, &mut symbols, &keys, places);
     name_images(&mut symbols, &keys, &mut found, places);
     name_anonymous(recording, &keys, &mut found, &mut symbols.notes);
     name_kernel(recording, &keys, &mut found, &mut symbols.notes);
@@ -226,7 +227,9 @@ struct Batch {
 fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], places: &Places) {
     let mut batches: HashMap<ImageId, Batch> = HashMap::default();
     for (slot, key) in keys.iter().enumerate() {
-        if let Key::Image(image, address) = *key {
+        if let Key::Image(image, address) = *key
+            && found[slot].is_empty()
+        {
             let batch = batches.entry(image).or_insert_with(|| Batch {
                 image,
                 addresses: Vec::new(),
@@ -249,7 +252,7 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
     let workers = workers.min(queue.len()).min(8);
     let queue = Mutex::new(queue);
-    let results = Mutex::new((found, &mut symbols.notes));
+    let results = Mutex::new((found, &mut symbols.notes, &mut symbols.sources));
     let images = &symbols.images;
     std::thread::scope(|scope| {
         for _ in 0..workers {
@@ -262,7 +265,8 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
                         return;
                     };
                     match named {
-                        Ok(named) => {
+                        Ok((named, source)) => {
+                            results.2[batch.image.index()] = source;
                             for (slot, functions) in batch.slots.iter().zip(named) {
                                 results.0[*slot] = functions;
                             }
@@ -289,7 +293,7 @@ fn name_batch(
     batch: &Batch,
     places: &Places,
     progress: &Progress,
-) -> Result<Vec<Vec<Named>>, String> {
+) -> Result<(Vec<Vec<Named>>, NameSource), String> {
     let own_vdso;
     let (symbols, code, debug): (PathBuf, Option<PathBuf>, bool) = if image.path == vdso::NAME {
         own_vdso = vdso::own_copy(&image.build_id).ok_or_else(|| {
@@ -314,7 +318,11 @@ fn name_batch(
     }
     let code = code.as_ref().unwrap_or(&symbols);
     name_without_symbols(code, image.name(), &batch.addresses, &mut named);
-    Ok(named)
+    let source = match debug {
+        true => NameSource::Debug,
+        false => NameSource::Symbols,
+    };
+    Ok((named, source))
 }
 
 /// Names what the symbols of a binary do not, by what else there is in its file.
@@ -348,6 +356,9 @@ fn name_anonymous(
         let Key::Anonymous(process, address) = *key else {
             continue;
         };
+        if !found[slot].is_empty() {
+            continue;
+        }
         let map = maps.entry(process).or_insert_with(|| {
             let process = &recording.processes[process.index()];
             let text = map_text(recording, process);
@@ -369,12 +380,12 @@ fn name_kernel(
     notes: &mut Vec<String>,
 ) {
     let of_kernel = keys.iter().enumerate().filter_map(|(slot, key)| match key {
-        Key::Kernel(address) => Some((slot, address.0)),
+        Key::Kernel(address) if found[slot].is_empty() => Some((slot, address.0)),
         _ => None,
     });
     let (slots, addresses): (Vec<usize>, Vec<u64>) = of_kernel.unzip();
-    if slots.is_empty() {
-        return;
+    if slots.is_empty() || recording.names.contains_key(&Owner::Kernel) {
+        return; // what is not stored had no name
     }
     match kernel::names(recording, &addresses) {
         Ok(named) => slots

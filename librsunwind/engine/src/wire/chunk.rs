@@ -2,6 +2,7 @@
 //! running totals.
 
 use super::WireError;
+use super::names::FIRST_SEQUENCE;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 
 /// The first four bytes of a chunk.
@@ -133,6 +134,12 @@ impl ChunkInfo {
     #[must_use]
     pub const fn is_from_switches(&self) -> bool {
         self.sequence & FROM_SWITCHES != 0
+    }
+
+    /// Whether names of functions are in it, and nothing else.
+    #[must_use]
+    pub const fn is_from_names(&self) -> bool {
+        self.tid == 0 && self.sequence >> FIRST_SEQUENCE.trailing_zeros() == 1
     }
 
     /// Whether the collector made it of what it saw of the thread from outside.

@@ -36,6 +36,8 @@
 //!   content.
 //! * Integers are little endian. Numbers in payloads are LEB128 varints ([`codec`]), signed ones
 //!   zigzag.
+//! * A recording that is done ends with the names of its functions ([`names`]), for readers that
+//!   have not the programs any more.
 //! * A reader refuses a file whose major version it does not know, and skips record kinds it does
 //!   not know.
 
@@ -49,6 +51,7 @@ pub mod event_request;
 pub mod file;
 pub mod kernel;
 pub mod module;
+pub mod names;
 pub mod offer;
 pub mod process;
 pub mod record;

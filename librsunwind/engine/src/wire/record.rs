@@ -45,6 +45,8 @@ pub enum RecordKind {
     ChildEnd = 22,
     /// [`super::thread::ThreadAccount`]: a thread that was never sampled, said at its end.
     ThreadAccount = 24,
+    /// [`super::names::NamesPart`]: names of functions, appended when all else is written.
+    Names = 30,
 }
 
 impl RecordKind {
@@ -70,6 +72,7 @@ impl RecordKind {
             21 => Self::ProcessEnd,
             22 => Self::ChildEnd,
             24 => Self::ThreadAccount,
+            30 => Self::Names,
             _ => return None,
         })
     }
@@ -79,7 +82,12 @@ impl RecordKind {
     pub const fn is_of_the_collector(self) -> bool {
         matches!(
             self,
-            Self::Session | Self::PerfMap | Self::SegmentTotals | Self::Source | Self::Clocks
+            Self::Session
+                | Self::PerfMap
+                | Self::SegmentTotals
+                | Self::Source
+                | Self::Clocks
+                | Self::Names
         )
     }
 }

@@ -1,0 +1,407 @@
+//! Names as they are stored in a recording: what was seen at each address, so that it reads the
+//! same when the programs are rebuilt or gone.
+//!
+//! ```text
+//! records of kind Names ─ joined ─► compressed (zlib) ─►  version, strings, groups of addresses
+//! ```
+//!
+//! The wire contract has only the parts ([`engine::wire::names`]); all numbers here are encoded as
+//! there. An older collector passes them over.
+//!
+//! Not here: looking names up (`symbolize`).
+
+use engine::wire::WireError;
+use engine::wire::codec::{Decoder, Encoder};
+use std::collections::HashMap;
+use std::io::{Read, Write};
+use std::sync::Arc;
+
+/// The version this code writes, and the newest it reads.
+const VERSION: u64 = 1;
+/// Nothing honest gets this many times longer by being decompressed.
+const LARGEST_RATIO: u64 = 64;
+/// Bytes that anything may have when decompressed.
+const ALWAYS: u64 = 1 << 20;
+
+/// One function at an address.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Named {
+    /// Its name, demangled.
+    pub function: Arc<str>,
+    /// The same without template arguments and parameters, if it has any.
+    pub short: Option<Arc<str>>,
+    /// The source file.
+    pub file: Option<Arc<str>>,
+    /// The line in it; 0 if unknown.
+    pub line: u32,
+    /// Inlined into the next one of the list.
+    pub inlined: bool,
+    /// Where the function begins in its module.
+    pub start: Option<u64>,
+}
+
+/// Whose addresses they are.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Owner {
+    /// A binary's own, by its build-id.
+    Build(Vec<u8>),
+    /// A binary's own, by its path, for want of a build-id.
+    Path(String),
+    /// The kernel's.
+    Kernel,
+    /// A process's, in code of no binary; by its pid and key.
+    Process(u32, u64),
+}
+
+/// The names of one owner.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Group {
+    /// Whether they are from debug information: then they have files, lines and inlined functions,
+    /// as far as there are any.
+    pub debug: bool,
+    /// By address: the functions there, innermost first.
+    pub places: Vec<(u64, Vec<Named>)>,
+}
+
+impl Group {
+    /// The functions at an address, if any were stored.
+    #[must_use]
+    pub fn find(&self, address: u64) -> Option<&[Named]> {
+        let found = self.places.binary_search_by_key(&address, |place| place.0);
+        Some(&self.places[found.ok()?].1)
+    }
+}
+
+/// All names of a recording.
+pub type StoredNames = HashMap<Owner, Group>;
+
+/// Why stored names cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum NamesError {
+    /// Not all parts are there.
+    #[error("they are cut short")]
+    Cut,
+    /// The collector that wrote them is newer.
+    #[error("they have version {0}, and this rsunwind reads up to version {VERSION}")]
+    Newer(u64),
+    /// They do not decompress.
+    #[error("they do not decompress: {0}")]
+    Compressed(#[from] std::io::Error),
+    /// They are not what they should be.
+    #[error("{0}")]
+    Wire(#[from] WireError),
+}
+
+/// Compressed bytes of names.
+#[must_use]
+pub fn encode(names: &StoredNames) -> Vec<u8> {
+    compressed(&plain(names))
+}
+
+fn plain(names: &StoredNames) -> Vec<u8> {
+    let mut groups: Vec<_> = names.iter().collect();
+    groups.sort_by_cached_key(|(owner, _)| format!("{owner:?}")); // the same each time
+    let mut strings = Strings::default();
+    let mut bytes = Vec::new();
+    for (owner, group) in &groups {
+        put(&mut bytes, |out| {
+            owner_to(out, owner);
+            out.byte(u8::from(group.debug));
+            out.number(group.places.len() as u64);
+        });
+        let mut before = 0;
+        for (address, functions) in &group.places {
+            let numbers: Vec<_> = functions.iter().map(|it| strings.numbers(it)).collect();
+            put(&mut bytes, |out| {
+                out.difference(before, *address);
+                out.number(functions.len() as u64);
+                for (named, [function, short, file]) in functions.iter().zip(&numbers) {
+                    for number in [function, short, file] {
+                        out.number(*number);
+                    }
+                    out.number(u64::from(named.line));
+                    let flags = u8::from(named.inlined) | u8::from(named.start.is_some()) << 1;
+                    out.byte(flags);
+                    if let Some(start) = named.start {
+                        out.difference(*address, start);
+                    }
+                }
+            });
+            before = *address;
+        }
+    }
+    let mut all = Vec::new();
+    put(&mut all, |out| {
+        out.number(VERSION);
+        out.number(strings.list.len() as u64);
+    });
+    for string in &strings.list {
+        put(&mut all, |out| out.bytes(string.as_bytes()));
+    }
+    put(&mut all, |out| out.number(groups.len() as u64));
+    all.extend(bytes);
+    all
+}
+
+/// Reads what [`encode`] gave, from bytes that may be anything.
+///
+/// # Errors
+/// [`NamesError`].
+pub fn decode(compressed: &[u8]) -> Result<StoredNames, NamesError> {
+    let most = ALWAYS + LARGEST_RATIO * compressed.len() as u64;
+    let mut bytes = Vec::new();
+    let mut reader = flate2::read::ZlibDecoder::new(compressed).take(most);
+    reader.read_to_end(&mut bytes)?;
+    let mut from = Decoder::new(&bytes);
+    let version = from.number()?;
+    if version > VERSION {
+        return Err(NamesError::Newer(version));
+    }
+    let mut strings = Vec::new();
+    for _ in 0..from.number()? {
+        strings.push(Arc::from(String::from_utf8_lossy(from.bytes()?)));
+    }
+    let mut names = StoredNames::default();
+    for _ in 0..from.number()? {
+        let owner = owner_from(&mut from)?;
+        let group = names.entry(owner).or_default();
+        group.debug |= from.byte()? != 0;
+        let mut address = 0;
+        for _ in 0..from.number()? {
+            address = from.difference(address)?;
+            let mut functions = Vec::new();
+            for _ in 0..from.number()? {
+                functions.push(named(&mut from, &strings, address)?);
+            }
+            group.places.push((address, functions));
+        }
+        group.places.sort_by_key(|place| place.0);
+        group.places.dedup_by_key(|place| place.0);
+    }
+    Ok(names)
+}
+
+/// The parts of one file, as they come.
+#[derive(Debug, Default)]
+pub(super) struct Parts {
+    bytes: Vec<u8>,
+    next: u64,
+    parts: u64,
+    /// Where the first is in the file.
+    pub(super) offset: u64,
+}
+
+impl Parts {
+    /// There are some at that offset of the file, whether they can be read or not.
+    pub(super) fn begin(&mut self, offset: u64) {
+        if self.parts == 0 {
+            (self.parts, self.offset) = (1, offset);
+        }
+    }
+
+    /// Takes the next one; a first one begins anew.
+    pub(super) fn push(&mut self, part: &engine::wire::names::NamesPart<'_>) {
+        if part.part == 0 {
+            (self.next, self.bytes) = (0, Vec::new());
+        }
+        self.parts = part.parts.max(1);
+        // Behind a missing one nothing fits any more.
+        if part.part == self.next {
+            self.next += 1;
+            self.bytes.extend_from_slice(part.bytes);
+        }
+    }
+
+    /// The names, if there are any.
+    pub(super) fn names(&self) -> Result<StoredNames, NamesError> {
+        match self.parts {
+            0 => Ok(StoredNames::default()),
+            parts if parts != self.next => Err(NamesError::Cut),
+            _ => decode(&self.bytes),
+        }
+    }
+}
+
+/// Strings, each once, and one more than their numbers.
+#[derive(Default)]
+struct Strings {
+    numbers: HashMap<Arc<str>, u64>,
+    list: Vec<Arc<str>>,
+}
+
+impl Strings {
+    fn numbers(&mut self, named: &Named) -> [u64; 3] {
+        let mut number = |string: Option<&Arc<str>>| {
+            let Some(string) = string else { return 0 };
+            *self.numbers.entry(string.clone()).or_insert_with(|| {
+                self.list.push(string.clone());
+                self.list.len() as u64
+            })
+        };
+        [
+            number(Some(&named.function)),
+            number(named.short.as_ref()),
+            number(named.file.as_ref()),
+        ]
+    }
+}
+
+fn named(from: &mut Decoder<'_>, strings: &[Arc<str>], address: u64) -> Result<Named, WireError> {
+    let mut string = || {
+        let number = from.number()?;
+        let index = usize::try_from(number).unwrap_or(usize::MAX);
+        match index.checked_sub(1) {
+            None => Ok(None),
+            Some(index) => match strings.get(index) {
+                Some(string) => Ok(Some(string.clone())),
+                None => Err(WireError::BadValue("a string's number", number)),
+            },
+        }
+    };
+    let [function, short, file] = [string()?, string()?, string()?];
+    let function = function.ok_or(WireError::BadValue("a function's name", 0))?;
+    let line = from.number()?;
+    let flags = from.byte()?;
+    Ok(Named {
+        function,
+        short,
+        file,
+        line: u32::try_from(line).map_err(|_| WireError::BadValue("a line", line))?,
+        inlined: flags & 1 != 0,
+        start: match flags & 2 {
+            0 => None,
+            _ => Some(from.difference(address)?),
+        },
+    })
+}
+
+fn owner_to(out: &mut Encoder<'_>, owner: &Owner) {
+    match owner {
+        Owner::Build(id) => {
+            out.byte(0);
+            out.bytes(id);
+        }
+        Owner::Path(path) => {
+            out.byte(1);
+            out.bytes(path.as_bytes());
+        }
+        Owner::Kernel => out.byte(2),
+        Owner::Process(pid, key) => {
+            out.byte(3);
+            out.number(u64::from(*pid));
+            out.number(*key);
+        }
+    }
+}
+
+fn owner_from(from: &mut Decoder<'_>) -> Result<Owner, WireError> {
+    Ok(match from.byte()? {
+        0 => Owner::Build(from.bytes()?.to_vec()),
+        1 => Owner::Path(String::from_utf8_lossy(from.bytes()?).into_owned()),
+        2 => Owner::Kernel,
+        3 => {
+            let pid = from.number()?;
+            let bad = |_| WireError::BadValue("a pid", pid);
+            Owner::Process(u32::try_from(pid).map_err(bad)?, from.number()?)
+        }
+        other => return Err(WireError::BadValue("an owner of names", u64::from(other))),
+    })
+}
+
+/// Appends what is encoded, in as much room as it takes.
+fn put(bytes: &mut Vec<u8>, encode: impl Fn(&mut Encoder<'_>)) {
+    let (start, mut room) = (bytes.len(), 256);
+    loop {
+        bytes.resize(start + room, 0);
+        let mut out = Encoder::new(&mut bytes[start..]);
+        encode(&mut out);
+        if let Some(length) = out.finish() {
+            bytes.truncate(start + length);
+            return;
+        }
+        room *= 4;
+    }
+}
+
+fn compressed(bytes: &[u8]) -> Vec<u8> {
+    let mut out = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::default());
+    // Into memory nothing can fail.
+    let _ = out.write_all(bytes);
+    out.finish().unwrap_or_default()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use std::path::Path;
+
+    /// Some of everything.
+    pub(crate) fn example() -> StoredNames {
+        let named = |function: &str, line| Named {
+            function: function.into(),
+            short: (line > 10).then(|| "short".into()),
+            file: (line > 0).then(|| "/src/a.c".into()),
+            line,
+            inlined: line > 20,
+            start: (line < 30).then_some(0x1000),
+        };
+        let group = |debug, places: &[(u64, u32)]| Group {
+            debug,
+            places: places
+                .iter()
+                .map(|(address, line)| (*address, vec![named("inner", *line), named("f<T>()", 1)]))
+                .collect(),
+        };
+        [
+            (
+                Owner::Build(vec![1, 2, 3]),
+                group(true, &[(0x1010, 25), (0x1020, 0), (0x2000, 40)]),
+            ),
+            (Owner::Path("/bin/x".into()), group(false, &[(7, 11)])),
+            (Owner::Kernel, group(false, &[(u64::MAX - 3, 0)])),
+            (Owner::Process(42, 42_000), group(false, &[])),
+        ]
+        .into()
+    }
+
+    #[test]
+    fn names_round_trip_and_every_cut_is_an_error() {
+        let bytes = encode(&example());
+        assert_eq!(decode(&bytes).unwrap(), example());
+        assert_eq!(bytes, encode(&example()), "the same each time");
+        for length in 0..bytes.len() - 4 {
+            assert!(decode(&bytes[..length]).is_err(), "{length}");
+        }
+        let found = example();
+        let build = &found[&Owner::Build(vec![1, 2, 3])];
+        assert_eq!(build.find(0x1020).unwrap().len(), 2);
+        assert_eq!(build.find(0x1021), None);
+    }
+
+    /// The seed of the fuzz target; `RSUNWIND_WRITE_SEEDS=1 cargo test -p rsunwind-collector seed`
+    /// writes it anew.
+    #[test]
+    fn the_seed_of_the_fuzzer_is_of_today() {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/names/some_of_all");
+        if std::env::var_os("RSUNWIND_WRITE_SEEDS").is_some() {
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(&path, plain(&example())).unwrap();
+        }
+        assert!(
+            std::fs::read(&path).unwrap() == plain(&example()),
+            "out of date"
+        );
+    }
+
+    #[test]
+    fn a_newer_version_and_endless_zeros_are_told() {
+        assert!(matches!(
+            decode(&compressed(&[9])),
+            Err(NamesError::Newer(9))
+        ));
+        let mut endless = vec![1, 0xff, 0xff, 0xff, 0xff, 0x7f];
+        endless.resize(100 << 20, 0);
+        let error = decode(&compressed(&endless)).unwrap_err();
+        assert!(matches!(error, NamesError::Wire(_)), "{error}");
+    }
+}
