@@ -26,8 +26,11 @@ use std::thread;
 const RING_SIZE: usize = 8 * 4096;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
-/// Trials, of which the median counts.
-const TRIALS: usize = 3;
+/// Trials for the account, of which the median counts.
+const FEW_TRIALS: usize = 3;
+/// Trials for the rate, of which the upper quartile counts: events cost more in programs than here,
+/// and one trial in a few says half of what the others do.
+const MANY_TRIALS: usize = 9;
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
 
@@ -37,7 +40,7 @@ pub fn setting(args: &Args) -> String {
     if period_ns >= UNQUESTIONED_NS || !is_known(args) {
         return String::new();
     }
-    let measured = apart(|| measure(true));
+    let measured = apart(|| upper_quartile(measure(true, MANY_TRIALS)?));
     measured.map_or_else(String::new, |cost| format!("cost={cost},"))
 }
 
@@ -48,7 +51,13 @@ pub fn is_known(args: &Args) -> bool {
 
 /// Cost of an event without a signal, and with one, ns; `None` where perf is refused.
 pub fn in_two_parts() -> Option<(u64, u64)> {
-    apart(|| Some((measure(false)?, measure(true)?)))
+    let cost = |raises_signal| median(measure(raises_signal, FEW_TRIALS)?);
+    apart(move || Some((cost(false)?, cost(true)?)))
+}
+
+fn upper_quartile(mut values: Vec<u64>) -> Option<u64> {
+    values.sort_unstable();
+    values.get(values.len() * 3 / 4).copied()
 }
 
 /// On a thread of its own, which alone lets the signal in.
@@ -56,13 +65,14 @@ fn apart<T: Send + 'static>(measure: impl FnOnce() -> Option<T> + Send + 'static
     thread::spawn(measure).join().ok().flatten()
 }
 
-/// Cost of an event, with a signal or without, ns; `None` where perf is refused.
-fn measure(raises_signal: bool) -> Option<u64> {
+/// Cost of an event, with a signal or without, ns, in each of so many trials; `None` where perf is
+/// refused.
+fn measure(raises_signal: bool, trials: usize) -> Option<Vec<u64>> {
     let _counting = Counting::begin().ok()?;
     let mut memory = vec![1; TRIAL_BYTES];
     let mut trial = Trial::new(&mut memory, clock::thread_cpu_ns);
     let mut costs = Vec::new();
-    for _ in 0..TRIALS {
+    for _ in 0..trials {
         let mut ring = ring(TRIAL_PERIOD_NS)?;
         if raises_signal {
             signal_this_thread(ring.event()).ok()?;
@@ -76,7 +86,7 @@ fn measure(raises_signal: bool) -> Option<u64> {
         };
         costs.extend(disturbed_ns.checked_div(count));
     }
-    median(costs)
+    Some(costs)
 }
 
 /// Begins to sample the calling thread, without signals; `None` where perf is refused.
@@ -173,8 +183,12 @@ mod tests {
     #[test]
     fn an_event_costs_something_and_leaves_no_handler() {
         let before = SIGNALS.load(Relaxed);
-        match thread::spawn(|| measure(true)).join().unwrap() {
-            Some(cost) => assert!((1..10_000_000).contains(&cost), "{cost} ns"),
+        match thread::spawn(|| measure(true, MANY_TRIALS)).join().unwrap() {
+            Some(costs) => {
+                let cost = upper_quartile(costs.clone()).unwrap();
+                assert!((1..10_000_000).contains(&cost), "{cost} ns");
+                assert!(median(costs).unwrap() <= cost);
+            }
             None => eprintln!("LEFT OUT: perf is refused"),
         }
         assert!(SIGNALS.load(Relaxed) >= before);
