@@ -54,6 +54,10 @@ pub struct LastWalk<'m> {
     is_cut: bool,
     is_round: bool,
     is_aimed: bool,
+    /// Whether this walk is remembered.
+    is_on: bool,
+    /// How often `made` was filled.
+    rounds: u32,
     /// Of the rules that led to those kept.
     generation: u64,
     /// How many are kept.
@@ -69,6 +73,10 @@ pub struct LastWalk<'m> {
 /// Frames of memory that are worth having: 1,024 are remembered, whatever the stack's depth. 60 KiB,
 /// of which a walk touches as much as it takes.
 pub const MEMORY: usize = 1280;
+
+/// So often a walk may fill its own part of the memory: one with more new frames than that, 2,048,
+/// is not remembered. To remember a frame costs as much as to walk it, in a deep recursion.
+const ROUNDS: u32 = 8;
 
 const NO_RULE: UnwindRule = UnwindRule::from_bits(0);
 
@@ -92,6 +100,8 @@ impl<'m> LastWalk<'m> {
             is_cut: true,
             is_round: false,
             is_aimed: false,
+            is_on: false,
+            rounds: 0,
             generation: 0,
             length: 0,
             reused: 0,
@@ -126,8 +136,14 @@ impl<'m> LastWalk<'m> {
         (self.target, self.ahead) = (u64::MAX, self.length);
         (self.low, self.high, self.next) = (0, 0, 0);
         (self.sp, self.is_cut, self.is_round) = (0, true, false);
-        self.is_aimed = false;
+        (self.is_aimed, self.is_on, self.rounds) = (false, !self.made.is_empty(), 0);
         (self.new_end, self.reused) = (NO_RULE, 0);
+    }
+
+    /// Whether the walk under way is to be remembered, so far.
+    #[inline]
+    pub(crate) const fn is_on(&self) -> bool {
+        self.is_on
     }
 
     /// Finds the next frame that can be met from a stack pointer on: the first whose return address
@@ -222,6 +238,8 @@ impl<'m> LastWalk<'m> {
         } else if let Some(place) = self.made.first_mut() {
             *place = frame;
             (self.next, self.is_round) = (1, true);
+            self.rounds = self.rounds.wrapping_add(1);
+            self.is_on &= self.rounds < ROUNDS;
         }
     }
 
@@ -331,6 +349,10 @@ impl<'m> LastWalk<'m> {
 
     /// The walk is over, and the next may meet it.
     pub(crate) fn finish(&mut self) {
+        if !self.is_on {
+            self.length = 0;
+            return;
+        }
         if self.low != 0 {
             self.leave();
         }

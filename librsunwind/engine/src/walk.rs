@@ -71,7 +71,7 @@ pub(crate) fn run<const ALL: bool>(
     if valid & FP.bit() == 0 {
         return Pause::Step(rule);
     }
-    if !ALL {
+    if !ALL && last.is_on() {
         last.aim(sp, &bounds);
     }
     let mut moved = false;
@@ -118,7 +118,7 @@ pub(crate) fn run<const ALL: bool>(
         if !frames.push(pc, rule.method()) {
             break Pause::Stop(StopReason::FrameBudget);
         }
-        if !ALL && RETURN_ADDRESS_ON_STACK {
+        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() {
             let frame = Known::new(sp, pc, *fp, rule);
             if last.meets(&frame, &bounds) {
                 let outer = last.follow(frame, &bounds, frames);
