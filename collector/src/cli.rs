@@ -1,7 +1,7 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
-use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, view};
+use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -31,6 +31,8 @@ enum Command {
     Merge(merge::Args),
     /// Show the stacks of all threads of a process, now, and what each waits for
     Dump(dump::Args),
+    /// Show live who uses the CPU in a program, or in processes that run
+    Top(top::Args),
     /// Say what can be recorded here, and what would make it more
     Doctor(doctor::Args),
     /// Print where the library is that programs preload, for LD_PRELOAD without `record`
@@ -63,6 +65,9 @@ pub enum Error {
     /// `rsunwind dump`.
     #[error(transparent)]
     Dump(#[from] dump::Error),
+    /// `rsunwind top`.
+    #[error(transparent)]
+    Top(#[from] top::Error),
     /// `rsunwind doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
@@ -86,6 +91,7 @@ impl Error {
             Self::View(error) => error.exit_status(),
             Self::Merge(error) => error.exit_status(),
             Self::Dump(error) => error.exit_status(),
+            Self::Top(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
             Self::Print(_) => 1,
             Self::Sframe(_) => 2,
@@ -120,6 +126,10 @@ impl Cli {
             }
             Command::Dump(args) => {
                 dump::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Command::Top(args) => {
+                top::run(&args)?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Doctor(args) => Ok(doctor::run(&args)?),

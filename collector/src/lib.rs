@@ -36,6 +36,7 @@ pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
 pub mod target;
+pub mod top;
 mod unwind;
 pub mod view;
 pub mod visible;

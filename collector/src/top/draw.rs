@@ -1,0 +1,118 @@
+//! The picture on a terminal; one of 80 columns and 24 lines suffices.
+
+use super::state::{State, VIEWS};
+use crate::numbers::duration;
+use crate::report::Sort;
+use ratatui::Frame;
+use ratatui::layout::{Constraint, Layout};
+use ratatui::style::{Modifier, Style};
+use ratatui::text::{Line, Span};
+use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, TableState};
+
+const HELP: &str = "\
+Tab, Shift-Tab   functions, threads, processes, modules
+1, 2, n          sort by own time, with what it calls, by name
+/                filter by name (Enter: done, Esc: none)
+Enter            who calls the selected function (Esc: back)
+Up, Down, PgUp, PgDn, Home, End   select
+Space, p         stand still, go on
+q, F10, Ctrl-C   end; a program that was started ends, too
+
+Percentages are of one processor, in the last 5 seconds.
+Any key closes this.";
+
+/// Draws it.
+pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
+    let [head, views, body, foot] = Layout::vertical([
+        Constraint::Length(1),
+        Constraint::Length(1),
+        Constraint::Min(3),
+        Constraint::Length(1),
+    ])
+    .areas(frame.area());
+    let mode = match (&state.ended, state.paused) {
+        (Some(_), _) => "   [ended]",
+        (None, true) => "   [paused]",
+        (None, false) => "",
+    };
+    frame.render_widget(
+        Paragraph::new(format!("{}{mode}   {what}", state.so_far())),
+        head,
+    );
+    frame.render_widget(Paragraph::new(heading(state)), views);
+    table(frame, body, state);
+    let keys = match (state.typing, state.filter.is_empty()) {
+        (true, _) => format!("/{}_", state.filter),
+        (false, false) => format!("/{}   (Esc: no filter)   ? help   q quit", state.filter),
+        (false, true) => {
+            "Tab view  1 self  2 total  n name  / filter  Enter callers  Space pause  ? help"
+                .to_owned()
+        }
+    };
+    frame.render_widget(Paragraph::new(keys), foot);
+    if state.help {
+        let area = frame.area();
+        let [area] = Layout::vertical([Constraint::Length(12)])
+            .flex(ratatui::layout::Flex::Center)
+            .areas(area);
+        frame.render_widget(Clear, area);
+        frame.render_widget(
+            Paragraph::new(HELP).block(Block::bordered().title("rsunwind top")),
+            area,
+        );
+    }
+}
+
+fn heading(state: &State) -> Line<'_> {
+    if let Some(function) = &state.callers_of {
+        return Line::from(format!("callers of {function}"));
+    }
+    let bold = Style::new().add_modifier(Modifier::REVERSED);
+    let names = VIEWS.iter().enumerate().flat_map(|(index, (_, name))| {
+        let style = if index == state.view {
+            bold
+        } else {
+            Style::new()
+        };
+        [Span::styled(*name, style), Span::raw("  ")]
+    });
+    Line::from(names.collect::<Vec<_>>())
+}
+
+fn table(frame: &mut Frame<'_>, area: ratatui::layout::Rect, state: &State) {
+    let mark = |sort: Sort, name: &str| match state.sort == sort {
+        true => format!("{name}*"),
+        false => name.to_owned(),
+    };
+    let header = Row::new([
+        mark(Sort::Own, "%SELF"),
+        mark(Sort::Total, "%TOTAL"),
+        "SELF".to_owned(),
+        "TOTAL".to_owned(),
+        mark(Sort::Name, "NAME"),
+        "FROM".to_owned(),
+    ]);
+    let rows = state.lines.iter().map(|line| {
+        Row::new([
+            format!("{:.1}", line.recent[0]),
+            format!("{:.1}", line.recent[1]),
+            duration(line.row.own_ns),
+            duration(line.row.total_ns),
+            line.row.name.clone(),
+            line.row.origin.clone(),
+        ])
+    });
+    let widths = [
+        Constraint::Length(6),
+        Constraint::Length(7),
+        Constraint::Length(8),
+        Constraint::Length(8),
+        Constraint::Fill(3),
+        Constraint::Fill(1),
+    ];
+    let table = Table::new(rows, widths)
+        .header(header.style(Style::new().add_modifier(Modifier::BOLD)))
+        .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
+    let mut selection = TableState::default().with_selected(Some(state.selected));
+    frame.render_stateful_widget(table, area, &mut selection);
+}

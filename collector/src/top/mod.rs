@@ -1,0 +1,159 @@
+//! `rsunwind top`: who uses the CPU, live.
+//!
+//! Start at [`run`]. `rsunwind record` records as ever ([`recorder`]); a thread of ours reads what
+//! is there again and again, the terminal shows it ([`state`], [`draw`]).
+//!
+//! Not here: how a recording is counted ([`crate::report::table`]).
+
+mod draw;
+mod recorder;
+mod state;
+
+use crate::clock;
+use crate::profile::Profile;
+use crate::visible::visible;
+use clap::Args as ClapArgs;
+use ratatui::crossterm::event::{self, Event, KeyEventKind};
+use recorder::{Recorder, Source};
+use state::State;
+use std::ffi::OsString;
+use std::io::{self, IsTerminal as _};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// How often it is read, at most; reading takes a fifth of the time at most.
+const INTERVAL: Duration = Duration::from_secs(1);
+const READING_SHARE: u32 = 4;
+/// How long a key is waited for before the picture is drawn again.
+const TICK: Duration = Duration::from_millis(200);
+
+/// Arguments of `rsunwind top`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+Keys: Tab changes the view, 1 2 n sort, / filters, Enter shows callers, Space stands still, ? helps, q ends.
+What a program that is started prints is not shown. The recording is gone at the end: rsunwind record keeps one.
+
+Examples:
+  rsunwind top -- ./program arguments
+  rsunwind top -p 1234
+  rsunwind top -p nginx")]
+pub struct Args {
+    /// Samples per second of CPU time, per thread
+    #[arg(short = 'F', long, value_name = "HZ", default_value = "99")]
+    pub rate: String,
+    /// Processes that run already, and what they start: numbers or names, with commas between them
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    pub pid: Option<String>,
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+/// Why `rsunwind top` failed.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// There is nothing to draw on.
+    #[error("this is no terminal: rsunwind record writes what rsunwind report shows")]
+    NoTerminal,
+    /// The recording failed; what it said.
+    #[error("nothing could be recorded: {0}")]
+    Recording(String),
+    /// The terminal, or the folder for the recording.
+    #[error("{0}")]
+    System(#[source] io::Error),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            Self::NoTerminal => 2,
+            Self::Recording(_) | Self::System(_) => 1,
+        }
+    }
+}
+
+/// Shows it until a key ends it.
+///
+/// # Errors
+/// Any [`Error`].
+pub fn run(args: &Args) -> Result<(), Error> {
+    if !io::stdout().is_terminal() || !io::stdin().is_terminal() {
+        return Err(Error::NoTerminal);
+    }
+    let recorder = Recorder::start(args)?;
+    let profiles = read_on(recorder.source());
+    let mut terminal = ratatui::try_init().map_err(Error::System)?;
+    let shown = show(&mut terminal, &what(args), &recorder, &profiles);
+    ratatui::restore();
+    shown
+}
+
+fn what(args: &Args) -> String {
+    let words = args
+        .command
+        .iter()
+        .map(|word| word.to_string_lossy().into_owned());
+    let words: Vec<_> = words.collect();
+    visible(&args.pid.clone().unwrap_or_else(|| words.join(" "))).into_owned()
+}
+
+fn show(
+    terminal: &mut ratatui::DefaultTerminal,
+    what: &str,
+    recorder: &Recorder,
+    profiles: &Receiver<(Profile, u64)>,
+) -> Result<(), Error> {
+    let mut state = State::default();
+    loop {
+        for (profile, now_ns) in profiles.try_iter() {
+            state.take(profile, now_ns);
+        }
+        if state.ended.is_none() {
+            state.ended = recorder.has_ended();
+        }
+        if let Some(said) = state
+            .ended
+            .as_ref()
+            .filter(|said| !said.is_empty() && state.lines.is_empty())
+        {
+            return Err(Error::Recording(said.trim().to_owned()));
+        }
+        terminal
+            .draw(|frame| draw::draw(frame, what, &state))
+            .map_err(Error::System)?;
+        if event::poll(TICK).map_err(Error::System)?
+            && let Event::Key(key) = event::read().map_err(Error::System)?
+            && key.kind == KeyEventKind::Press
+            && !state.key(key)
+        {
+            return Ok(());
+        }
+    }
+}
+
+/// Reads again and again; the thread ends when nobody takes it any more.
+fn read_on(mut source: Source) -> Receiver<(Profile, u64)> {
+    let (sender, receiver) = mpsc::sync_channel(1);
+    thread::spawn(move || {
+        loop {
+            let began = Instant::now();
+            if let Some(profile) = source.read()
+                && sender.send((profile, clock::monotonic_ns())).is_err()
+            {
+                break;
+            }
+            thread::sleep(INTERVAL.max(began.elapsed() * READING_SHARE));
+        }
+    });
+    receiver
+}

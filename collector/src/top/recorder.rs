@@ -1,0 +1,141 @@
+//! The recording behind the picture: `rsunwind record` as a child, into a folder that is gone when
+//! we are, however we end.
+
+use super::{Args, Error};
+use crate::correlate;
+use crate::kept;
+use crate::profile::Profile;
+use crate::symbolize::Places;
+use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, Command, Stdio};
+
+/// Waits for its standard input to end, which it does when we do; then ends the recording, and takes
+/// the folder away.
+const GUARDIAN: &str = r#"trap '' INT TERM HUP; cat >/dev/null; kill -TERM "$1" 2>/dev/null
+while kill -0 "$1" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$1/status"; do sleep 0.1; done
+rm -rf "$2""#;
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    directory: PathBuf,
+    /// It is not waited for, so that its number stays its own until we end.
+    child: Child,
+    /// Closed when we end: then the guardian does what is left to do.
+    _held: ChildStdin,
+}
+
+impl Recorder {
+    pub(super) fn start(args: &Args) -> Result<Self, Error> {
+        let directory = tempfile::tempdir().map_err(Error::System)?;
+        let said = File::create(directory.path().join(SAID)).map_err(Error::System)?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["record", "-F", &args.rate, "-o"])
+            .arg(directory.path().join(NAME));
+        match &args.pid {
+            Some(pids) => command.args(["-p", pids]),
+            None => command.arg("--").args(&args.command),
+        };
+        command
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(said);
+        command.process_group(0);
+        let child = command.spawn().map_err(Error::System)?;
+        let mut guardian = Command::new("/bin/sh");
+        guardian
+            .args(["-c", GUARDIAN, "sh", &child.id().to_string()])
+            .arg(directory.path())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        guardian.process_group(0);
+        let mut guardian = guardian.spawn().map_err(Error::System)?;
+        let held = guardian
+            .stdin
+            .take()
+            .ok_or_else(|| Error::System(io::ErrorKind::BrokenPipe.into()))?;
+        Ok(Self {
+            directory: directory.keep(),
+            child,
+            _held: held,
+        })
+    }
+
+    /// Where to read it from.
+    pub(super) fn source(&self) -> Source {
+        Source {
+            directory: self.directory.clone(),
+            session: None,
+        }
+    }
+
+    /// Whether it has ended; then what it said, if that was the reason.
+    pub(super) fn has_ended(&self) -> Option<String> {
+        let pid = Id::Pid(Pid::from_raw(self.child.id().cast_signed()));
+        let flags = WaitPidFlag::WEXITED | WaitPidFlag::WNOHANG | WaitPidFlag::WNOWAIT;
+        let status = waitid(pid, flags).ok()?;
+        let said = fs::read_to_string(self.directory.join(SAID)).unwrap_or_default();
+        match status {
+            WaitStatus::StillAlive => None,
+            WaitStatus::Exited(_, 0) => Some(String::new()),
+            _ => Some(said),
+        }
+    }
+}
+
+const SAID: &str = "said";
+
+/// How the recording is called; while it is written, the beginning of that.
+const NAME: &str = "top.rsu";
+
+/// A recording that is being written, and the session that it is of.
+#[derive(Clone, Debug)]
+pub(super) struct Source {
+    directory: PathBuf,
+    session: Option<PathBuf>,
+}
+
+impl Source {
+    /// Everything so far, with names; `None` if there is nothing yet.
+    pub(super) fn read(&mut self) -> Option<Profile> {
+        // It has another name until it is whole.
+        let mut files = fs::read_dir(&self.directory).ok()?.flatten();
+        let path = files.find(|file| file.file_name().to_string_lossy().starts_with(NAME))?;
+        let path = path.path();
+        if self.session.is_none() {
+            self.session = session_of(&path);
+        }
+        let with_session = self
+            .session
+            .as_ref()
+            .and_then(|session| correlate::read(&[session]).ok());
+        let recording = with_session.or_else(|| correlate::read(&[&path]).ok())?;
+        let mut profile = Profile::new(recording, &Places::default());
+        profile.show_usual();
+        (!profile.samples.is_empty()).then_some(profile)
+    }
+}
+
+/// The session's directory: its link leads to the recording.
+fn session_of(recording: &Path) -> Option<PathBuf> {
+    let recording = fs::canonicalize(recording).ok()?;
+    let entries = |directory: PathBuf| fs::read_dir(directory).into_iter().flatten().flatten();
+    let wholes = kept::places().into_iter().flat_map(entries);
+    let wholes = wholes.filter(|entry| {
+        let name = entry.file_name();
+        name.to_string_lossy().starts_with(kept::SESSION_PREFIX)
+    });
+    let mut sessions = wholes.flat_map(|whole| entries(whole.path()));
+    let is_its = |session: &fs::DirEntry| {
+        let link = fs::read_link(session.path().join(kept::RECORDING_LINK));
+        link.is_ok_and(|link| link == recording)
+    };
+    sessions.find(is_its).map(|session| session.path())
+}

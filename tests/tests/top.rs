@@ -1,0 +1,173 @@
+//! `rsunwind top` on a terminal of 80×24: what it shows, what keys do, and that nothing is left.
+
+use nix::pty::{OpenptyResult, Winsize, openpty};
+use rsunwind_tests::beside::Beside;
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use std::fs::{self, File};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Mutex};
+use std::thread;
+
+/// It, on a terminal of its own.
+struct Top {
+    child: Child,
+    keys: File,
+    screen: Arc<Mutex<vt100::Parser>>,
+}
+
+impl Top {
+    fn start(bench: &Bench, arguments: &[&str]) -> Self {
+        let size = Winsize {
+            ws_row: 24,
+            ws_col: 80,
+            ws_xpixel: 0,
+            ws_ypixel: 0,
+        };
+        let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+        let folder = folder(bench);
+        fs::create_dir_all(&folder).unwrap();
+        let child = Command::new(rsunwind())
+            .args(["top", "-F", "999"])
+            .args(arguments)
+            .env("TMPDIR", folder)
+            .stdin(Stdio::from(slave.try_clone().unwrap()))
+            .stdout(Stdio::from(slave))
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
+        let (shown, mut from) = (Arc::clone(&screen), File::from(master.try_clone().unwrap()));
+        thread::spawn(move || {
+            let mut bytes = [0; 4096];
+            while let Ok(count @ 1..) = from.read(&mut bytes) {
+                shown.lock().unwrap().process(&bytes[..count]);
+            }
+        });
+        Self {
+            child,
+            keys: File::from(master),
+            screen,
+        }
+    }
+
+    fn screen(&self) -> String {
+        self.screen.lock().unwrap().screen().contents()
+    }
+
+    /// Waits for all of these on the screen.
+    fn shows(&self, parts: &[&str]) {
+        wait_for(&format!("{parts:?}"), || {
+            let screen = self.screen();
+            parts.iter().all(|part| screen.contains(part)).then_some(())
+        });
+    }
+
+    fn press(&mut self, keys: &str) {
+        self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    fn end(&mut self) -> ExitStatus {
+        wait_for("the end", || self.child.try_wait().unwrap())
+    }
+}
+
+impl Drop for Top {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Where it keeps its recording.
+fn folder(bench: &Bench) -> PathBuf {
+    bench.path("temporary")
+}
+
+/// A program that computes for ever in `inner`, called by `outer`.
+fn program(bench: &Bench) -> PathBuf {
+    let source = "volatile long x;\n\
+        __attribute__((noinline)) void inner(void) { for (int i = 0; i < 1000000; i++) x++; }\n\
+        __attribute__((noinline)) void outer(void) { for (;;) { inner(); x = 0; } }\n\
+        int main(void) { outer(); return 0; }";
+    bench.compile("gcc", &["-O2"], source)
+}
+
+/// Waits until nothing is left of it, and the program has ended.
+fn nothing_is_left(bench: &Bench, program: &Path) {
+    wait_for("an empty folder", || {
+        let left = fs::read_dir(folder(bench)).unwrap().count();
+        (left == 0).then_some(())
+    });
+    wait_for("the program's end", || {
+        let mut processes = fs::read_dir("/proc").unwrap().flatten();
+        let runs = processes.any(|process| {
+            fs::read_link(process.path().join("exe")).is_ok_and(|exe| exe == program)
+        });
+        (!runs).then_some(())
+    });
+}
+
+#[test]
+fn a_program_is_shown_and_keys_do_what_they_say() {
+    let bench = Bench::new();
+    let program = program(&bench);
+    let mut top = Top::start(&bench, &["--", program.to_str().unwrap()]);
+    top.shows(&["CPU ", "%SELF*", "inner", "functions", "? help"]);
+    top.press("?");
+    top.shows(&["Any key closes this."]);
+    top.press("?");
+    top.press("/oute\r");
+    wait_for("one function", || {
+        let screen = top.screen();
+        (screen.contains("outer") && !screen.contains("inner")).then_some(())
+    });
+    top.press("\x1b");
+    top.shows(&["inner"]);
+    top.press("1");
+    // `inner` is the first by its own time.
+    top.press("\x1b[H\r");
+    top.shows(&["callers of inner", "outer"]);
+    top.press("\t");
+    top.shows(&["threads", "program"]);
+    top.press(" ");
+    top.shows(&["[paused]"]);
+    top.press("q");
+    assert!(top.end().success());
+    nothing_is_left(&bench, &program);
+}
+
+#[test]
+fn a_killed_one_leaves_nothing() {
+    let bench = Bench::new();
+    let program = program(&bench);
+    let mut top = Top::start(&bench, &["--", program.to_str().unwrap()]);
+    top.shows(&["inner"]);
+    top.child.kill().unwrap();
+    top.child.wait().unwrap();
+    nothing_is_left(&bench, &program);
+}
+
+#[test]
+fn what_runs_already_is_shown_and_runs_on() {
+    let bench = Bench::new();
+    let beside = Beside::silent(&mut Command::new(program(&bench)));
+    let mut top = Top::start(&bench, &["-p", &beside.pid().to_string()]);
+    top.shows(&["inner"]);
+    top.press("q");
+    assert!(top.end().success());
+    let stat = fs::read_to_string(format!("/proc/{}/stat", beside.pid())).unwrap();
+    assert!(stat.contains(") R "), "{stat}");
+}
+
+#[test]
+fn without_a_terminal_it_says_what_there_is_instead() {
+    let result = output(Command::new(rsunwind()).args(["top", "--", "true"]));
+    assert_eq!(result.status.code(), Some(2));
+    let said = text(&result.stderr);
+    assert!(
+        said.contains("no terminal") && said.contains("rsunwind record"),
+        "{said}"
+    );
+}
