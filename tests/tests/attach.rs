@@ -249,6 +249,15 @@ fn an_ordinary_user_records_what_is_theirs() {
             "{said}"
         );
         drop(others);
+        let mut waits = Command::new(&files[0]);
+        as_nobody(waits.args(["record", "--wall", "-p", &own.pid().to_string()]));
+        if level.is_ok() {
+            let said = text(&output(&mut waits).stderr);
+            assert!(
+                said.contains("time off the CPU") && said.contains("perf_event_paranoid"),
+                "{said}"
+            );
+        }
         let mut recording = Command::new(&files[0]);
         recording.args(["record", "-F", "2k", "-o", "own.rsu", "-p"]);
         as_nobody(recording.arg(own.pid().to_string()));

@@ -12,6 +12,18 @@ fn samples(bench: &Bench, file: &str) -> usize {
     read.expect("a recording").samples.len()
 }
 
+/// Removes what a killed rsunwind has left in memory: the session whose recording is there.
+fn remove_session(bench: &Bench) {
+    let here = bench.path("");
+    for session in fs::read_dir("/dev/shm").unwrap().flatten() {
+        let inside = fs::read_dir(session.path()).into_iter().flatten().flatten();
+        let mut links = inside.map(|inner| fs::read_link(inner.path().join("recording.rsu")));
+        if links.any(|link| link.is_ok_and(|path| path.starts_with(&here))) {
+            fs::remove_dir_all(session.path()).unwrap();
+        }
+    }
+}
+
 #[test]
 fn however_a_recording_ends_its_process_goes_on_as_before() {
     let bench = Bench::new();
@@ -40,6 +52,7 @@ fn however_a_recording_ends_its_process_goes_on_as_before() {
     wait_for("some work", || (cpu_ns(target.pid()) > until).then_some(()));
     recorder.signal("KILL");
     assert_eq!(recorder.end().0, None);
+    remove_session(&bench);
     goes_on();
     // Again, by two at once.
     let recorders = ["one.rsu", "two.rsu"]

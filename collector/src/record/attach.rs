@@ -9,6 +9,7 @@ use super::args::{Args, Trigger};
 use super::copying::Copies;
 use super::drain::Drain;
 use super::error::Error;
+use super::events;
 use super::output::Output;
 use super::program::Charged;
 use super::publish::Recorded;
@@ -73,6 +74,9 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
 /// [`Error::Target`], [`Error::Attach`], and those of any recording.
 pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     let targets = target::find(list)?;
+    if args.records_off_cpu() {
+        events::try_off_cpu()?;
+    }
     let output = Output::prepare(args.output.as_deref(), args.format.as_deref())?;
     let signals =
         Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
