@@ -12,6 +12,7 @@ pub mod dump;
 mod exec_watch;
 pub mod export;
 mod intern;
+mod interpreters;
 mod jit_map;
 mod kept;
 pub mod merge;

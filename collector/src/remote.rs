@@ -12,7 +12,7 @@ use crate::processes;
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::elf_sections::Images;
 use crate::unwind::registers::{self, Cache, Registers};
-use crate::unwind::{Code, Stack, walk};
+use crate::unwind::{Code, Stack, Walked, walk};
 use crate::whereabouts::Whereabouts;
 use engine::wire::module::Module;
 use engine::wire::sample::{Frame, StopReason};
@@ -183,7 +183,7 @@ pub(crate) fn unwind_copy(
 ) -> RemoteStack {
     let mut frames = vec![Frame::default(); DEEPEST];
     let mut cache = Cache::new();
-    let (depth, stop) = walk(code, &mut cache, ip, registers, stack, &mut frames);
+    let Walked { depth, stop, .. } = walk(code, &mut cache, ip, registers, stack, &mut frames);
     frames.truncate(depth.kept);
     RemoteStack {
         frames,

@@ -15,6 +15,7 @@ pub mod interpreted;
 pub mod language;
 pub mod library;
 pub mod lock;
+pub mod nodes;
 pub mod paranoid;
 pub mod pythons;
 pub mod recording;

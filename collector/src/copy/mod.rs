@@ -179,10 +179,10 @@ impl Attached {
             runs,
             settings,
         } = self;
-        let waiting = reader.waiting();
+        let shared = reader.shared();
         let unwinding = Builder::new()
             .name("unwind-copies".into())
-            .spawn(move || reader::unwind(runs, &waiting, &looks, &done))
+            .spawn(move || reader::unwind(runs, &shared, &looks, &done))
             .map_err(no_thread)?;
         Builder::new()
             .name("read-copies".into())

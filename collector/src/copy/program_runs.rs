@@ -16,13 +16,14 @@ use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};
 use crate::off_cpu::{self, Presence};
 use crate::processes::Found;
 use crate::recording::records::Chunk;
-use crate::remote::unwind_asleep;
+use crate::remote::{MOST, unwind_asleep};
+use crate::remote_memory::RemoteMemory;
 use crate::unwind::elf_sections::Images;
 use crate::unwind::registers::Cache;
-use crate::unwind::{Stack, walk};
+use crate::unwind::{Spot, Stack, Walked, walk};
 use engine::wire::sample::{Frame, SampleHead, StopReason, flags};
 use engine::wire::thread::ThreadEndReason;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// A thread that sleeps: where it entered the kernel, and its stack.
 pub(super) struct Asleep {
@@ -52,6 +53,12 @@ pub(super) struct ProgramRuns {
     lost_switches: u64,
     /// Records of programs that began, likewise.
     unnoticed: u64,
+    /// Threads that have gone off the CPU and, as far as is known, are not back: since when, and
+    /// where those are that were looked at.
+    away: HashMap<Task, u64>,
+    ahead: HashMap<(Task, u64), off_cpu::Stack>,
+    /// Whether a program with an interpreter has context switches.
+    wanted_soon: bool,
     out: Vec<Chunk>,
 }
 
@@ -68,6 +75,9 @@ impl ProgramRuns {
             unpaired: 0,
             lost_switches: 0,
             unnoticed: 0,
+            away: HashMap::new(),
+            ahead: HashMap::new(),
+            wanted_soon: false,
             out: Vec::new(),
             settings,
         }
@@ -124,6 +134,8 @@ impl ProgramRuns {
             frames: walked.frames,
             kernel: Vec::new(), // only its names are told
             head,
+            look: None,
+            has_interpreter: run.has_interpreter(),
         };
         run.asleep(tid, found.time_ns, stack);
     }
@@ -134,6 +146,45 @@ impl ProgramRuns {
         let run = Run::new(pid, time_ns, Nature::OwnUnwinding, settings);
         let chunk = run.unprofiled(time_ns, found.identity, why, settings);
         self.out.push(chunk);
+    }
+
+    /// Looks at threads with interpreters that have gone and, as far as these records tell, are not
+    /// back: before it is their turn to be taken in, for then they may be. Not in processes whose
+    /// code these records change.
+    pub(super) fn look_ahead(&mut self, records: &[TaskRecord]) {
+        let (mut away, mut changed) = (HashMap::new(), HashSet::new());
+        for TaskRecord {
+            time_ns,
+            task,
+            what,
+        } in records
+        {
+            match what {
+                What::Leaves(copied) => drop(away.insert(*task, (*time_ns, copied))),
+                What::Back => drop(away.remove(task)),
+                What::Mapped(_) | What::Exec(_) => drop(changed.insert(task.pid)),
+                _ => {}
+            }
+        }
+        self.away = away
+            .iter()
+            .map(|(task, (since_ns, _))| (*task, *since_ns))
+            .collect();
+        for (task, (time_ns, copied)) in away {
+            let has_some = self.runs.get(&task.pid).is_some_and(Run::has_interpreter);
+            if !has_some || changed.contains(&task.pid) || self.ahead.contains_key(&(task, time_ns))
+            {
+                continue;
+            }
+            if let Some(stack) = self.stack(time_ns, task, copied) {
+                self.ahead.insert((task, time_ns), stack);
+            }
+        }
+    }
+
+    /// Whether threads that are away are to be seen soon.
+    pub(super) const fn wants_soon(&self) -> bool {
+        self.wanted_soon
     }
 
     /// Takes in what happened; in order of time.
@@ -258,7 +309,7 @@ impl ProgramRuns {
         if run.passes_over(task.tid, self.settings.period_ns) {
             return;
         }
-        let (head, frames) = self.unwound(time_ns, task.pid, copied);
+        let (head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
         let cut = head.stop == StopReason::CopyEnded;
         self.cpu_time.copied(copied.stack.len(), cut);
         let sample = Waiting {
@@ -275,40 +326,68 @@ impl ProgramRuns {
     }
 
     fn leaves(&mut self, time_ns: u64, task: Task, copied: &Copied) {
-        if !self.runs.contains_key(&task.pid) {
+        let ahead = self.ahead.remove(&(task, time_ns));
+        let stack = ahead.or_else(|| self.stack(time_ns, task, copied));
+        let (Some(stack), Some(run)) = (stack, self.runs.get_mut(&task.pid)) else {
             return;
-        }
-        let (head, frames) = self.unwound(time_ns, task.pid, copied);
-        let cut = head.stop == StopReason::CopyEnded;
+        };
+        let cut = stack.head.stop == StopReason::CopyEnded;
         self.switches.copied(copied.stack.len(), cut);
-        let stack = off_cpu::Stack {
+        self.wanted_soon |= stack.has_interpreter;
+        run.leaves(task.tid, time_ns, stack);
+    }
+
+    /// Where a thread is that goes off its CPU.
+    fn stack(&mut self, time_ns: u64, task: Task, copied: &Copied) -> Option<off_cpu::Stack> {
+        let has_interpreter = self.runs.get(&task.pid)?.has_interpreter();
+        let (head, frames, spots) = self.unwound(time_ns, task.pid, copied, &copied.stack);
+        let is_away = has_interpreter && self.away.get(&task) == Some(&time_ns);
+        let look = is_away.then(|| {
+            // What was not copied of it is still there, too.
+            let rest = (copied.user).filter(|_| head.stop == StopReason::CopyEnded);
+            let rest =
+                rest.and_then(|(_, sp, _)| RemoteMemory(task.pid.unsigned_abs()).stack(sp, MOST));
+            let (head, frames, spots) = match rest {
+                Some(bytes) => self.unwound(time_ns, task.pid, copied, &bytes),
+                None => (head, frames.clone(), spots),
+            };
+            let run = self.runs.get_mut(&task.pid)?;
+            Some(run.look(task.tid, head, frames, &spots))
+        });
+        Some(off_cpu::Stack {
             frames,
             kernel: copied.kernel.clone(),
             head,
-        };
-        if let Some(run) = self.runs.get_mut(&task.pid) {
-            run.leaves(task.tid, time_ns, stack);
-        }
+            look: look.flatten(),
+            has_interpreter,
+        })
     }
 
-    /// Unwinds a copied stack of a process: what is to be said of it, and its frames.
-    fn unwound(&mut self, time_ns: u64, pid: i32, copied: &Copied) -> (SampleHead, Vec<Frame>) {
+    /// Unwinds a stack of a process, of which so much is known: what is to be said of it, its
+    /// frames, and where they are.
+    fn unwound(
+        &mut self,
+        time_ns: u64,
+        pid: i32,
+        copied: &Copied,
+        bytes: &[u8],
+    ) -> (SampleHead, Vec<Frame>, Vec<Spot>) {
         let head = SampleHead {
             time_ns,
             stop: StopReason::Abandoned,
             ..SampleHead::default()
         };
         let (Some((pc, sp, registers)), Some(run)) = (copied.user, self.runs.get(&pid)) else {
-            return (head, Vec::new());
+            return (head, Vec::new(), Vec::new());
         };
         let stack = Stack {
             sp,
-            bytes: &copied.stack,
-            cut: copied.stack.len() == copied.room,
+            bytes,
+            cut: bytes.len() == copied.room || bytes.len() == MOST,
         };
         let memory = &mut self.memory;
         let walked = walk(&run.code, &mut self.cache, pc, registers, stack, memory);
-        let (depth, stop) = walked;
+        let Walked { depth, stop, spots } = walked;
         let waits = copied.waits_on.is_some_and(|word| run.code.is_gil(word));
         let head = SampleHead {
             flags: match waits {
@@ -322,7 +401,7 @@ impl ProgramRuns {
             ..head
         };
         let frames = memory.get(..depth.kept).unwrap_or_default().to_vec();
-        (head, frames)
+        (head, frames, spots)
     }
 
     /// After a look at the rings: gives samples their weight. `close`: chunks are closed too, so

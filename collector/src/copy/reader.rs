@@ -19,7 +19,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,11 @@ use std::time::{Duration, Instant};
 /// before their threads end.
 const INTERVAL: Duration = Duration::from_millis(50);
 const INTERVAL_OF_SWITCHES: Duration = Duration::from_millis(200);
+/// The same where interpreters are to be asked about threads before they are back: so long behind
+/// the last switch, and else.
+const ACTIVE: Duration = Duration::from_millis(50);
+const INTERVAL_OF_INTERPRETERS: Duration = Duration::from_millis(1);
+const INTERVAL_OF_IDLE_INTERPRETERS: Duration = Duration::from_millis(4);
 /// Within this time of a sample its record is in the ring, ns.
 const DELAY_NS: u64 = 2_000_000;
 /// Bytes of copied stacks that may wait to be unwound: those of context switches beyond are left
@@ -34,6 +39,15 @@ const DELAY_NS: u64 = 2_000_000;
 const MOST_WAITING: usize = 256 << 20;
 /// So often what is known goes into the recording.
 const CLOSING: Duration = Duration::from_secs(1);
+
+/// What the one who unwinds tells the one who reads.
+#[derive(Debug, Default)]
+pub(super) struct Shared {
+    /// Bytes of copied stacks that wait to be unwound.
+    waiting: AtomicUsize,
+    /// Whether threads that go off the CPU are to be looked at while they are.
+    soon: AtomicBool,
+}
 
 /// Reads the rings and CPU clocks, and does nothing else, so that the rings are empty again before
 /// they are full.
@@ -43,10 +57,11 @@ pub(super) struct Reader {
     lent: Vec<OwnedFd>,
     /// What was read of them already.
     early: Vec<TaskRecord>,
-    /// Bytes of copied stacks that wait to be unwound.
-    waiting: Arc<AtomicUsize>,
+    shared: Arc<Shared>,
     execs: Option<ExecWatch>,
     spate: Spate,
+    /// When a look found something last.
+    found: Instant,
 }
 
 /// What was found in one look at the rings.
@@ -69,8 +84,9 @@ impl Reader {
             lent: Vec::new(),
             early: Vec::new(),
             execs,
-            waiting: Arc::default(),
+            shared: Arc::default(),
             spate: Spate::new(Instant::now()),
+            found: Instant::now(),
         }
     }
 
@@ -83,9 +99,9 @@ impl Reader {
         }
     }
 
-    /// Bytes of copied stacks that wait to be unwound, to be lowered when they were.
-    pub(super) fn waiting(&self) -> Arc<AtomicUsize> {
-        Arc::clone(&self.waiting)
+    /// For the one who unwinds.
+    pub(super) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.shared)
     }
 
     /// Reads until the other end of `stop` is closed.
@@ -129,6 +145,9 @@ impl Reader {
             // What was found before waits for a look that finds nothing older; a further one would
             // wake its reader for nothing.
             let found_before = std::mem::replace(&mut found_some, !found.is_empty());
+            if found_some {
+                self.found = Instant::now();
+            }
             let idle = !found_some && !found_before && sent.elapsed() < CLOSING;
             if idle && !last {
                 continue;
@@ -157,7 +176,7 @@ impl Reader {
 
     /// Leaves out stacks that would wait for too long. Gives the bytes of the others.
     fn leave_out(&self, found: &mut [TaskRecord]) -> usize {
-        let before = self.waiting.load(Ordering::Relaxed);
+        let before = self.shared.waiting.load(Ordering::Relaxed);
         let mut bytes = 0;
         for record in found {
             match &mut record.what {
@@ -168,7 +187,7 @@ impl Reader {
                 _ => {}
             }
         }
-        self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        self.shared.waiting.fetch_add(bytes, Ordering::Relaxed);
         bytes
     }
 
@@ -201,7 +220,10 @@ impl Reader {
         };
         let copies = any(|kind| matches!(kind, Kind::CpuTime(_)));
         let execs = self.execs.as_ref();
+        let soon = self.shared.soon.load(Ordering::Relaxed);
         let interval = match execs {
+            _ if soon && self.found.elapsed() < ACTIVE => Some(INTERVAL_OF_INTERPRETERS),
+            _ if soon => Some(INTERVAL_OF_IDLE_INTERPRETERS),
             None if copies => Some(INTERVAL),
             Some(execs) if execs.are_copied() => Some(INTERVAL),
             _ if any(|kind| matches!(kind, Kind::Switches | Kind::Records)) => {
@@ -228,7 +250,7 @@ fn rest(stop: &OwnedFd) -> bool {
 /// Unwinds what was read, and makes chunks of it, until there is no more. Gives what came of it.
 pub(super) fn unwind(
     mut runs: ProgramRuns,
-    waiting_bytes: &AtomicUsize,
+    shared: &Shared,
     looks: &Receiver<Look>,
     out: &Sender<Vec<Chunk>>,
 ) -> Outcome {
@@ -239,12 +261,14 @@ pub(super) fn unwind(
         ended_ns = look.ended_ns;
         waiting.extend(look.found);
         waiting.sort_by_key(|record| record.time_ns);
+        runs.look_ahead(&waiting);
         let ready = waiting.partition_point(|record| record.time_ns < look.until_ns);
         for record in waiting.drain(..ready) {
             runs.take_in(record);
         }
         // What is left of it is of the last moments.
-        waiting_bytes.fetch_sub(look.bytes, Ordering::Relaxed);
+        shared.waiting.fetch_sub(look.bytes, Ordering::Relaxed);
+        shared.soon.store(runs.wants_soon(), Ordering::Relaxed);
         let close = closed.elapsed() > CLOSING;
         runs.settle(&look.clocks, close);
         if close {

@@ -8,6 +8,7 @@ use super::Settings;
 use super::copied_thread::{Thread, Waiting};
 use super::cpu_clock::Clock;
 use crate::cpu_rings::Adopted;
+use crate::interpreters::Interpreters;
 use crate::off_cpu::{Presence, Stack, Switches};
 use crate::processes::{self, FoundThread, Identity, Mapping};
 use crate::recording::records::Chunk;
@@ -47,6 +48,15 @@ struct Mapped {
     image: Arc<Image>,
 }
 
+/// What the recording knows of a program run for its context switches.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    process: bool,
+    /// How many of its mapped files, and of the code objects of its interpreters.
+    mapped: usize,
+    described: usize,
+}
+
 /// A program run.
 pub(super) struct Run {
     pid: i32,
@@ -74,8 +84,10 @@ pub(super) struct Run {
     /// Context switches of all its threads, whoever unwinds its stacks; `None` if they are not
     /// recorded.
     switches: Option<Switches>,
-    /// Whether the recording knows of the process, and how many of its mapped files, for those.
-    switches_know: (bool, usize),
+    /// What the recording knows for those.
+    switches_know: Known,
+    /// Who tells of the frames of its interpreters in those.
+    pub(super) interpreters: Interpreters,
     /// Its number in a PID namespace of its own, which is what the preload library knows it by.
     inner_pid: Option<u32>,
     /// Whether the recording must know of it even without any: where the life of the program run
@@ -87,7 +99,8 @@ impl Run {
     pub(super) fn new(pid: i32, time_ns: u64, nature: Nature, settings: &Settings) -> Self {
         Self {
             switches: settings.switches.then(Switches::default),
-            switches_know: (false, 0),
+            switches_know: Known::default(),
+            interpreters: Interpreters::default(),
             inner_pid: None,
             bounds: false,
             pid,

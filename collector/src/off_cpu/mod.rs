@@ -26,6 +26,23 @@ pub(crate) struct Stack {
     pub(crate) kernel: Vec<u64>,
     /// What the walk says of itself; time and flags are the absence's.
     pub(crate) head: SampleHead,
+    /// With the frames of interpreters, if anybody has looked; and whether there are any.
+    pub(crate) look: Option<Look>,
+    pub(crate) has_interpreter: bool,
+}
+
+/// A stack that was looked at while its thread was, perhaps, still away.
+#[derive(Debug)]
+pub(crate) struct Look {
+    /// With the frames of interpreters, and deeper than what was copied.
+    pub(crate) frames: Vec<Frame>,
+    /// As above.
+    pub(crate) head: SampleHead,
+    /// Whether frames of interpreters are missing.
+    pub(crate) lacks: bool,
+    /// When it was over (`CLOCK_MONOTONIC`, ns). It saw this absence's stack if the thread was not
+    /// back by then.
+    pub(crate) taken_ns: u64,
 }
 
 /// The threads of a program run.
@@ -206,25 +223,32 @@ impl Thread {
         } else {
             0
         };
+        let look = stack.look.filter(|look| look.taken_ns < absence.until_ns);
+        let (frames, known, read) = match look {
+            Some(look) if look.lacks => (look.frames, look.head, flags::LANGUAGE_TROUBLE),
+            Some(look) => (look.frames, look.head, 0),
+            None if stack.has_interpreter => (stack.frames, stack.head, flags::LANGUAGES_UNREAD),
+            None => (stack.frames, stack.head, 0),
+        };
         let head = SampleHead {
             nonce: self.taken,
             time_ns: absence.since_ns,
             weight: 0,
             trigger: Trigger::PerfKernel,
-            flags: preempted | stack.head.flags,
-            ..stack.head
+            flags: preempted | read | known.flags,
+            ..known
         };
         let kernel = KernelHead {
             cursor: self.taken,
             time_ns: absence.since_ns,
-            user_ip: stack.frames.first().map_or(0, |leaf| leaf.pc.0),
-            user_sp: stack.head.sp,
+            user_ip: frames.first().map_or(0, |leaf| leaf.pc.0),
+            user_sp: known.sp,
             event: OFF_CPU,
             value: absence.until_ns - absence.since_ns,
             cookie: 0,
         };
         self.records.kernel(&kernel, &stack.kernel);
-        if !self.records.sample(&head, &stack.frames) {
+        if !self.records.sample(&head, &frames) {
             // Deeper than a record can be, which the walk's own limit prevents.
             self.records.sample(&head, &[]);
         }
@@ -267,6 +291,8 @@ impl Stack {
                 stop: StopReason::Abandoned,
                 ..SampleHead::default()
             },
+            look: None,
+            has_interpreter: false,
         }
     }
 }

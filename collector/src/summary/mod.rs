@@ -148,10 +148,7 @@ fn events(out: &mut String, profile: &Profile) {
         if event == OFF_CPU {
             let preempted = stacks::preempted(profile);
             let _ = write!(text, ", {} of it preempted", duration(preempted));
-            let languages = profile.recording.languages.join(" and ");
-            if !languages.is_empty() {
-                let _ = write!(text, ", its stacks without the frames of {languages}");
-            }
+            text.push_str(&stacks::unread(profile));
         }
         if alone > 0 {
             let _ = write!(text, ", {alone} of them without a user stack");

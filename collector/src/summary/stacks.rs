@@ -147,6 +147,23 @@ pub(super) fn preempted(profile: &Profile) -> u64 {
     preempted.fold(0, |sum, sample| sum.saturating_add(sample.value))
 }
 
+/// Absences that were over before an interpreter could be asked about them, as the end of a line.
+pub(super) fn unread(profile: &Profile) -> String {
+    let samples = profile.recording.samples.iter();
+    let unread = samples.filter(|sample| sample.flags & flags::LANGUAGES_UNREAD != 0);
+    let (mut count, mut sum) = (0, 0u64);
+    for sample in unread {
+        count += 1;
+        sum = sum.saturating_add(sample.value);
+    }
+    if count == 0 || profile.recording.languages.is_empty() {
+        return String::new();
+    }
+    let languages = profile.recording.languages.join(" and ");
+    let (sum, times) = (duration(sum), plural(count, "time", "times"));
+    format!(", {sum} of it ({times}) over before the frames of {languages} could be read")
+}
+
 /// Whether a part is more than the 0.0 per cent that would be printed.
 fn is_seen(part: u64, whole: u64) -> bool {
     part.saturating_mul(2000) >= whole

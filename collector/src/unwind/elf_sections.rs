@@ -7,6 +7,7 @@ use super::registers::Bytes;
 use crate::processes::Mapping;
 use crate::segments::Segments;
 use crate::symbolize::own_vdso;
+use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
 use nix::libc;
 use object::{Object, ObjectSection, ObjectSymbol};
@@ -35,6 +36,8 @@ pub(crate) struct Image {
     range: Range<u64>,
     /// What it exports if it is CPython.
     python: Option<Python>,
+    /// Where V8's objects have what, if it is a V8 that is known.
+    pub(crate) v8: Option<v8::Layout>,
     /// For framehop.
     pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
 }
@@ -73,16 +76,10 @@ impl Image {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
             python: python(&elf),
+            v8: super::exported::v8(&elf),
             segments,
             sections,
         })
-    }
-
-    /// Whether one of its own addresses is where CPython has its GIL, but for those of
-    /// subinterpreters.
-    pub(crate) fn is_gil(&self, address: u64) -> bool {
-        let python = self.python.as_ref();
-        python.is_some_and(|python| python.runtime.contains(&address))
     }
 
     /// CPython, if it is that.

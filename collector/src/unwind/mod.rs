@@ -1,11 +1,13 @@
 //! Unwinds a copied stack, with framehop, from the tables of the mapped files.
 
 pub mod elf_sections;
+mod exported;
 pub mod registers;
 
 use elf_sections::{Image, Python};
 use engine::frame_buffer::{Depth, FrameBuffer};
 use engine::table::outset;
+use engine::v8::layout as v8;
 use engine::wire::sample::{Frame, Method, StopReason};
 use framehop::{Error, FrameAddress, Unwinder as _};
 use registers::{Cache, Registers, Unwinder};
@@ -41,10 +43,27 @@ impl Code {
         Some((module.1, &module.2))
     }
 
-    /// Whether a lock there is Python's GIL.
+    /// Whether a lock there is Python's GIL, but for those of subinterpreters.
     pub(crate) fn is_gil(&self, address: u64) -> bool {
-        let found = self.module(address);
-        found.is_some_and(|(bias, image)| image.is_gil(address.wrapping_sub(bias)))
+        let found = self.python();
+        found.is_some_and(|(bias, python)| python.runtime.contains(&address.wrapping_sub(bias)))
+    }
+
+    /// V8, if it is mapped and known.
+    pub(crate) fn v8(&self) -> Option<&v8::Layout> {
+        let mut modules = self.modules.iter();
+        modules.find_map(|(.., image)| image.v8.as_ref())
+    }
+
+    /// Whether code is V8's own, or made at run time.
+    pub(crate) fn may_be_v8(&self, pc: u64) -> bool {
+        let module = self.module(pc);
+        module.is_none_or(|(_, image)| image.v8.is_some())
+    }
+
+    /// Whether code is part of a file.
+    pub(crate) fn is_of_file(&self, pc: u64) -> bool {
+        self.module(pc).is_some()
     }
 
     /// The CPython that it has, with the bias of its addresses.
@@ -118,6 +137,26 @@ impl Stack<'_> {
     }
 }
 
+/// Where a frame is on the stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Spot {
+    /// Its stack pointer.
+    pub(crate) sp: u64,
+    /// Its frame pointer, which may be that of a frame further out.
+    pub(crate) fp: u64,
+    /// Where it ends: its caller's stack pointer, if there is one.
+    pub(crate) cfa: Option<u64>,
+}
+
+/// What came of a walk.
+#[derive(Clone, Debug)]
+pub(crate) struct Walked {
+    pub(crate) depth: Depth,
+    pub(crate) stop: StopReason,
+    /// Where each frame is that was kept.
+    pub(crate) spots: Vec<Spot>,
+}
+
 /// Unwinds `stack` from `pc` on into `memory`, and says why it ended.
 pub(crate) fn walk(
     code: &Code,
@@ -126,8 +165,16 @@ pub(crate) fn walk(
     mut registers: Registers,
     stack: Stack<'_>,
     memory: &mut [Frame],
-) -> (Depth, StopReason) {
+) -> Walked {
     let mut frames = FrameBuffer::new(memory);
+    let mut spots = Vec::new();
+    let mut place = |registers: &Registers| {
+        let (sp, fp) = registers::spot(registers);
+        if let Some(Spot { cfa, .. }) = spots.last_mut() {
+            *cfa = Some(sp);
+        }
+        spots.push(Spot { sp, fp, cfa: None });
+    };
     let mut at = FrameAddress::from_instruction_pointer(pc);
     let mut method = Method::Registers;
     let mut read = |address| stack.word(address).ok_or(());
@@ -136,6 +183,7 @@ pub(crate) fn walk(
     let entered = read(registers.sp()).ok();
     let entered = entered.filter(|to| code.signal_return(*to).is_some());
     if let Some(to) = entered.filter(|_| frames.push(pc, method)) {
+        place(&registers);
         registers.set_sp(registers.sp().wrapping_add(8));
         at = FrameAddress::from_instruction_pointer(to);
         method = Method::StackCopy;
@@ -144,6 +192,7 @@ pub(crate) fn walk(
         if !frames.push(at.address(), method) {
             break StopReason::FrameBudget;
         }
+        place(&registers);
         if let Some(offsets) = code.signal_return(at.address()) {
             let words = offsets.map(|offset| read(registers.sp().wrapping_add(offset)));
             let [Ok(pc), Ok(sp), Ok(frame_pointer)] = words else {
@@ -176,7 +225,10 @@ pub(crate) fn walk(
         }
         method = Method::StackCopy;
     };
-    (frames.finish(), stop)
+    let depth = frames.finish();
+    let gap = depth.elided_at as usize;
+    spots.drain(gap..gap.saturating_add(depth.elided as usize).min(spots.len()));
+    Walked { depth, stop, spots }
 }
 
 fn stopped_at(address: u64, stack: Stack<'_>) -> StopReason {

@@ -3,7 +3,7 @@
 
 pub(crate) use imp::{
     Registers, STACK_POINTER, USER_REGISTERS, call_before, interrupted, is_signal_return, resumed,
-    send_back, stopped, waits_on,
+    send_back, spot, stopped, waits_on,
 };
 
 use framehop::{CacheNative, MayAllocateDuringUnwind, UnwinderNative};
@@ -50,6 +50,11 @@ mod imp {
         let command = sample.get(SI)? & 0x7f;
         let waits = is_call && matches!(command, WAIT | WAIT_BITSET);
         waits.then(|| sample.get(DI)).flatten()
+    }
+
+    /// Stack pointer and frame pointer.
+    pub fn spot(registers: &Registers) -> (u64, u64) {
+        (registers.sp(), registers.bp())
     }
 
     /// The registers of code that a signal interrupted.
@@ -131,6 +136,10 @@ mod imp {
     /// Not known from these registers.
     pub fn waits_on(_sample: &Regs<'_>) -> Option<u64> {
         None
+    }
+
+    pub fn spot(registers: &Registers) -> (u64, u64) {
+        (registers.sp(), registers.fp())
     }
 
     pub fn resumed(_pc: u64, sp: u64, fp: u64) -> Registers {

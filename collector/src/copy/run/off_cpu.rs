@@ -3,11 +3,16 @@
 //! Not here: the threads themselves and their absences ([`crate::off_cpu`]).
 
 use super::super::Settings;
-use super::{Run, own_chunk};
-use crate::off_cpu::{Presence, Stack, Switches};
+use super::{Known, Run, own_chunk};
+use crate::clock::monotonic_ns;
+use crate::interpreters::NativeStack;
+use crate::off_cpu::{Look, Presence, Stack, Switches};
 use crate::processes;
 use crate::recording::records::{Chunk, Records};
+use crate::unwind::Spot;
 use engine::wire::chunk::ChunkInfo;
+use engine::wire::record::RecordKind;
+use engine::wire::sample::{Frame, SampleHead};
 
 impl Run {
     /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
@@ -34,7 +39,37 @@ impl Run {
     /// Says that it took the place of another program run in the same process.
     pub(in crate::copy) fn replaces(&mut self, before: &Self) {
         self.parent_pid = before.parent_pid;
-        self.bounds = before.switches_know.0;
+        self.bounds = before.switches_know.process;
+    }
+
+    /// The stack of a thread that is off the CPU, as far as is known, with what interpreters have on
+    /// it; and where its native frames are.
+    pub(in crate::copy) fn look(
+        &mut self,
+        tid: i32,
+        head: SampleHead,
+        frames: Vec<Frame>,
+        spots: &[Spot],
+    ) -> Look {
+        let (pid, tid) = (self.pid.unsigned_abs(), self.owner_of_switches(tid).tid);
+        let native = NativeStack {
+            frames: &frames,
+            spots,
+            stop: head.stop,
+        };
+        let mixed = self.interpreters.look(&self.code, (pid, tid), native);
+        let lacks = mixed.as_ref().is_some_and(|mixed| mixed.lacks);
+        Look {
+            frames: mixed.map_or(frames, |mixed| mixed.frames),
+            head,
+            lacks,
+            taken_ns: monotonic_ns(),
+        }
+    }
+
+    /// Whether it has an interpreter that is known.
+    pub(in crate::copy) fn has_interpreter(&self) -> bool {
+        self.code.python().is_some() || self.code.v8().is_some()
     }
 
     /// A thread is about to go off its CPU, and stands there.
@@ -97,13 +132,17 @@ impl Run {
             return (None, 0);
         };
         let chunks = switches.take();
-        let (known, recorded) = self.switches_know;
-        if !chunks.is_empty() || (self.bounds && !known) {
+        let known = self.switches_know;
+        if !chunks.is_empty() || (self.bounds && !known.process) {
             let mut records = Records::default();
-            if !known {
+            if !known.process {
                 self.identify(settings, &mut records);
             }
-            self.write_mapped(recorded, &mut records);
+            self.write_mapped(known.mapped, &mut records);
+            for (number, description) in self.interpreters.descriptions.since(known.described) {
+                let code = description.code(number, self.key);
+                records.other(RecordKind::Code, |out| code.encode(out));
+            }
             if !records.are_none() {
                 let owner = ChunkInfo {
                     sequence: switches.number(),
@@ -111,9 +150,13 @@ impl Run {
                 };
                 out.push(own_chunk(owner, records));
             }
-            self.switches_know = (true, self.mapped.len());
+            self.switches_know = Known {
+                process: true,
+                mapped: self.mapped.len(),
+                described: self.interpreters.descriptions.count(),
+            };
         }
-        let first = !chunks.is_empty() && !known;
+        let first = !chunks.is_empty() && !known.process;
         out.extend(chunks);
         let unpaired = switches.take_unpaired();
         self.switches = Some(switches);

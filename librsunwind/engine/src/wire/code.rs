@@ -14,6 +14,9 @@ pub const LONGEST_FILE: usize = 4096;
 /// See there.
 pub const LONGEST_LINES: usize = 8192;
 
+/// From here on are the numbers of code objects that were described from outside of their process.
+pub const FROM_OUTSIDE: u64 = 1 << 40;
+
 /// How positions in code become lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]

@@ -88,6 +88,9 @@ pub mod flags {
     /// There were signals before it, since the sample before, that no walk was made for: it would
     /// have cost more than a sample may.
     pub const WALKS_LEFT_OUT: u64 = 2048;
+    /// Seen from outside, in a process that has an interpreter, and over before its frames could be
+    /// read.
+    pub const LANGUAGES_UNREAD: u64 = 4096;
 }
 
 /// Everything of a sample but its frames.

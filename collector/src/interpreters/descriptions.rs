@@ -1,0 +1,81 @@
+//! The code objects of a process that were met from outside, each described once.
+
+use engine::wire::code::{Code, FROM_OUTSIDE, LineFormat};
+use std::collections::HashMap;
+
+/// What tells code objects of a process apart: the language's number, the object's, and what tells
+/// another one there from it.
+pub(super) type Key = (u8, u64, u64);
+
+/// A code object as it is shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Description {
+    language: &'static str,
+    pub(crate) name: Vec<u8>,
+    pub(crate) file: Vec<u8>,
+    first_line: u32,
+    format: LineFormat,
+    lines: Vec<u8>,
+}
+
+impl Description {
+    pub(super) fn new(language: &'static str, code: &Code<'_>) -> Self {
+        Self {
+            language,
+            name: code.name.to_vec(),
+            file: code.file.to_vec(),
+            first_line: code.first_line,
+            format: code.format,
+            lines: code.lines.to_vec(),
+        }
+    }
+
+    /// As it goes into a recording.
+    pub(crate) fn code(&self, number: u64, time_ns: u64) -> Code<'_> {
+        Code {
+            number,
+            time_ns,
+            language: self.language.as_bytes(),
+            name: &self.name,
+            file: &self.file,
+            first_line: self.first_line,
+            format: self.format,
+            lines: &self.lines,
+            ..Code::default()
+        }
+    }
+}
+
+/// All of them.
+#[derive(Debug, Default)]
+pub(crate) struct Descriptions {
+    numbers: HashMap<Key, u64>,
+    all: Vec<Description>,
+}
+
+impl Descriptions {
+    /// The number of a code object, which is described if it is new; `None` if it cannot be.
+    pub(super) fn number(
+        &mut self,
+        key: Key,
+        describe: impl FnOnce() -> Option<Description>,
+    ) -> Option<u64> {
+        if let Some(known) = self.numbers.get(&key) {
+            return Some(*known);
+        }
+        let number = FROM_OUTSIDE + self.all.len() as u64;
+        self.all.push(describe()?);
+        self.numbers.insert(key, number);
+        Some(number)
+    }
+
+    /// How many there are.
+    pub(crate) const fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Those described behind so many others, with their numbers.
+    pub(crate) fn since(&self, count: usize) -> impl Iterator<Item = (u64, &Description)> {
+        (FROM_OUTSIDE..).zip(&self.all).skip(count)
+    }
+}

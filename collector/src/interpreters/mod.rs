@@ -1,0 +1,228 @@
+//! Frames of interpreters on the stacks of threads that are seen from outside, while they sleep or
+//! wait for a CPU: their native frames are known by then, from a copy of the stack or by reading it;
+//! what the interpreters say of them lies elsewhere, and is read here, by the same readers that
+//! unwinding threads have ([`engine::python`], [`engine::v8`]).
+//!
+//! ```text
+//! native frames, each with its place on the stack ─► with the languages' frames behind those that run them
+//! ```
+//!
+//! What is read is right as long as the thread has not run meanwhile. **Whoever asks has to know
+//! that**: by the times at which the kernel put it on a CPU, or by how often it did.
+//!
+//! | file | |
+//! |---|---|
+//! | `memory` | another process's memory |
+//! | `python` | CPython's entries of a thread |
+//! | `descriptions` | code objects, by number |
+
+mod descriptions;
+mod memory;
+mod python;
+
+use crate::unwind::{Code, Spot};
+pub(crate) use descriptions::{Description, Descriptions};
+use engine::address::RuntimeAddress;
+use engine::python::entries::Entry;
+use engine::v8::frame::{Native, standing};
+use engine::v8::layout::Layout as V8;
+use engine::wire::sample::{Frame, Method, StopReason};
+use memory::Pages;
+use python::{MOST_FRAMES, Python, Threads};
+use std::fmt;
+
+/// Languages, by number.
+const PYTHON: u8 = 0;
+const JAVASCRIPT: u8 = 1;
+/// A function's lines are counted a piece at a time, so often at most.
+const MOST_PIECES: u32 = 64;
+
+/// The interpreters of one process.
+#[derive(Default)]
+pub(crate) struct Interpreters {
+    threads: Threads,
+    /// What the frames that were found are called.
+    pub(crate) descriptions: Descriptions,
+}
+
+impl fmt::Debug for Interpreters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Interpreters({} codes)", self.descriptions.count())
+    }
+}
+
+/// A stack whose native frames are known.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct NativeStack<'a> {
+    /// From leaf to root.
+    pub(crate) frames: &'a [Frame],
+    /// Where each of them is.
+    pub(crate) spots: &'a [Spot],
+    /// Why there are no more.
+    pub(crate) stop: StopReason,
+}
+
+/// A stack with the frames of interpreters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MixedStack {
+    /// From leaf to root: each native frame that runs others has them behind it.
+    pub(crate) frames: Vec<Frame>,
+    /// Whether some are missing.
+    pub(crate) lacks: bool,
+}
+
+impl Interpreters {
+    /// The stack of a thread, which has the number `tid` in its own PID namespace. `None` where it
+    /// runs no interpreter.
+    pub(crate) fn look(
+        &mut self,
+        code: &Code,
+        (pid, tid): (u32, u32),
+        native: NativeStack<'_>,
+    ) -> Option<MixedStack> {
+        let memory = Pages::of(pid);
+        let python = code
+            .python()
+            .and_then(|(bias, exported)| Python::of(&memory, exported, bias));
+        let entries = python
+            .as_ref()
+            .map(|python| python.entries(&memory, tid, &mut self.threads));
+        let entries = entries.unwrap_or_default();
+        let v8 = code.v8();
+        if entries.is_empty() && v8.is_none() {
+            return None;
+        }
+        let mut mixed = MixedStack {
+            frames: Vec::with_capacity(native.frames.len()),
+            lacks: false,
+        };
+        let mut entries = entries.into_iter().peekable();
+        for (frame, spot) in native.frames.iter().zip(native.spots) {
+            mixed.frames.push(*frame);
+            let reaches = |entry: &Entry| spot.cfa.is_some_and(|cfa| entry.address < cfa);
+            while let Some(entry) = entries.next_if(reaches) {
+                match &python {
+                    Some(python) if entry.address >= spot.sp => {
+                        self.python_frames(&memory, python, &entry, &mut mixed);
+                    }
+                    _ => mixed.lacks = true,
+                }
+            }
+            if let Some(v8) = v8.filter(|_| code.may_be_v8(frame.pc.0)) {
+                let of = (&memory, u64::from(pid) << 32 | u64::from(tid));
+                mixed
+                    .frames
+                    .extend(self.javascript_frame(of, v8, code, *frame, *spot));
+            }
+        }
+        if entries.peek().is_some() {
+            // Native frames between are not known, nor whether there are any.
+            mixed.frames.push(Frame {
+                method: Method::Language,
+                ..Frame::default()
+            });
+            mixed.lacks |= native.stop != StopReason::CopyEnded;
+        }
+        for (entry, python) in entries.zip(python.iter().cycle()) {
+            self.python_frames(&memory, python, &entry, &mut mixed);
+        }
+        let has_some = mixed
+            .frames
+            .iter()
+            .any(|frame| frame.method == Method::Language);
+        has_some.then_some(mixed)
+    }
+
+    fn python_frames(
+        &mut self,
+        memory: &Pages,
+        python: &Python,
+        entry: &Entry,
+        to: &mut MixedStack,
+    ) {
+        let layout = &python.layout;
+        let mut frame = entry.frame;
+        for _ in 0..entry.count.min(MOST_FRAMES) {
+            let place = layout.place(memory, frame);
+            let check = place.map_or(0, |place| {
+                layout.check(memory, place.code, python.code_type)
+            });
+            // Without one it is the interpreter's own.
+            if let Some(place) = place.filter(|_| check != 0) {
+                let number = self.descriptions.number((PYTHON, place.code, check), || {
+                    let mut description = None;
+                    layout.describe(memory, place.code, |code| {
+                        description = Some(Description::new("python", &code));
+                    });
+                    description
+                });
+                to.frames
+                    .extend(number.map(|number| language_frame(number, place.position)));
+                to.lacks |= number.is_none();
+            }
+            match layout.caller(memory, frame) {
+                Some(caller) => frame = caller,
+                None => {
+                    to.lacks = true;
+                    break;
+                }
+            }
+        }
+    }
+
+    /// The function that a frame of V8's code runs, if it runs one.
+    fn javascript_frame(
+        &mut self,
+        (memory, thread): (&Pages, u64),
+        layout: &V8,
+        code: &Code,
+        frame: Frame,
+        spot: Spot,
+    ) -> Option<Frame> {
+        // Else the frame pointer is another frame's.
+        if spot.cfa != spot.fp.checked_add(16) {
+            return None;
+        }
+        let native = Native {
+            pc: frame.pc.0,
+            is_exact: matches!(frame.method, Method::Registers | Method::SignalFrame),
+            is_compiled: !code.is_of_file(frame.pc.0),
+            sp: spot.sp,
+            fp: spot.fp,
+            rdi: None,
+            r9: None,
+            r12: None,
+        };
+        let standing = standing(memory, &native)?;
+        let function = standing.function;
+        let check = layout.check(memory, function, thread);
+        if check == 0 {
+            return None;
+        }
+        let place = layout.place(memory, &native, &standing, check);
+        let number = self
+            .descriptions
+            .number((JAVASCRIPT, place.id, check), || {
+                let (mut description, mut is_done) = (None, false);
+                for _ in 0..MOST_PIECES {
+                    layout.describe(memory, function, &place, thread, |code, is_whole| {
+                        description = Some(Description::new("javascript", &code));
+                        is_done = is_whole;
+                    })?;
+                    if is_done {
+                        break;
+                    }
+                }
+                description
+            })?;
+        Some(language_frame(number, place.position))
+    }
+}
+
+const fn language_frame(number: u64, position: u32) -> Frame {
+    Frame {
+        pc: RuntimeAddress(number),
+        method: Method::Language,
+        position,
+    }
+}

@@ -1,0 +1,99 @@
+//! CPython from outside: the entries of a thread, wherever its thread states are.
+
+use super::memory::Pages;
+use crate::unwind::elf_sections;
+use engine::interpreter::memory::Memory;
+use engine::python::entries::Entry;
+use engine::python::layout::{self, Layout};
+use engine::python::threads;
+use std::collections::HashMap;
+
+/// Where glibc has a thread's number, from `pthread_self()`.
+const NUMBER: u64 = 720;
+/// Thread states of a process, entries of one, and frames of an entry, at most; of more, the innermost.
+const MOST_THREADS: u32 = 100_000;
+const MOST_ENTRIES: usize = 10_000;
+pub(super) const MOST_FRAMES: u32 = 16_000;
+
+/// A process's CPython.
+pub(super) struct Python {
+    pub(super) layout: Layout,
+    pub(super) code_type: u64,
+    runtime: u64,
+    threads: layout::Threads,
+}
+
+/// Who has which thread states: the thread's `pthread_self()`, and where they are.
+pub(super) type Threads = HashMap<u32, (u64, Vec<u64>)>;
+
+impl Python {
+    /// The one that a file exports, mapped at a bias.
+    pub(super) fn of(memory: &Pages, exported: &elf_sections::Python, bias: u64) -> Option<Self> {
+        let runtime = exported.runtime.start.wrapping_add(bias);
+        let version = match exported.version {
+            Some(address) => memory.load(address.wrapping_add(bias))?,
+            None => 0x030a_0000 * u64::from(exported.is_3_10),
+        };
+        let minor = (version >> 24 == 3).then_some(version >> 16 & 0xff)?;
+        Some(Self {
+            layout: layout::of(memory, minor, runtime).ok()?,
+            threads: layout::threads(memory, minor, runtime)?,
+            code_type: exported.code_type.wrapping_add(bias),
+            runtime,
+        })
+    }
+
+    /// The entries of a thread of that number (in its own PID namespace), by where on its stack they
+    /// are.
+    pub(super) fn entries(&self, memory: &Pages, tid: u32, threads: &mut Threads) -> Vec<Entry> {
+        let known = threads.get(&tid);
+        let known = known.filter(|(own, states)| self.is_of(memory, tid, *own, states));
+        let (_, states) = match known {
+            Some(known) => known,
+            None => {
+                self.find(memory, threads);
+                match threads.get(&tid) {
+                    Some(found) => found,
+                    None => return Vec::new(),
+                }
+            }
+        };
+        let mut entries: Vec<Entry> = Vec::new();
+        for state in states {
+            let first = self.layout.innermost(memory, *state);
+            let all = std::iter::successors(first, |entry| self.layout.outer(memory, entry));
+            entries.extend(all.take(MOST_ENTRIES));
+        }
+        entries.sort_by_key(|entry| entry.address);
+        entries.dedup_by_key(|entry| entry.address);
+        entries
+    }
+
+    fn id_of(&self, memory: &Pages, state: u64) -> Option<u64> {
+        threads::word(memory, state, self.layout.thread_id)
+    }
+
+    fn is_of(&self, memory: &Pages, tid: u32, own: u64, states: &[u64]) -> bool {
+        let mut ids = states.iter().map(|state| self.id_of(memory, *state));
+        number(memory, own) == Some(tid) && ids.all(|id| id == Some(own))
+    }
+
+    fn find(&self, memory: &Pages, known: &mut Threads) {
+        known.clear();
+        threads::find(memory, self.runtime, &self.threads, MOST_THREADS, |state| {
+            let own = self.id_of(memory, state)?;
+            if let Some(tid) = number(memory, own) {
+                let (of, states) = known.entry(tid).or_insert_with(|| (own, Vec::new()));
+                if *of == own {
+                    states.push(state);
+                }
+            }
+            None::<()>
+        });
+    }
+}
+
+/// The number of the thread of that `pthread_self()`.
+fn number(memory: &Pages, own: u64) -> Option<u32> {
+    Some(memory.at(own, NUMBER)? as u32)
+}
