@@ -19,6 +19,28 @@ pub struct Target {
     pub pid: Pid,
     /// Its name, as the kernel keeps it.
     pub name: String,
+    /// When it began, which tells it from others that get its number later.
+    start_ticks: Option<u64>,
+}
+
+impl Target {
+    /// Whether any thread of it runs on: the first may have ended before the others.
+    #[must_use]
+    pub fn goes_on(&self) -> bool {
+        let pid = self.pid.as_raw();
+        let stat = Stat::read(pid.cast_unsigned());
+        stat.is_some_and(|stat| {
+            stat.start_ticks() == self.start_ticks
+                && (!stat.has_ended() || processes::threads(pid).len() > 1)
+        })
+    }
+
+    /// Whether another process has its number by now.
+    #[must_use]
+    pub fn is_another(&self) -> bool {
+        let stat = Stat::read(self.pid.as_raw().cast_unsigned());
+        stat.is_some_and(|stat| stat.start_ticks() != self.start_ticks)
+    }
 }
 
 impl fmt::Display for Target {
@@ -148,10 +170,13 @@ fn look_at(pid: i32) -> Result<Target, Error> {
 }
 
 fn target(pid: i32) -> Option<Target> {
+    // First: of whatever is read later it can be asked whether it was of the same process.
+    let start_ticks = Stat::read(u32::try_from(pid).ok()?)?.start_ticks();
     let name = processes::name(pid, pid);
     (pid > 0 && !name.is_empty()).then(|| Target {
         pid: Pid::from_raw(pid),
         name: String::from_utf8_lossy(&name).escape_debug().to_string(),
+        start_ticks,
     })
 }
 
@@ -241,6 +266,21 @@ mod tests {
         assert!(matches!(find("a-name-longer-t"), Err(Error::NoName(_))));
         child.wait().unwrap();
         assert_eq!(find(&pid.to_string()), Err(Error::NoProcess(pid)));
+    }
+
+    #[test]
+    fn another_process_with_the_number_is_told_from_the_one_that_was_meant() {
+        let mut child = Command::new("/bin/sleep").arg("100").spawn().unwrap();
+        let target = find(&child.id().to_string()).unwrap().remove(0);
+        let later = Target {
+            start_ticks: target.start_ticks.map(|ticks| ticks + 1),
+            ..target.clone()
+        };
+        let there = [&target, &later].map(|target| (target.goes_on(), target.is_another()));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(there, [(true, false), (false, true)]);
+        assert!(!target.goes_on() && !target.is_another());
     }
 
     #[test]

@@ -140,6 +140,30 @@ fn all_kinds_of_waits_are_read_and_go_on_as_they_were() {
 }
 
 #[test]
+fn stops_lose_no_signal_and_end_no_call() {
+    const STOPS: usize = 8;
+    let mut beside = Beside::start(&mut Command::new(victim::c("stopped_often.c")));
+    for _ in 0..STOPS {
+        dump(&["--stop", &beside.pid().to_string()]);
+    }
+    beside.signal(libc::SIGUSR1);
+    assert_eq!(beside.rest(), "lost 0 interrupted 0\nsome 1\n");
+}
+
+#[test]
+fn who_has_seen_enough_may_go() {
+    let own = std::process::id().to_string();
+    let script = "\"$1\" dump \"$2\" | true; echo ${PIPESTATUS[0]}";
+    let mut shell = Command::new("bash");
+    shell.args(["-c", script, "bash"]).arg(rsunwind()).arg(own);
+    let result = output(&mut shell);
+    assert_eq!(
+        (text(&result.stdout), text(&result.stderr)),
+        ("0\n".into(), String::new())
+    );
+}
+
+#[test]
 fn python_frames_stand_behind_the_loop_that_runs_them() {
     let script = "import threading, time
 def inner(n):
@@ -222,6 +246,11 @@ fn a_frame_pointer_is_found_where_it_was_saved() {
 #[test]
 fn what_holds_a_process_is_said() {
     let beside = Beside::silent(Command::new("sleep").arg("60"));
+    // Not while it is loaded: there is no stack to speak of yet.
+    wait_for("a sleep", || {
+        let dump = dump_of(&beside);
+        (dump["threads"][0]["call"]["name"] == "clock_nanosleep").then_some(())
+    });
     beside.signal(libc::SIGSTOP);
     let problem = wait_for("a stopped process", || {
         let dump = dump_of(&beside);

@@ -265,7 +265,7 @@ fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
         panic!("{what}: {heavy:?}");
     };
     let expected = match way {
-        "exit" => (flags::LAST, "[since the last sample]"),
+        "exit" => (flags::LAST, "since the last sample]"),
         _ => (flags::LET_IN, "[while the signal was blocked]"),
     };
     assert_ne!(heavy.flags & expected.0, 0, "{what}: {heavy:?}");

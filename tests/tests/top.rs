@@ -1,6 +1,9 @@
 //! `rsunwind top` on a terminal of 80×24: what it shows, what keys do, and that nothing is left.
 
 use nix::pty::{OpenptyResult, Winsize, openpty};
+use nix::sys::signal::{Signal, kill};
+use nix::sys::termios::{LocalFlags, tcgetattr};
+use nix::unistd::Pid;
 use rsunwind_tests::beside::Beside;
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use std::fs::{self, File};
@@ -66,6 +69,13 @@ impl Top {
 
     fn press(&mut self, keys: &str) {
         self.keys.write_all(keys.as_bytes()).unwrap();
+    }
+
+    /// Whether the terminal is as a shell has it.
+    fn is_usual(&self) -> bool {
+        let lines = LocalFlags::ICANON | LocalFlags::ECHO;
+        let drawn_on = self.screen.lock().unwrap().screen().alternate_screen();
+        tcgetattr(&self.keys).unwrap().local_flags.contains(lines) && !drawn_on
     }
 
     fn end(&mut self) -> ExitStatus {
@@ -147,6 +157,32 @@ fn a_killed_one_leaves_nothing() {
     top.child.kill().unwrap();
     top.child.wait().unwrap();
     nothing_is_left(&bench, &program);
+}
+
+#[test]
+fn a_signal_leaves_the_terminal_as_it_was() {
+    let bench = Bench::new();
+    let beside = Beside::silent(&mut Command::new(program(&bench)));
+    let who = beside.pid().to_string();
+    let mut tops =
+        [Signal::SIGTERM, Signal::SIGHUP].map(|signal| (signal, Top::start(&bench, &["-p", &who])));
+    for (signal, top) in &mut tops {
+        top.shows(&["inner"]);
+        assert!(!top.is_usual());
+        kill(Pid::from_raw(top.child.id().cast_signed()), *signal).unwrap();
+        let status = top.end();
+        assert!(status.success(), "{signal}: {status}");
+        wait_for("the terminal", || top.is_usual().then_some(()));
+    }
+}
+
+#[test]
+fn a_program_that_fails_at_once_is_no_failure_of_ours() {
+    let bench = Bench::new();
+    let mut top = Top::start(&bench, &["--", "false"]);
+    top.shows(&["[ended]"]);
+    top.press("q");
+    assert!(top.end().success());
 }
 
 #[test]

@@ -13,6 +13,11 @@ pub struct Refusal {
 }
 
 impl Refusal {
+    /// Who is meant has ended.
+    pub const ENDED: Self = Self {
+        step: Step::Open,
+        errno: Errno::ESRCH,
+    };
     /// It was not tried.
     pub const FILTERED: Self = Self {
         step: Step::Try,
@@ -50,7 +55,9 @@ impl fmt::Display for Refusal {
                  allows perf_event_open; another user's program needs root"
             }
             (Step::Open, Errno::ENOSYS) => "this kernel or sandbox has no perf_event_open",
-            (Step::Open, Errno::EMFILE) => "raise `ulimit -n`: each processor takes a descriptor",
+            (Step::Open, Errno::EMFILE) => {
+                "raise `ulimit -n`: each processor takes up to three descriptors, with -p for each thread"
+            }
             (Step::Open, Errno::ESRCH) => "it has ended meanwhile",
             (Step::Open, Errno::ENFILE) => "raise fs.file-max",
             (Step::Map, Errno::EPERM | Errno::ENOMEM) => {

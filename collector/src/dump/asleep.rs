@@ -29,9 +29,9 @@ pub(super) fn look(target: &mut Target, task: &Task) -> Option<ThreadStack> {
                 .filter(|_| ip != 0)
                 .map(|call| call::decode(target, tid, call)),
             kernel: KernelHalf::Names(Task::kernel_stack(pid, tid).unwrap_or_default()),
-            python: python::read(target, task),
             ..ThreadStack::default()
         };
+        python::read(target, task, python::PATIENCE, &mut stack);
         let bytes = target.memory.stack(sp, MOST);
         let is_still = Task::runs(pid, tid) == runs && Whereabouts::of(pid, tid) == there;
         if let Some(bytes) = bytes {

@@ -1,7 +1,7 @@
 //! The system call in which a thread sleeps: with its arguments as people write them, and what it
 //! waits for.
 
-use super::descriptor::{self, name as descriptor};
+use super::descriptor;
 use super::futex;
 use super::syscalls;
 use super::target::Target;
@@ -61,8 +61,8 @@ pub(super) fn decode(target: &mut Target, tid: u32, call: Call) -> Decoded {
                 ..Decoded::new(name, &arguments, waits_for)
             }
         }
-        "poll" => polled(name, pid, memory, (a, b), milliseconds(c)),
-        "ppoll" => polled(name, pid, memory, (a, b), timeout(memory, c)),
+        "poll" => polled(name, target, (a, b), milliseconds(c)),
+        "ppoll" => polled(name, target, (a, b), timeout(memory, c)),
         "select" | "pselect6" => {
             let time = if name == "select" {
                 timeval(memory, e)
@@ -73,7 +73,7 @@ pub(super) fn decode(target: &mut Target, tid: u32, call: Call) -> Decoded {
             let selected = sets.map(|(set, what)| (selected(memory, a, set), what));
             let parts = selected.iter().filter(|(set, _)| !set.is_empty());
             let parts: Vec<_> = parts
-                .map(|(set, what)| format!("{what}: {}", descriptors(pid, set)))
+                .map(|(set, what)| format!("{what}: {}", descriptors(target, set)))
                 .collect();
             new(
                 format!("{a}, …, {time}"),
@@ -86,7 +86,11 @@ pub(super) fn decode(target: &mut Target, tid: u32, call: Call) -> Decoded {
                 _ => milliseconds(d),
             };
             let watched = descriptor::watched(pid, a);
-            let what = format!("{}: {}", plural(watched.len()), descriptors(pid, &watched));
+            let what = format!(
+                "{}: {}",
+                plural(watched.len()),
+                descriptors(target, &watched)
+            );
             new(format!("{a}, …, {time}"), Some(what))
         }
         "nanosleep" => new(timeout(memory, a), None),
@@ -107,16 +111,16 @@ pub(super) fn decode(target: &mut Target, tid: u32, call: Call) -> Decoded {
             new(format!("{a}, {}", signed(b)), children(pid, child))
         }
         "flock" | "fcntl" => {
-            let waits = descriptor(pid, a).map(|name| with_holders(pid, tid, a, name));
+            let waits = open_file(target, a).map(|name| with_holders(pid, tid, a, name));
             new(format!("{a}, {b}"), waits)
         }
         "read" | "readv" | "pread64" | "preadv" | "write" | "writev" | "pwrite64" | "recvfrom"
         | "recvmsg" | "recvmmsg" | "sendto" | "sendmsg" | "accept" | "accept4" | "connect"
         | "fsync" | "fdatasync" | "ioctl" | "close" | "ftruncate" | "fallocate" | "getdents64"
         | "splice" | "copy_file_range" | "io_uring_enter" => {
-            new(format!("{a}, …"), descriptor(pid, a))
+            new(format!("{a}, …"), open_file(target, a))
         }
-        "sendfile" => new(format!("{a}, {b}, …"), descriptor(pid, a)),
+        "sendfile" => new(format!("{a}, {b}, …"), open_file(target, a)),
         "rt_sigtimedwait" => new(
             format!("…, {}", timeout(memory, c)),
             Some("a signal".into()),
@@ -198,18 +202,13 @@ pub(super) fn until(memory: RemoteMemory, clock: u64, at: u64) -> String {
     }
 }
 
-fn polled(
-    name: &str,
-    pid: u32,
-    memory: RemoteMemory,
-    (at, count): (u64, u64),
-    time: String,
-) -> Decoded {
+fn polled(name: &str, target: &Target, (at, count): (u64, u64), time: String) -> Decoded {
     /// Descriptors that are looked at.
     const MOST: u64 = 1024;
-    let each = (0..count.min(MOST)).filter_map(|index| memory.half(at.checked_add(index * 8)?));
+    let each =
+        (0..count.min(MOST)).filter_map(|index| target.memory.half(at.checked_add(index * 8)?));
     let wanted: Vec<u64> = each.filter(|fd| *fd as i32 >= 0).map(u64::from).collect();
-    let waits_for = (!wanted.is_empty()).then(|| descriptors(pid, &wanted));
+    let waits_for = (!wanted.is_empty()).then(|| descriptors(target, &wanted));
     let count = plural(usize::try_from(count).unwrap_or(usize::MAX));
     Decoded::new(name, &format!("{count}, {time}"), waits_for)
 }
@@ -228,13 +227,17 @@ fn selected(memory: RemoteMemory, count: u64, set: u64) -> Vec<u64> {
     (0..count.min(MOST)).filter(is_in).collect()
 }
 
+fn open_file(target: &Target, fd: u64) -> Option<String> {
+    descriptor::name(target.pid, &target.sockets, fd)
+}
+
 /// The first few of them by name.
-fn descriptors(pid: u32, all: &[u64]) -> String {
+fn descriptors(target: &Target, all: &[u64]) -> String {
     /// More are counted only.
     const SHOWN: usize = 6;
     let shown = all.iter().take(SHOWN);
     let mut names: Vec<_> = shown
-        .map(|fd| descriptor(pid, *fd).unwrap_or_else(|| fd.to_string()))
+        .map(|fd| open_file(target, *fd).unwrap_or_else(|| fd.to_string()))
         .collect();
     if all.len() > SHOWN {
         names.push(format!("{} more", all.len() - SHOWN));

@@ -1,13 +1,15 @@
 //! Open files of a process by name: paths, sockets with both ends, what an epoll watches, and who
 //! has a file locked.
 
+use crate::intern::HashMap;
 use crate::visible::visible;
+use std::cell::OnceCell;
 use std::fs;
 use std::net::{Ipv4Addr, Ipv6Addr};
 use std::os::unix::fs::MetadataExt;
 
 /// What a descriptor is: `3: /var/log/x`, `4: TCP 127.0.0.1:80 - 127.0.0.1:4242`.
-pub(super) fn name(pid: u32, fd: u64) -> Option<String> {
+pub(super) fn name(pid: u32, sockets: &Sockets, fd: u64) -> Option<String> {
     let fd = fd as u32;
     let link = fs::read_link(format!("/proc/{pid}/fd/{fd}")).ok()?;
     let link = link.to_string_lossy();
@@ -17,7 +19,7 @@ pub(super) fn name(pid: u32, fd: u64) -> Option<String> {
             .strip_suffix(']')
     };
     let what = match number("socket") {
-        Some(inode) => socket(pid, inode),
+        Some(inode) => sockets.name(pid, inode),
         None => match link.strip_prefix("anon_inode:") {
             Some(kind) => kind.trim_matches(['[', ']']).to_owned(),
             None if number("pipe").is_some() => "a pipe".to_owned(),
@@ -59,39 +61,57 @@ fn holders(locks: &str, inode: u64) -> Vec<i32> {
     locks.lines().filter_map(line).collect()
 }
 
-fn socket(pid: u32, inode: &str) -> String {
+/// The sockets of a process's network namespace by inode, from the kernel's tables of them, which
+/// are read once, when the first is asked for.
+#[derive(Debug, Default)]
+pub(super) struct Sockets(OnceCell<HashMap<String, String>>);
+
+impl Sockets {
+    fn name(&self, pid: u32, inode: &str) -> String {
+        let all = self.0.get_or_init(|| read(pid));
+        let name = all.get(inode).map_or("a socket", String::as_str);
+        name.to_owned()
+    }
+}
+
+fn read(pid: u32) -> HashMap<String, String> {
     let table =
         |name: &str| fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+    let mut all = HashMap::default();
     for (file, kind) in [
         ("tcp", "TCP"),
         ("tcp6", "TCP"),
         ("udp", "UDP"),
         ("udp6", "UDP"),
     ] {
-        if let Some(ends) = internet(&table(file), inode) {
-            return format!("{kind} {ends}");
-        }
+        let table = table(file);
+        let sockets = table.lines().filter_map(internet);
+        all.extend(sockets.map(|(inode, ends)| (inode.to_owned(), format!("{kind} {ends}"))));
     }
-    match local(&table("unix"), inode) {
-        Some("") => "a Unix socket".to_owned(),
-        Some(path) => format!("Unix socket {}", visible(path)),
-        None => "a socket".to_owned(),
-    }
+    let table = table("unix");
+    let sockets = table.lines().filter_map(local);
+    all.extend(sockets.map(|(inode, path)| {
+        let name = match path {
+            "" => "a Unix socket".to_owned(),
+            path => format!("Unix socket {}", visible(path)),
+        };
+        (inode.to_owned(), name)
+    }));
+    all
 }
 
-/// Lines `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 INODE …`.
-fn internet(table: &str, inode: &str) -> Option<String> {
+/// A line `0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 0 0 INODE …`.
+fn internet(line: &str) -> Option<(&str, String)> {
     const LISTENS: &str = "0A";
-    let mut lines = table
-        .lines()
-        .map(|line| line.split_ascii_whitespace().collect::<Vec<_>>());
-    let words = lines.find(|words| words.get(9) == Some(&inode))?;
+    let words: Vec<&str> = line.split_ascii_whitespace().collect();
+    let inode = *words.get(9)?;
     let own = address(words[1])?;
-    match (words[3], address(words[2])) {
-        (LISTENS, _) => Some(format!("{own}, listening")),
-        (_, Some(other)) if !other.ends_with(":0") => Some(format!("{own} - {other}")),
-        _ => Some(own),
-    }
+    let ends = match (words[3], address(words[2])) {
+        (LISTENS, _) => format!("{own}, listening"),
+        (_, Some(other)) if !other.ends_with(":0") => format!("{own} - {other}"),
+        _ => own,
+    };
+    Some((inode, ends))
 }
 
 /// `0100007F:1F90`: words of the address as they lie in memory, and a port.
@@ -115,12 +135,10 @@ fn address(text: &str) -> Option<String> {
     })
 }
 
-/// Lines `ffff…: 00000002 00000000 00010000 0001 01 INODE PATH`.
-fn local<'t>(table: &'t str, inode: &str) -> Option<&'t str> {
-    table.lines().find_map(|line| {
-        let mut words = line.split_ascii_whitespace().skip(6);
-        (words.next() == Some(inode)).then(|| words.next().unwrap_or(""))
-    })
+/// A line `ffff…: 00000002 00000000 00010000 0001 01 INODE PATH`.
+fn local(line: &str) -> Option<(&str, &str)> {
+    let mut words = line.split_ascii_whitespace().skip(6);
+    Some((words.next()?, words.next().unwrap_or("")))
 }
 
 #[cfg(test)]
@@ -130,22 +148,20 @@ mod tests {
     #[test]
     fn the_kernels_tables_are_read() {
         let tcp = "  sl  local_address rem_address   st\n   0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000     0        0 77 1 x\n   1: 0100007F:1F90 0200007F:0050 01 00000000:00000000 00:00000000 00000000     0        0 78 1 x\n";
+        let sockets: Vec<_> = tcp.lines().filter_map(internet).collect();
+        let expected = [
+            ("77", "127.0.0.1:8080, listening"),
+            ("78", "127.0.0.1:8080 - 127.0.0.2:80"),
+        ];
         assert_eq!(
-            internet(tcp, "77").as_deref(),
-            Some("127.0.0.1:8080, listening")
+            sockets,
+            expected.map(|(inode, ends)| (inode, ends.to_owned()))
         );
-        assert_eq!(
-            internet(tcp, "78").as_deref(),
-            Some("127.0.0.1:8080 - 127.0.0.2:80")
-        );
-        assert_eq!(internet(tcp, "7"), None);
         let six = "00000000000000000000000001000000:0016";
         assert_eq!(address(six).as_deref(), Some("[::1]:22"));
         let unix = "Num RefCount\nffff: 00000002 00000000 00010000 0001 01 99 /run/x\nffff: 00000002 00000000 00000000 0001 03 98\n";
-        assert_eq!(
-            (local(unix, "99"), local(unix, "98")),
-            (Some("/run/x"), Some(""))
-        );
+        let sockets: Vec<_> = unix.lines().filter_map(local).collect();
+        assert_eq!(sockets, [("99", "/run/x"), ("98", "")]);
         let locks = "1: FLOCK  ADVISORY  WRITE 12 08:01:56 0 EOF\n1: -> FLOCK  ADVISORY  WRITE 13 08:01:56 0 EOF\n2: POSIX  ADVISORY  WRITE 14 08:01:57 0 EOF\n";
         assert_eq!(holders(locks, 56), [12]);
     }

@@ -126,8 +126,11 @@ pub fn run(args: &Args) -> Result<(), Error> {
         true => format!("{:#}\n", show::json(&dump)),
         false => show::text(&dump),
     };
-    io::stdout().write_all(text.as_bytes())?;
-    Ok(())
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough: `rsunwind dump … | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => Ok(written?),
+    }
 }
 
 fn look(pid: u32, stop: bool) -> Dump {

@@ -4,6 +4,7 @@
 use super::Thread;
 use crate::processes::{self, Stat};
 use crate::visible::visible;
+use std::collections::hash_map::{Entry, HashMap};
 use std::fs;
 
 /// All of it, in sentences.
@@ -66,21 +67,24 @@ fn is_frozen(pid: u32) -> bool {
 
 /// Threads of which each waits for the next.
 fn circles(threads: &[Thread]) -> Vec<String> {
-    let owner = |tid: u32| {
-        let thread = threads.iter().find(|thread| thread.task.tid == tid)?;
-        thread.stack.call.as_ref()?.owner
-    };
+    let of_tid: HashMap<u32, &Thread> = threads.iter().map(|t| (t.task.tid, t)).collect();
+    let owner = |tid: u32| of_tid.get(&tid)?.stack.call.as_ref()?.owner;
     let mut found: Vec<Vec<u32>> = Vec::new();
-    for thread in threads {
-        let mut chain = vec![thread.task.tid];
-        while let Some(next) = owner(chain[chain.len() - 1]) {
-            if let Some(start) = chain.iter().position(|tid| *tid == next) {
-                let circle = &chain[start..];
-                let is_new = found.iter().all(|known| !known.contains(&circle[0]));
-                found.extend(is_new.then(|| circle.to_vec()));
-                break;
-            }
-            chain.push(next);
+    // Where each thread that was met lies in the chain in which it was.
+    let mut met: HashMap<u32, (usize, usize)> = HashMap::default();
+    for (number, thread) in threads.iter().enumerate() {
+        let (mut chain, mut next) = (Vec::new(), Some(thread.task.tid));
+        while let Some(tid) = next {
+            match met.entry(tid) {
+                Entry::Vacant(entry) => entry.insert((number, chain.len())),
+                Entry::Occupied(entry) => {
+                    let (of, start) = *entry.get();
+                    found.extend((of == number).then(|| chain[start..].to_vec()));
+                    break;
+                }
+            };
+            chain.push(tid);
+            next = owner(tid);
         }
     }
     let mut told = Vec::new();
@@ -88,7 +92,7 @@ fn circles(threads: &[Thread]) -> Vec<String> {
         let steps: Vec<_> = circle
             .iter()
             .filter_map(|tid| {
-                let thread = threads.iter().find(|thread| thread.task.tid == *tid)?;
+                let thread = of_tid.get(tid)?;
                 let what = thread.stack.call.as_ref()?.waits_for.as_ref()?;
                 Some(format!(
                     "thread {tid} ({}) waits for {what}",
@@ -117,4 +121,53 @@ fn of_thread(thread: &Thread) -> Option<String> {
     let waits_for = stack.call.as_ref()?.waits_for.as_ref()?;
     let is_in_vain = waits_for.ends_with("any more");
     is_in_vain.then(|| format!("thread {} ({}) waits for {waits_for}", task.tid, task.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::call::Decoded;
+    use super::super::stack::ThreadStack;
+    use super::super::task::{State, Task};
+    use super::*;
+
+    /// A thread that waits for another.
+    fn thread(tid: u32, owner: Option<u32>) -> Thread {
+        let call = Decoded {
+            waits_for: Some("a mutex".to_owned()),
+            owner,
+            ..Decoded::default()
+        };
+        Thread {
+            task: Task {
+                tid,
+                inner_tid: tid,
+                name: "t".to_owned(),
+                state: State('S'),
+                wchan: String::new(),
+            },
+            stack: ThreadStack {
+                call: Some(call),
+                ..ThreadStack::default()
+            },
+            frames: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn circles_are_told_once_whoever_else_waits_for_them() {
+        let owners = [(1, 2), (2, 3), (3, 2), (4, 3), (5, 5), (6, 7)];
+        let threads = owners.map(|(tid, owner)| thread(tid, Some(owner)));
+        let expected = [
+            "deadlock: thread 2 (t) waits for a mutex; thread 3 (t) waits for a mutex",
+            "deadlock: thread 5 (t) waits for a mutex",
+        ];
+        assert_eq!(circles(&threads), expected);
+    }
+
+    #[test]
+    fn a_long_chain_is_walked_once() {
+        // Each thread's chain walked to its end would be 10^10 steps.
+        let chain = (0..100_000).map(|tid| thread(tid, Some(tid + 1)));
+        assert!(circles(&chain.collect::<Vec<_>>()).is_empty());
+    }
 }

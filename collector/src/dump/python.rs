@@ -1,17 +1,20 @@
 //! The Python frames of a thread, read from outside by what is known of CPython's structures
 //! ([`engine::python`]).
 
+use super::stack::ThreadStack;
 use super::target::Target;
 use super::task::Task;
 use crate::intern::HashMap;
 use crate::recording::{CodeObject, LanguageId};
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::Code;
-use engine::interpreter::memory::Memory as _;
+use engine::interpreter::memory::Memory;
 use engine::python::code::Place;
 use engine::python::entries::Entry;
 use engine::python::layout::{self, Layout, Threads};
 use engine::python::threads;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Where glibc's thread structure, to which `pthread_self()` points, has the thread's number.
 pub(super) const THREAD_NUMBER: u64 = 720;
@@ -19,8 +22,16 @@ pub(super) const THREAD_NUMBER: u64 = 720;
 const NATIVE_ID: u64 = 8;
 /// Thread states that are looked through, at most.
 const MOST_THREADS: u32 = 100_000;
-/// Entries of a stack, and frames, at most.
+/// Entries of a stack, at most.
+const MOST_ENTRIES: usize = 1000;
+/// Frames of a stack, over all its entries, at most.
 const MOST_FRAMES: usize = 4096;
+/// The same of all threads.
+const MOST_OF_ALL: usize = 200_000;
+/// Code objects that are described, at most.
+const MOST_CODES: usize = 20_000;
+/// How long a thread that is not held is read, at most.
+pub(super) const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The CPython of a process.
 #[derive(Debug)]
@@ -32,6 +43,41 @@ pub(super) struct Interpreter {
     threads: Threads,
     /// Code objects that were read; `None` of what is none, or the interpreter's own.
     codes: HashMap<u64, Option<CodeObject>>,
+    /// Frames that may be read yet.
+    left: usize,
+}
+
+/// Memory that can be read until that moment, and not at all from then on: so every walk ends,
+/// whatever it walks through.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    memory: RemoteMemory,
+    until: Instant,
+}
+
+impl Timed {
+    fn new(memory: RemoteMemory, patience: Duration) -> Self {
+        let until = Instant::now() + patience;
+        Self { memory, until }
+    }
+
+    fn is_over(self) -> bool {
+        Instant::now() >= self.until
+    }
+
+    fn half(self, address: u64) -> Option<u32> {
+        self.memory.half(address).filter(|_| !self.is_over())
+    }
+}
+
+impl Memory for Timed {
+    fn load(&self, address: u64) -> Option<u64> {
+        self.memory.load(address).filter(|_| !self.is_over())
+    }
+
+    fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        self.memory.copy(address, to).filter(|()| !self.is_over())
+    }
 }
 
 /// A thread's Python frames, innermost first, by the call of the interpreter's loop that runs them.
@@ -44,8 +90,8 @@ pub(super) struct PythonStack {
 /// A Python frame.
 #[derive(Clone, Debug)]
 pub(super) struct PythonFrame {
-    pub(super) function: String,
-    pub(super) file: String,
+    pub(super) function: Arc<str>,
+    pub(super) file: Arc<str>,
     pub(super) line: u32,
 }
 
@@ -66,12 +112,13 @@ impl Interpreter {
             layout: layout::of(&memory, minor, runtime).ok()?,
             threads: layout::threads(&memory, minor, runtime)?,
             codes: HashMap::default(),
+            left: MOST_OF_ALL,
         })
     }
 
     /// The thread that has the interpreter's lock, by our number.
     pub(super) fn lock_owner(&self, target: &Target) -> Option<u32> {
-        let memory = target.memory;
+        let memory = Timed::new(target.memory, PATIENCE);
         let state = match layout::running(self.minor) {
             Some(offset) => memory.at(self.runtime, offset).filter(|state| *state != 0),
             None => self.find_state(memory, |state| self.layout.has_lock(&memory, state)),
@@ -79,13 +126,13 @@ impl Interpreter {
         target.thread(self.number(memory, state?)?)
     }
 
-    fn find_state(&self, memory: RemoteMemory, is_it: impl Fn(u64) -> bool) -> Option<u64> {
+    fn find_state(&self, memory: Timed, is_it: impl Fn(u64) -> bool) -> Option<u64> {
         let wanted = |state: u64| is_it(state).then_some(state);
         threads::find(&memory, self.runtime, &self.threads, MOST_THREADS, wanted)
     }
 
     /// Whose thread state it is, by the number in the process's own PID namespace.
-    fn number(&self, memory: RemoteMemory, state: u64) -> Option<u32> {
+    fn number(&self, memory: Timed, state: u64) -> Option<u32> {
         let thread = memory.at(state, self.layout.thread_id)?;
         if memory.load(thread) == Some(thread) {
             return memory.half(thread.checked_add(THREAD_NUMBER)?);
@@ -94,16 +141,17 @@ impl Interpreter {
         (self.minor > 10).then(|| memory.at(state, offset).map(|id| id as u32))?
     }
 
-    fn has_lock(&self, memory: RemoteMemory, state: u64) -> bool {
+    fn has_lock(&self, memory: Timed, state: u64) -> bool {
         match layout::running(self.minor) {
             Some(offset) => memory.at(self.runtime, offset) == Some(state),
             None => self.layout.has_lock(&memory, state),
         }
     }
 
-    fn frames(&mut self, memory: RemoteMemory, entry: &Entry) -> Vec<PythonFrame> {
+    /// The frames of an entry, at most so many.
+    fn frames(&mut self, memory: Timed, entry: &Entry, most: usize) -> Vec<PythonFrame> {
         let (mut found, mut frame) = (Vec::new(), entry.frame);
-        for _ in 0..(entry.count as usize).min(MOST_FRAMES) {
+        for _ in 0..(entry.count as usize).min(most) {
             let place = self.layout.place(&memory, frame);
             found.extend(place.and_then(|place| self.frame(memory, place)));
             match self.layout.caller(&memory, frame) {
@@ -114,8 +162,11 @@ impl Interpreter {
         found
     }
 
-    fn frame(&mut self, memory: RemoteMemory, place: Place) -> Option<PythonFrame> {
+    fn frame(&mut self, memory: Timed, place: Place) -> Option<PythonFrame> {
         let (layout, code_type) = (self.layout, self.code_type);
+        if self.codes.len() == MOST_CODES && !self.codes.contains_key(&place.code) {
+            return None;
+        }
         let code = self.codes.entry(place.code);
         let code = code.or_insert_with(|| {
             let mut object = None;
@@ -133,30 +184,64 @@ impl Interpreter {
             }
             object
         });
-        let code = code.as_ref()?;
+        let Some(code) = code else {
+            if memory.is_over() {
+                // Another thread's look may have the time.
+                self.codes.remove(&place.code);
+            }
+            return None;
+        };
         Some(PythonFrame {
-            function: code.name.to_string(),
-            file: code.file.to_string(),
+            function: Arc::clone(&code.name),
+            file: Arc::clone(&code.file),
             line: code.line(place.position),
         })
     }
 }
 
-/// The Python frames of a thread; `None` if it runs none.
-pub(super) fn read(target: &mut Target, task: &Task) -> Option<PythonStack> {
-    let memory = target.memory;
-    let python = target.interpreter.as_mut()?;
-    let state = python.find_state(memory, |state| {
-        python.number(memory, state) == Some(task.inner_tid)
-    })?;
-    let mut stack = PythonStack {
-        entries: Vec::new(),
-        has_lock: python.has_lock(memory, state),
+/// Adds the Python frames of a thread to its stack, as far as they can be read in that time.
+pub(super) fn read(target: &mut Target, task: &Task, patience: Duration, to: &mut ThreadStack) {
+    let memory = Timed::new(target.memory, patience);
+    let Some(python) = target.interpreter.as_mut() else {
+        return;
     };
-    let mut entry = python.layout.innermost(&memory, state);
-    while let Some(known) = entry.filter(|_| stack.entries.len() < MOST_FRAMES) {
-        stack.entries.push(python.frames(memory, &known));
-        entry = python.layout.outer(&memory, &known);
+    let (stack, is_whole) = python.stack(memory, task.inner_tid);
+    to.python = stack;
+    if !is_whole || memory.is_over() {
+        let note =
+            "its Python frames are not all here: there are too many, or reading them took too long";
+        to.notes.push(note.to_owned());
     }
-    (!stack.entries.is_empty()).then_some(stack)
+}
+
+impl Interpreter {
+    /// The frames of a thread, if it runs any; and whether these are all, as far as their number
+    /// goes.
+    fn stack(&mut self, memory: Timed, thread: u32) -> (Option<PythonStack>, bool) {
+        let state = self.find_state(memory, |state| self.number(memory, state) == Some(thread));
+        let Some(state) = state else {
+            return (None, true);
+        };
+        let mut stack = PythonStack {
+            entries: Vec::new(),
+            has_lock: self.has_lock(memory, state),
+        };
+        let most = self.left.min(MOST_FRAMES);
+        let (mut left, mut is_whole) = (most, true);
+        let mut entry = self.layout.innermost(&memory, state);
+        while let Some(known) = entry {
+            let has_room = left > 0 && stack.entries.len() < MOST_ENTRIES;
+            is_whole &= has_room && known.count as usize <= left;
+            if !has_room {
+                break;
+            }
+            let frames = self.frames(memory, &known, left);
+            left = left.saturating_sub(frames.len().max(1));
+            stack.entries.push(frames);
+            entry = self.layout.outer(&memory, &known);
+        }
+        self.left = self.left.saturating_sub(most - left);
+        is_whole &= self.codes.len() < MOST_CODES;
+        ((!stack.entries.is_empty()).then_some(stack), is_whole)
+    }
 }

@@ -116,9 +116,9 @@ impl Watched<'_> {
 fn unwound(target: &mut Target, task: &Task, copied: &Copied) -> ThreadStack {
     let mut stack = ThreadStack {
         kernel: KernelHalf::Addresses(copied.kernel.clone()),
-        python: python::read(target, task),
         ..ThreadStack::default()
     };
+    python::read(target, task, python::PATIENCE, &mut stack);
     if stack.python.is_some() {
         let note = "its Python frames were read a moment after its native ones (--stop holds it)";
         stack.notes.push(note.to_owned());

@@ -5,6 +5,7 @@ use super::{Dump, Thread};
 use crate::numbers::plural;
 use crate::visible::visible;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 /// For people: the process, what is wrong, each thread with its stack, innermost frame first.
@@ -19,14 +20,17 @@ pub(super) fn text(dump: &Dump) -> String {
         one(&mut out, thread);
     }
     for note in &dump.notes {
-        let _ = writeln!(out, "\nnote: {note}");
+        let _ = writeln!(out, "\nnote: {}", visible(note));
     }
     out
 }
 
 fn command(dump: &Dump) -> String {
-    let words: Vec<_> = dump.command.iter().map(|word| visible(word)).collect();
-    words.join(" ")
+    seen(&dump.command).join(" ")
+}
+
+fn seen(texts: &[String]) -> Vec<Cow<'_, str>> {
+    texts.iter().map(|text| visible(text)).collect()
 }
 
 fn one(out: &mut String, thread: &Thread) {
@@ -110,10 +114,10 @@ pub(super) fn json(dump: &Dump) -> Value {
     });
     json!({
         "pid": dump.pid,
-        "command": dump.command,
+        "command": seen(&dump.command),
         "problems": dump.problems,
         "threads": threads.collect::<Vec<_>>(),
-        "notes": dump.notes,
+        "notes": seen(&dump.notes),
     })
 }
 

@@ -1,5 +1,6 @@
 //! The target process as all that look at it share it.
 
+use super::descriptor::Sockets;
 use super::python::Interpreter;
 use crate::remote::RemoteUnwinder;
 use crate::remote_memory::RemoteMemory;
@@ -15,6 +16,8 @@ pub(super) struct Target {
     pub(super) threads: Vec<(u32, u32)>,
     /// The Python that it runs.
     pub(super) interpreter: Option<Interpreter>,
+    /// Its sockets.
+    pub(super) sockets: Sockets,
 }
 
 impl Target {
@@ -27,6 +30,7 @@ impl Target {
             unwinder,
             threads: Vec::new(),
             interpreter,
+            sockets: Sockets::default(),
         }
     }
 

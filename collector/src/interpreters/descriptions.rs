@@ -7,6 +7,9 @@ use std::collections::HashMap;
 /// another one there from it.
 pub(super) type Key = (u8, u64, u64);
 
+/// Bytes of memory that all of a process may take, about.
+const MOST_BYTES: usize = 32 << 20;
+
 /// A code object as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
@@ -30,6 +33,15 @@ impl Description {
         }
     }
 
+    /// Bytes of memory that it takes, about.
+    const fn size(&self) -> usize {
+        size_of::<Self>()
+            + size_of::<(Key, u64)>()
+            + self.name.len()
+            + self.file.len()
+            + self.lines.len()
+    }
+
     /// As it goes into a recording.
     pub(crate) fn code(&self, number: u64, time_ns: u64) -> Code<'_> {
         Code {
@@ -51,10 +63,12 @@ impl Description {
 pub(crate) struct Descriptions {
     numbers: HashMap<Key, u64>,
     all: Vec<Description>,
+    bytes: usize,
 }
 
 impl Descriptions {
-    /// The number of a code object, which is described if it is new; `None` if it cannot be.
+    /// The number of a code object, which is described if it is new; `None` if it cannot be, or if
+    /// there are too many.
     pub(super) fn number(
         &mut self,
         key: Key,
@@ -63,8 +77,13 @@ impl Descriptions {
         if let Some(known) = self.numbers.get(&key) {
             return Some(*known);
         }
+        if self.bytes >= MOST_BYTES {
+            return None;
+        }
         let number = FROM_OUTSIDE + self.all.len() as u64;
-        self.all.push(describe()?);
+        let description = describe()?;
+        self.bytes += description.size();
+        self.all.push(description);
         self.numbers.insert(key, number);
         Some(number)
     }
@@ -77,5 +96,28 @@ impl Descriptions {
     /// Those described behind so many others, with their numbers.
     pub(crate) fn since(&self, count: usize) -> impl Iterator<Item = (u64, &Description)> {
         (FROM_OUTSIDE..).zip(&self.all).skip(count)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_makes_code_without_end_is_described_as_far_as_memory_goes() {
+        let mut all = Descriptions::default();
+        let long = || {
+            Some(Description {
+                name: vec![b'f'; 1 << 20],
+                ..Description::default()
+            })
+        };
+        let mut described = (0..1000).map_while(|id| all.number((0, id, 1), long));
+        let numbers: Vec<u64> = described.by_ref().collect();
+        assert_eq!(numbers.len(), MOST_BYTES >> 20);
+        assert_eq!(numbers.first(), Some(&FROM_OUTSIDE));
+        assert_eq!(all.count(), numbers.len());
+        // What is known stays so.
+        assert_eq!(all.number((0, 0, 1), || None), Some(FROM_OUTSIDE));
     }
 }

@@ -87,15 +87,16 @@ impl Interpreters {
         let entries = python
             .as_ref()
             .map(|python| python.entries(&memory, tid, &mut self.threads));
-        let entries = entries.unwrap_or_default();
+        let (entries, lacks) = entries.unwrap_or_default();
         let v8 = code.v8();
         if entries.is_empty() && v8.is_none() {
             return None;
         }
         let mut mixed = MixedStack {
             frames: Vec::with_capacity(native.frames.len()),
-            lacks: false,
+            lacks,
         };
+        let mut left = MOST_FRAMES;
         let mut entries = entries.into_iter().peekable();
         for (frame, spot) in native.frames.iter().zip(native.spots) {
             mixed.frames.push(*frame);
@@ -103,16 +104,14 @@ impl Interpreters {
             while let Some(entry) = entries.next_if(reaches) {
                 match &python {
                     Some(python) if entry.address >= spot.sp => {
-                        self.python_frames(&memory, python, &entry, &mut mixed);
+                        self.python_frames(&memory, python, &entry, &mut left, &mut mixed);
                     }
                     _ => mixed.lacks = true,
                 }
             }
             if let Some(v8) = v8.filter(|_| code.may_be_v8(frame.pc.0)) {
                 let of = (&memory, u64::from(pid) << 32 | u64::from(tid));
-                mixed
-                    .frames
-                    .extend(self.javascript_frame(of, v8, code, *frame, *spot));
+                self.javascript_frame(of, v8, code, (*frame, *spot), &mut mixed);
             }
         }
         if entries.peek().is_some() {
@@ -124,8 +123,9 @@ impl Interpreters {
             mixed.lacks |= native.stop != StopReason::CopyEnded;
         }
         for (entry, python) in entries.zip(python.iter().cycle()) {
-            self.python_frames(&memory, python, &entry, &mut mixed);
+            self.python_frames(&memory, python, &entry, &mut left, &mut mixed);
         }
+        mixed.lacks |= memory.is_exhausted();
         let has_some = mixed
             .frames
             .iter()
@@ -133,16 +133,21 @@ impl Interpreters {
         has_some.then_some(mixed)
     }
 
+    /// The frames of an entry, as many as may be `left` in all.
     fn python_frames(
         &mut self,
         memory: &Pages,
         python: &Python,
         entry: &Entry,
+        left: &mut u32,
         to: &mut MixedStack,
     ) {
         let layout = &python.layout;
         let mut frame = entry.frame;
-        for _ in 0..entry.count.min(MOST_FRAMES) {
+        let count = entry.count.min(*left);
+        *left -= count;
+        to.lacks |= count < entry.count;
+        for _ in 0..count {
             let place = layout.place(memory, frame);
             let check = place.map_or(0, |place| {
                 layout.check(memory, place.code, python.code_type)
@@ -170,15 +175,15 @@ impl Interpreters {
         }
     }
 
-    /// The function that a frame of V8's code runs, if it runs one.
+    /// Adds the function that a frame of V8's code runs; `None` if it runs none.
     fn javascript_frame(
         &mut self,
         (memory, thread): (&Pages, u64),
         layout: &V8,
         code: &Code,
-        frame: Frame,
-        spot: Spot,
-    ) -> Option<Frame> {
+        (frame, spot): (Frame, Spot),
+        to: &mut MixedStack,
+    ) -> Option<()> {
         // Else the frame pointer is another frame's.
         if spot.cfa != spot.fp.checked_add(16) {
             return None;
@@ -200,22 +205,23 @@ impl Interpreters {
             return None;
         }
         let place = layout.place(memory, &native, &standing, check);
-        let number = self
-            .descriptions
-            .number((JAVASCRIPT, place.id, check), || {
-                let (mut description, mut is_done) = (None, false);
-                for _ in 0..MOST_PIECES {
-                    layout.describe(memory, function, &place, thread, |code, is_whole| {
-                        description = Some(Description::new("javascript", &code));
-                        is_done = is_whole;
-                    })?;
-                    if is_done {
-                        break;
-                    }
+        let number = self.descriptions.number((JAVASCRIPT, place.id, check), || {
+            let (mut description, mut is_done) = (None, false);
+            for _ in 0..MOST_PIECES {
+                layout.describe(memory, function, &place, thread, |code, is_whole| {
+                    description = Some(Description::new("javascript", &code));
+                    is_done = is_whole;
+                })?;
+                if is_done {
+                    break;
                 }
-                description
-            })?;
-        Some(language_frame(number, place.position))
+            }
+            description
+        });
+        to.frames
+            .extend(number.map(|number| language_frame(number, place.position)));
+        to.lacks |= number.is_none();
+        Some(())
     }
 }
 

@@ -10,7 +10,8 @@ use std::collections::HashMap;
 
 /// Where glibc has a thread's number, from `pthread_self()`.
 const NUMBER: u64 = 720;
-/// Thread states of a process, entries of one, and frames of an entry, at most; of more, the innermost.
+/// Thread states of a process, and of one thread its entries and the frames of them all, at most;
+/// of more, the innermost.
 const MOST_THREADS: u32 = 100_000;
 const MOST_ENTRIES: usize = 10_000;
 pub(super) const MOST_FRAMES: u32 = 16_000;
@@ -44,8 +45,13 @@ impl Python {
     }
 
     /// The entries of a thread of that number (in its own PID namespace), by where on its stack they
-    /// are.
-    pub(super) fn entries(&self, memory: &Pages, tid: u32, threads: &mut Threads) -> Vec<Entry> {
+    /// are; and whether some were left out.
+    pub(super) fn entries(
+        &self,
+        memory: &Pages,
+        tid: u32,
+        threads: &mut Threads,
+    ) -> (Vec<Entry>, bool) {
         let known = threads.get(&tid);
         let known = known.filter(|(own, states)| self.is_of(memory, tid, *own, states));
         let (_, states) = match known {
@@ -54,7 +60,7 @@ impl Python {
                 self.find(memory, threads);
                 match threads.get(&tid) {
                     Some(found) => found,
-                    None => return Vec::new(),
+                    None => return (Vec::new(), false),
                 }
             }
         };
@@ -62,11 +68,12 @@ impl Python {
         for state in states {
             let first = self.layout.innermost(memory, *state);
             let all = std::iter::successors(first, |entry| self.layout.outer(memory, entry));
-            entries.extend(all.take(MOST_ENTRIES));
+            entries.extend(all.take(MOST_ENTRIES.saturating_sub(entries.len())));
         }
+        let lacks = entries.len() >= MOST_ENTRIES;
         entries.sort_by_key(|entry| entry.address);
         entries.dedup_by_key(|entry| entry.address);
-        entries
+        (entries, lacks)
     }
 
     fn id_of(&self, memory: &Pages, state: u64) -> Option<u64> {

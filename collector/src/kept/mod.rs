@@ -12,4 +12,4 @@ pub(crate) use abandoned::{RECORDING_LINK, SESSION_PREFIX, places, tell};
 pub(crate) use name::{DEFAULT, expanded};
 pub use newest::NoneHere;
 pub(crate) use newest::{newest_but, or_newest, two_newest};
-pub(crate) use place::{Begun, begin};
+pub(crate) use place::{Begun, begin, real};

@@ -6,13 +6,23 @@
 //! that nobody else knows, and a name is only taken where it is free. What became NAME.old while a
 //! recording ran is of another that ran beside it; the next free of NAME.old.2, NAME.old.3 … is
 //! used then.
+//!
+//! In `/tmp` others can put something under the name meanwhile: what a link stands for is found out
+//! once, at the beginning, and is never asked again.
 
+use nix::libc;
+use nix::unistd::geteuid;
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, File, Permissions};
 use std::io::{self, ErrorKind};
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use tempfile::{Builder, TempPath};
+
+/// As many links as the kernel follows.
+const MOST_LINKS: usize = 40;
+/// Mode of a directory such as `/tmp`: all may write, and each takes away only what is his own.
+const OPEN_TO_ALL: u32 = 0o1002;
 
 /// A recording on its way.
 #[derive(Debug)]
@@ -45,6 +55,40 @@ pub(crate) fn begin(name: &Path) -> io::Result<(Begun, File)> {
     Ok((Begun { path, since }, file))
 }
 
+/// The file that a name stands for: a link's, where there is one.
+///
+/// # Errors
+/// [`ErrorKind::PermissionDenied`] if it leads through a link or to a pipe that another user can
+/// have put there for us; of links in a circle `ELOOP`.
+pub(crate) fn real(name: &Path) -> io::Result<PathBuf> {
+    let mut real = name.to_owned();
+    for _ in 0..MOST_LINKS {
+        let Ok(found) = fs::symlink_metadata(&real) else {
+            return Ok(name.to_owned()); // nothing is there: what was named is made
+        };
+        let kind = found.file_type();
+        if (kind.is_symlink() || kind.is_fifo()) && is_planted(&real, &found) {
+            let why = "another user's link or pipe in a directory that all can write to";
+            return Err(io::Error::new(ErrorKind::PermissionDenied, why));
+        }
+        if !kind.is_symlink() {
+            return Ok(real);
+        }
+        real = directory_of(&real).join(fs::read_link(&real)?);
+    }
+    Err(io::Error::from_raw_os_error(libc::ELOOP))
+}
+
+/// Whether a file, in a directory that all can write to, is neither ours nor of who has the
+/// directory. What the kernel asks itself where `fs.protected_symlinks` and `protected_fifos` are
+/// set.
+fn is_planted(name: &Path, file: &fs::Metadata) -> bool {
+    fs::metadata(directory_of(name)).is_ok_and(|directory| {
+        directory.mode() & OPEN_TO_ALL == OPEN_TO_ALL
+            && ![geteuid().as_raw(), directory.uid()].contains(&file.uid())
+    })
+}
+
 /// The directory that a name is in.
 fn directory_of(name: &Path) -> &Path {
     match name.parent() {
@@ -64,7 +108,7 @@ impl Begun {
         self.path.disable_cleanup(true);
     }
 
-    /// Takes its name.
+    /// Takes its name, as [`real`] has given it where an older one is replaced.
     ///
     /// # Errors
     /// As rename; it then stays where it is.
@@ -75,12 +119,13 @@ impl Begun {
         }
     }
 
-    /// An older file of that name goes, but its permissions are kept.
+    /// An older file of that name goes, but its permissions are kept if it was ours. So goes a
+    /// link that is there only now: nobody knows who made it, and for what.
     fn replace(&self, name: &Path) -> io::Result<()> {
-        // A symbolic link stays one: what it points to is replaced.
-        let name = fs::canonicalize(name).unwrap_or_else(|_| name.to_owned());
-        if let Ok(old) = fs::metadata(&name) {
-            let _ = fs::set_permissions(&self.path, old.permissions());
+        let ours = |old: &fs::Metadata| old.is_file() && old.uid() == geteuid().as_raw();
+        if let Some(old) = fs::symlink_metadata(name).ok().filter(ours) {
+            let mode = Permissions::from_mode(old.mode() & 0o777);
+            let _ = fs::set_permissions(&self.path, mode);
         }
         fs::rename(&self.path, name)
     }
@@ -104,12 +149,13 @@ fn put_aside(mut file: PathBuf, name: &Path, since: (i64, i64)) -> io::Result<()
             if moved(&file, &old)? {
                 return Ok(());
             }
-            let Some(stale) = fs::metadata(&old).ok().filter(|it| changed(it) < since) else {
+            let is_stale = |it: &fs::Metadata| !it.is_dir() && changed(it) < since;
+            let Some(stale) = fs::symlink_metadata(&old).ok().filter(is_stale) else {
                 break;
             };
             if let Some(taken) = take(&old)? {
                 // Another may have been quicker, and put another file there.
-                match fs::metadata(&taken)?.ino() == stale.ino() {
+                match fs::symlink_metadata(&taken)?.ino() == stale.ino() {
                     true => fs::remove_file(taken)?,
                     false => {
                         put_aside(file, name, since)?;
@@ -246,9 +292,69 @@ mod tests {
         fs::write(&real, "old").unwrap();
         fs::set_permissions(&real, Permissions::from_mode(0o640)).unwrap();
         std::os::unix::fs::symlink(&real, &link).unwrap();
-        recorded(&link, "new").take_name(&link, false).unwrap();
+        let meant = super::real(&link).unwrap();
+        recorded(&meant, "new").take_name(&meant, false).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read(&real).unwrap(), b"new");
         assert_eq!(fs::metadata(&real).unwrap().mode() & 0o777, 0o640);
+    }
+
+    #[test]
+    fn a_link_that_comes_while_it_is_recorded_is_replaced_and_not_followed() {
+        let directory = tempfile::tempdir().unwrap();
+        let (name, other) = (directory.path().join("a.rsu"), directory.path().join("b"));
+        fs::write(&other, "other").unwrap();
+        fs::set_permissions(&other, Permissions::from_mode(0o666)).unwrap();
+        let meant = real(&name).unwrap();
+        let begun = recorded(&meant, "new");
+        std::os::unix::fs::symlink(&other, &name).unwrap();
+        begun.take_name(&meant, false).unwrap();
+        assert_eq!(fs::read(&other).unwrap(), b"other");
+        let placed = fs::symlink_metadata(&name).unwrap();
+        assert!(placed.is_file() && fs::read(&name).unwrap() == b"new");
+        assert_eq!(
+            placed.mode() & 0o002,
+            0,
+            "the mode is not that of the other"
+        );
+    }
+
+    #[test]
+    fn links_of_others_are_refused_where_all_can_write() {
+        let directory = tempfile::tempdir().unwrap();
+        let (name, other) = (directory.path().join("a.rsu"), directory.path().join("b"));
+        fs::write(&other, "other").unwrap();
+        std::os::unix::fs::symlink("b", &name).unwrap();
+        assert_eq!(real(&name).unwrap(), other);
+        let circle = directory.path().join("c");
+        std::os::unix::fs::symlink("c", &circle).unwrap();
+        assert_eq!(real(&circle).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+
+        if !geteuid().is_root() {
+            return; // who else could own the link?
+        }
+        std::os::unix::fs::lchown(&name, Some(65534), Some(65534)).unwrap();
+        assert_eq!(real(&name).unwrap(), other, "here only we can write");
+        fs::set_permissions(directory.path(), Permissions::from_mode(0o1777)).unwrap();
+        let error = real(&name).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::PermissionDenied);
+        let pipe = directory.path().join("d.rsu");
+        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        assert_eq!(real(&pipe).unwrap(), pipe, "it is ours");
+        std::os::unix::fs::chown(&pipe, Some(65534), Some(65534)).unwrap();
+        assert_eq!(real(&pipe).unwrap_err().kind(), ErrorKind::PermissionDenied);
+    }
+
+    #[test]
+    fn a_directory_in_the_way_of_the_older_one_stays() {
+        let directory = tempfile::tempdir().unwrap();
+        let name = directory.path().join("a.rsu");
+        fs::write(&name, "old").unwrap();
+        fs::create_dir(directory.path().join("a.rsu.old")).unwrap();
+        let placed = changed(&fs::metadata(directory.path().join("a.rsu.old")).unwrap());
+        while begin(&name).unwrap().0.since <= placed {}
+        recorded(&name, "new").take_name(&name, true).unwrap();
+        assert_eq!(fs::read(&name).unwrap(), b"new");
+        assert_eq!(fs::read(old_name(&name, 2)).unwrap(), b"old");
     }
 }

@@ -273,7 +273,8 @@ impl Builder<'_> {
     /// What a thread did since its last sample, which none was taken of.
     fn since_last(&self, thread: ThreadId) -> &'static str {
         match self.recording.threads[thread.index()].trigger() {
-            Trigger::PerfUser => "[in the kernel, which may not be seen]",
+            // Its kernel mode is in no sample, wherever it was.
+            Trigger::PerfUser => "[in the kernel, which may not be seen, or since the last sample]",
             _ => "[since the last sample]",
         }
     }

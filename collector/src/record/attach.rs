@@ -19,9 +19,10 @@ use super::session_account::Account;
 use super::signals::Signals;
 use super::watch::{ENDING, INTERVAL};
 use crate::clock;
+use crate::cpu_rings::Refusal;
 use crate::kept;
 use crate::numbers::plural;
-use crate::processes::{self, Stat};
+use crate::processes;
 use crate::target::{self, Target};
 use crate::visible::say;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
@@ -86,19 +87,20 @@ pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     let session = Session::create()?;
     allow_many_descriptors();
     let account = Account::open(args, &command(&targets, list), Vec::new());
-    let lives: Vec<Life> = targets.into_iter().filter_map(Life::of).collect();
-    let pids: Vec<Pid> = lives.iter().map(|life| life.target.pid).collect();
+    let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
     let first = pids.first().copied().unwrap_or(Pid::from_raw(0));
-    let mut copies = Copies::of_running(args, &pids).map_err(|refusal| Error::Attach {
-        targets: names(&lives),
-        refusal,
-    })?;
+    let mut copies =
+        Copies::of_running(args, &pids).map_err(|refusal| refused(&targets, refusal))?;
+    // Only now is it certain whose events they are.
+    if let Some(other) = targets.iter().find(|target| target.is_another()) {
+        return Err(refused(std::slice::from_ref(other), Refusal::ENDED));
+    }
     if !args.quiet {
         let mode = match copies.samples_kernel() {
             true => "",
             false => ", in user mode only",
         };
-        let names = names(&lives);
+        let names = names(&targets);
         say(format_args!(
             "{names}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the program"
         ));
@@ -109,7 +111,7 @@ pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     let deadline = args
         .duration
         .and_then(|time| Instant::now().checked_add(time));
-    let mut result = watch(&mut copies, &mut drain, &signals, &lives, deadline);
+    let mut result = watch(&mut copies, &mut drain, &signals, &targets, deadline);
     let end = End {
         status: None,
         told: false,
@@ -149,37 +151,17 @@ fn command(targets: &[Target], list: &str) -> Vec<OsString> {
     }
 }
 
-/// A process, told from others that get its number later.
-struct Life {
-    target: Target,
-    start_ticks: Option<u64>,
-}
-
-impl Life {
-    /// None if it has ended meanwhile.
-    fn of(target: Target) -> Option<Self> {
-        let stat = Stat::read(target.pid.as_raw().cast_unsigned())?;
-        Some(Self {
-            target,
-            start_ticks: stat.start_ticks(),
-        })
-    }
-
-    /// Whether any thread of it runs on: the first may have ended before the others.
-    fn goes_on(&self) -> bool {
-        let pid = self.target.pid.as_raw();
-        let stat = Stat::read(pid.cast_unsigned());
-        stat.is_some_and(|stat| {
-            stat.start_ticks() == self.start_ticks
-                && (!stat.has_ended() || processes::threads(pid).len() > 1)
-        })
+fn refused(targets: &[Target], refusal: Refusal) -> Error {
+    Error::Attach {
+        targets: names(targets),
+        refusal,
     }
 }
 
-fn names(lives: &[Life]) -> String {
-    let named = lives.iter().take(NAMED).map(|life| life.target.to_string());
+fn names(targets: &[Target]) -> String {
+    let named = targets.iter().take(NAMED).map(Target::to_string);
     let named = named.collect::<Vec<_>>().join(", ");
-    match lives.len().saturating_sub(NAMED) {
+    match targets.len().saturating_sub(NAMED) {
         0 => named,
         more => format!("{named} and {}", plural(more as u64, "other", "others")),
     }
@@ -190,13 +172,13 @@ fn watch(
     copies: &mut Copies<'_>,
     drain: &mut Drain,
     signals: &Signals,
-    lives: &[Life],
+    targets: &[Target],
     deadline: Option<Instant>,
 ) -> io::Result<()> {
     loop {
         let now = Instant::now();
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        if is_over || !lives.iter().any(Life::goes_on) {
+        if is_over || !targets.iter().any(Target::goes_on) {
             return Ok(());
         }
         drain.writer().begin()?;

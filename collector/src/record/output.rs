@@ -9,9 +9,12 @@ use super::error::Error;
 use super::writer::Writer;
 use crate::kept::{self, Begun};
 use crate::output;
+use nix::fcntl::{FcntlArg, OFlag, fcntl};
+use nix::libc;
 use nix::sys::statvfs::fstatvfs;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Name and extension of recordings among the formats.
@@ -37,6 +40,8 @@ pub enum Destination {
         recording: Begun,
         /// Its name.
         path: PathBuf,
+        /// The file that the name stood for at the beginning; itself where an older one is kept.
+        real: PathBuf,
         /// An older one is kept, under another name.
         keep_older: bool,
     },
@@ -88,6 +93,7 @@ impl Output {
             let why = "a recording cannot go to standard output, where the program's own output goes: name a file with -o FILE";
             return Err(Error::Format(why.into()));
         }
+        let meant = kept::real(path).map_err(tried)?;
         if let Some(older) = open(path).map_err(tried)?
             && !is_regular(&older)
         {
@@ -96,13 +102,18 @@ impl Output {
                 file: older,
             });
         }
-        // A link's file is replaced, beside which there is room if anywhere.
-        let real = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        // A link's file is replaced, beside which there is room if anywhere. But where the older one
+        // is kept that is the link, and a name with letters filled in is another than the link's.
+        let real = match keep_older || kept::expanded(path, 0) != path {
+            true => path.to_owned(),
+            false => meant,
+        };
         let (recording, file) = begin(&real).map_err(tried)?;
         Ok(Self {
             destination: Destination::Recording {
                 recording,
                 path: path.to_owned(),
+                real,
                 keep_older,
             },
             file,
@@ -112,7 +123,7 @@ impl Output {
     fn export(path: &Path, format: Option<&str>) -> Result<Self, Error> {
         let tried = |source| Error::output(path, source);
         if path != Path::new(STANDARD_OUTPUT) {
-            open(path).map_err(tried)?;
+            kept::real(path).and_then(|_| open(path)).map_err(tried)?;
         }
         let beside = place_beside(path);
         let directory = beside.parent().unwrap_or(Path::new("."));
@@ -138,10 +149,18 @@ impl Output {
         match &mut destination {
             Destination::Stream(_) => {}
             Destination::Recording {
-                recording, path, ..
+                recording,
+                path,
+                real,
+                ..
             } => {
                 recording.stays();
-                *path = kept::expanded(path, pid);
+                let name = kept::expanded(path, pid);
+                if name != *path {
+                    // The link, if there was one, has another name.
+                    real.clone_from(&name);
+                }
+                *path = name;
             }
             Destination::Export { path, .. } => *path = kept::expanded(path, pid),
         }
@@ -176,11 +195,20 @@ fn begin(name: &Path) -> io::Result<(Begun, File)> {
     }
 }
 
-/// Opens an older file, or a device, which must allow to be written.
+/// Opens an older file, or a device, which must allow to be written. Waits only for who reads a
+/// pipe of ours.
 fn open(path: &Path) -> io::Result<Option<File>> {
-    match OpenOptions::new().write(true).open(path) {
-        Ok(file) => Ok(Some(file)),
+    let mut options = OpenOptions::new();
+    let options = options.write(true);
+    match options.custom_flags(libc::O_NONBLOCK).open(path) {
+        Ok(file) => {
+            fcntl(&file, FcntlArg::F_SETFL(OFlag::empty()))?;
+            Ok(Some(file))
+        }
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if error.raw_os_error() == Some(libc::ENXIO) => {
+            options.custom_flags(0).open(path).map(Some)
+        }
         Err(error) => Err(error),
     }
 }
@@ -192,6 +220,7 @@ fn is_regular(file: &File) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn an_older_file_stays_and_what_was_tried_goes_until_the_program_runs() {
@@ -213,6 +242,51 @@ mod tests {
         assert_eq!(fs::read(&path).unwrap(), b"old");
         let error = Output::prepare(Some(&directory.path().join("no/such.rsu")), None).unwrap_err();
         assert!(error.to_string().contains("-o FILE"), "{error}");
+    }
+
+    #[test]
+    fn what_a_link_stands_for_is_found_out_at_the_beginning() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        fs::create_dir(path("far")).unwrap();
+        fs::write(path("far/b.rsu"), "old").unwrap();
+        for (link, becomes, beside) in [
+            ("a.rsu", "far/b.rsu", "far"),
+            ("%p.rsu", "7.rsu", ""), // its name is another
+        ] {
+            std::os::unix::fs::symlink("far/b.rsu", path(link)).unwrap();
+            let output = Output::prepare(Some(&path(link)), None).unwrap();
+            let (destination, _) = output.begin(7);
+            let directory = destination.recording().parent().unwrap();
+            assert_eq!(
+                directory.canonicalize().unwrap(),
+                path(beside).canonicalize().unwrap()
+            );
+            let Destination::Recording { real, .. } = destination else {
+                panic!("{destination:?}");
+            };
+            assert_eq!(real, path(becomes));
+        }
+        // The older one that is kept is the link; what it stands for may be on another disk.
+        let kept = Output::recording(&path("a.rsu"), true).unwrap();
+        let (destination, _) = kept.begin(7);
+        assert_eq!(destination.recording().parent(), Some(directory.path()));
+    }
+
+    #[test]
+    fn a_pipe_of_ours_is_written_when_somebody_reads_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.rsu");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRWXU).unwrap();
+        let reader = std::thread::spawn({
+            let path = path.clone();
+            move || fs::read(path).unwrap()
+        });
+        let (destination, mut writer) = Output::prepare(Some(&path), None).unwrap().begin(1);
+        assert!(matches!(destination, Destination::Stream(_)));
+        writer.begin().unwrap();
+        drop(writer);
+        assert!(reader.join().unwrap().starts_with(b"RSUNWIND"));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 use super::args::Args;
 use super::drain::Drain;
 use super::error::Error;
-use super::naming;
+use super::naming::{Done, NoNames};
 use super::output::Destination;
 use super::signals::Signals;
 use crate::kept::Begun;
@@ -20,6 +20,9 @@ use std::time::Duration;
 /// Of programs that should have unwound themselves.
 pub const NOT_LOADED: &str = "nothing was recorded: no program loaded the preload library (statically linked and setuid programs \
      cannot, and one that fails to start does not)";
+
+/// How long a summary may take for which no names are stored.
+const FOR_SUMMARY: Duration = Duration::from_secs(30);
 
 /// A recording that is done.
 #[derive(Debug)]
@@ -126,9 +129,12 @@ impl Recorded {
             Destination::Recording {
                 recording,
                 path,
+                real,
                 keep_older,
             } => {
-                let named = recording.take_name(&path, keep_older);
+                // Under its name there may soon be another.
+                let done = Done::at(recording.path(), &path);
+                let named = recording.take_name(&real, keep_older);
                 let named = named.map_err(|source| Error::Name {
                     source,
                     path: path.clone(),
@@ -136,7 +142,8 @@ impl Recorded {
                     status,
                 });
                 if result.is_ok() && named.is_ok() {
-                    let profile = name(&path, patience.zip(signals), quiet);
+                    let profile =
+                        signals.and_then(|signals| name(&path, done, patience, signals, quiet));
                     if !quiet {
                         summarise(&path, Some(&path), profile.as_ref(), verbose);
                     }
@@ -155,13 +162,22 @@ impl Recorded {
     }
 }
 
-/// Stores names in a recording, if they are wanted, and gives what is in it, if that is to be shown.
-fn name(path: &Path, wanted: Option<(Duration, &Signals)>, quiet: bool) -> Option<Profile> {
-    let Some((limit, signals)) = wanted else {
-        return (!quiet).then(|| open(path).ok()).flatten();
+/// Stores names in the recording of that name, if they are wanted, and gives what is in it, if that
+/// is to be shown.
+fn name(
+    path: &Path,
+    done: io::Result<Done>,
+    wanted: Option<Duration>,
+    signals: &Signals,
+    quiet: bool,
+) -> Option<Profile> {
+    let done = done.map_err(|error| NoNames::Failed(error.to_string()));
+    let named = match wanted {
+        Some(limit) => done.and_then(|done| done.append(limit, signals)),
+        None if quiet => return None,
+        None => return done.and_then(|done| done.read(FOR_SUMMARY, signals)).ok(),
     };
-    let named = naming::append(path, limit, signals);
-    let complain = |why: &naming::NoNames| {
+    let complain = |why: &NoNames| {
         say(format_args!(
             "{}: names of functions are not stored in it: {why}; they are looked up when it is read, in the programs that are here then",
             path.shown()

@@ -11,7 +11,7 @@ use super::model::{
 };
 use super::modules::Module;
 use super::modules::ModuleMap;
-use super::names::StoredNames;
+use super::names::{self, StoredNames};
 use crate::intern::{HashMap, HashSet, Interner};
 use engine::address::RuntimeAddress;
 use engine::wire::WireError;
@@ -264,15 +264,9 @@ impl Facts {
         Ok(())
     }
 
-    /// Takes in names that a file has. What another has already said of an owner stays.
+    /// Takes in names that a file has.
     pub(super) fn names(&mut self, names: StoredNames) {
-        for (owner, group) in names {
-            let known = self.recording.names.entry(owner).or_default();
-            known.debug |= group.debug;
-            known.places.extend(group.places);
-            known.places.sort_by_key(|place| place.0); // which keeps the order of equals
-            known.places.dedup_by_key(|place| place.0);
-        }
+        names::merge(&mut self.recording.names, names);
     }
 
     /// Notes what a segment counted; the same segment may be met as itself and in a recording.

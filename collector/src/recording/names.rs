@@ -22,6 +22,11 @@ const VERSION: u64 = 1;
 const LARGEST_RATIO: u64 = 64;
 /// Bytes that anything may have when decompressed.
 const ALWAYS: u64 = 1 << 20;
+/// Bytes of memory that decoded names may always take, and for each compressed byte.
+const ROOM: u64 = 64 << 20;
+const ROOM_RATIO: u64 = 256;
+/// Functions at one address: no compiler inlines as deep.
+const MOST_FUNCTIONS: u64 = 4096;
 
 /// One function at an address.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -75,6 +80,31 @@ impl Group {
 /// All names of a recording.
 pub type StoredNames = HashMap<Owner, Group>;
 
+/// Adds the names of another file. What is already said of an owner stays; but of a kernel, and of
+/// a binary without a build-id, there may have been another one under the same name: where they
+/// differ nobody knows whose is meant, and the address has none.
+pub(super) fn merge(all: &mut StoredNames, names: StoredNames) {
+    for (owner, group) in names {
+        let is_sure = matches!(owner, Owner::Build(_) | Owner::Process(..));
+        let known = all.entry(owner).or_default();
+        known.debug |= group.debug;
+        known.places.extend(group.places);
+        known.places.sort_by_key(|place| place.0); // which keeps the order of equals
+        known.places.dedup_by(|other, first| {
+            let same = other.0 == first.0;
+            if same && !is_sure && outermost(&other.1) != outermost(&first.1) {
+                first.1.clear();
+            }
+            same
+        });
+    }
+}
+
+/// The function that an address lies in, whatever was inlined there.
+fn outermost(functions: &[Named]) -> Option<&str> {
+    functions.last().map(|named| &*named.function)
+}
+
 /// Why stored names cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum NamesError {
@@ -87,6 +117,9 @@ pub enum NamesError {
     /// They do not decompress.
     #[error("they do not decompress: {0}")]
     Compressed(#[from] std::io::Error),
+    /// They are far longer than what they are made of.
+    #[error("they would take more than {} MB of memory", .0 >> 20)]
+    Large(u64),
     /// They are not what they should be.
     #[error("{0}")]
     Wire(#[from] WireError),
@@ -157,20 +190,30 @@ pub fn decode(compressed: &[u8]) -> Result<StoredNames, NamesError> {
     if version > VERSION {
         return Err(NamesError::Newer(version));
     }
+    let mut room = Room::for_names(compressed.len());
     let mut strings = Vec::new();
     for _ in 0..from.number()? {
-        strings.push(Arc::from(String::from_utf8_lossy(from.bytes()?)));
+        let string = String::from_utf8_lossy(from.bytes()?);
+        room.take(OF_STRING + string.len())?;
+        strings.push(Arc::from(string));
     }
     let mut names = StoredNames::default();
     for _ in 0..from.number()? {
         let owner = owner_from(&mut from)?;
+        room.take(size_of::<(Owner, Group)>())?;
         let group = names.entry(owner).or_default();
         group.debug |= from.byte()? != 0;
         let mut address = 0;
         for _ in 0..from.number()? {
             address = from.difference(address)?;
+            room.take(size_of::<(u64, Vec<Named>)>())?;
             let mut functions = Vec::new();
-            for _ in 0..from.number()? {
+            let count = from.number()?;
+            if count > MOST_FUNCTIONS {
+                return Err(WireError::BadValue("functions at one address", count).into());
+            }
+            for _ in 0..count {
+                room.take(size_of::<Named>())?;
                 functions.push(named(&mut from, &strings, address)?);
             }
             group.places.push((address, functions));
@@ -179,6 +222,28 @@ pub fn decode(compressed: &[u8]) -> Result<StoredNames, NamesError> {
         group.places.dedup_by_key(|place| place.0);
     }
     Ok(names)
+}
+
+/// What a string takes beside its bytes.
+const OF_STRING: usize = size_of::<Arc<str>>() + 32;
+
+/// How much memory names may still take: a byte of them can stand for a hundred.
+struct Room {
+    whole: u64,
+    left: u64,
+}
+
+impl Room {
+    fn for_names(compressed: usize) -> Self {
+        let whole = ROOM.saturating_add(ROOM_RATIO.saturating_mul(compressed as u64));
+        Self { whole, left: whole }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), NamesError> {
+        let left = self.left.checked_sub(bytes as u64);
+        self.left = left.ok_or(NamesError::Large(self.whole))?;
+        Ok(())
+    }
 }
 
 /// The parts of one file, as they come.
@@ -402,6 +467,64 @@ pub(crate) mod tests {
         let mut endless = vec![1, 0xff, 0xff, 0xff, 0xff, 0x7f];
         endless.resize(100 << 20, 0);
         let error = decode(&compressed(&endless)).unwrap_err();
-        assert!(matches!(error, NamesError::Wire(_)), "{error}");
+        assert!(matches!(error, NamesError::Large(_)), "{error}");
+    }
+
+    #[test]
+    fn where_two_files_differ_only_what_is_surely_the_same_binary_has_names() {
+        let named = |name: &str| vec![Named::only(name)];
+        let of = |places: &[(u64, &str)]| -> StoredNames {
+            let places: Vec<_> = places.iter().map(|(at, it)| (*at, named(it))).collect();
+            let group = Group {
+                debug: false,
+                places,
+            };
+            let owners = [
+                Owner::Build(vec![1]),
+                Owner::Path("/x".into()),
+                Owner::Kernel,
+            ];
+            owners.map(|owner| (owner, group.clone())).into()
+        };
+        let mut all = StoredNames::default();
+        merge(&mut all, of(&[(1, "a"), (2, "b")]));
+        merge(&mut all, of(&[(2, "c"), (3, "d")]));
+        merge(&mut all, of(&[(1, "a"), (2, "b")])); // it does not come back
+        for owner in [Owner::Path("/x".into()), Owner::Kernel] {
+            let expected = vec![(1, named("a")), (2, vec![]), (3, named("d"))];
+            assert_eq!(all[&owner].places, expected);
+        }
+        assert_eq!(all[&Owner::Build(vec![1])].find(2), Some(&*named("b")));
+    }
+
+    #[test]
+    fn short_bytes_that_stand_for_much_memory_are_refused() {
+        // The ratio of decompressed bytes is kept by some that do not compress.
+        let noise =
+            |length: u32| (0..length).map(|it| (it.wrapping_mul(2_654_435_761) >> 24) as u8);
+        let plain = |head: &[u8], repeated: &[u8], times: usize| {
+            let mut bytes = head.to_vec();
+            bytes.extend(repeated.repeat(times));
+            bytes.extend(noise(200_000));
+            decode(&compressed(&bytes)).unwrap_err()
+        };
+        let number = |number: u64| {
+            let mut bytes = Vec::new();
+            put(&mut bytes, |out| out.number(number));
+            bytes
+        };
+        let strings = [number(VERSION), number(3_000_000)].concat();
+        let error = plain(&strings, &[0], 3_000_000);
+        assert!(matches!(error, NamesError::Large(_)), "{error}");
+        // One string, the kernel's group with one place, and too many functions at it.
+        let place = [
+            number(VERSION),
+            vec![1, 1, b'f', 1, 2, 0, 1, 0],
+            number(4097),
+        ]
+        .concat();
+        let error = plain(&place, &[1, 0, 0, 0, 0], 4097);
+        let bad = matches!(error, NamesError::Wire(WireError::BadValue(_, 4097)));
+        assert!(bad, "{error}");
     }
 }

@@ -52,7 +52,7 @@ pub(crate) fn text_start(recording: &Recording) -> Option<u64> {
     (address != 0).then_some(address)
 }
 
-/// Whether a recording was made since this machine started.
+/// Whether a recording, with all that was read together, was made since this machine started.
 pub(crate) fn is_this_boot(recording: &Recording) -> bool {
     let clock = |id| {
         nix::time::clock_gettime(id)
@@ -65,10 +65,10 @@ pub(crate) fn is_this_boot(recording: &Recording) -> bool {
         return false;
     };
     let here = realtime.saturating_sub(monotonic);
-    let there = recording
-        .processes
-        .iter()
+    let offsets = recording.processes.iter();
+    let mut there = offsets
         .map(|process| process.realtime_offset_ns)
-        .find(|offset| *offset > 0);
-    there.is_some_and(|there| there.abs_diff(here) < SAME_BOOT_NS)
+        .filter(|offset| *offset > 0)
+        .peekable();
+    there.peek().is_some() && there.all(|there| there.abs_diff(here) < SAME_BOOT_NS)
 }

@@ -384,14 +384,16 @@ fn name_kernel(
         _ => None,
     });
     let (slots, addresses): (Vec<usize>, Vec<u64>) = of_kernel.unzip();
-    if slots.is_empty() || recording.names.contains_key(&Owner::Kernel) {
-        return; // what is not stored had no name
+    if slots.is_empty() {
+        return;
     }
     match kernel::names(recording, &addresses) {
         Ok(named) => slots
             .into_iter()
             .zip(named)
             .for_each(|(slot, functions)| found[slot] = functions),
+        // Of what is stored the rest had no name.
+        Err(_) if recording.names.contains_key(&Owner::Kernel) => {}
         Err(note) => notes.push(note),
     }
 }

@@ -19,6 +19,7 @@ Space, p         stand still, go on
 q, F10, Ctrl-C   end; a program that was started ends, too
 
 Percentages are of one processor, in the last 5 seconds.
+The recording, in TMPDIR, may grow to 1 GiB; then nothing new is shown.
 Any key closes this.";
 
 /// Draws it.
@@ -30,10 +31,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    let mode = match (&state.ended, state.paused) {
-        (Some(_), _) => "   [ended]",
-        (None, true) => "   [paused]",
-        (None, false) => "",
+    let mode = match (&state.ended, state.is_full, state.paused) {
+        (Some(_), ..) => "   [ended]",
+        (None, true, _) => "   [1 GiB: no more is kept]",
+        (None, false, true) => "   [paused]",
+        (None, false, false) => "",
     };
     frame.render_widget(
         Paragraph::new(format!("{}{mode}   {what}", state.so_far())),
@@ -52,7 +54,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
     frame.render_widget(Paragraph::new(keys), foot);
     if state.help {
         let area = frame.area();
-        let [area] = Layout::vertical([Constraint::Length(12)])
+        let [area] = Layout::vertical([Constraint::Length(13)])
             .flex(ratatui::layout::Flex::Center)
             .areas(area);
         frame.render_widget(Clear, area);

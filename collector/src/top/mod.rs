@@ -6,6 +6,7 @@
 //! Not here: how a recording is counted ([`crate::report::table`]).
 
 mod draw;
+mod limit;
 mod recorder;
 mod state;
 
@@ -13,12 +14,14 @@ use crate::clock;
 use crate::profile::Profile;
 use crate::visible::visible;
 use clap::Args as ClapArgs;
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use recorder::{Recorder, Source};
 use state::State;
 use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
-use std::sync::mpsc::{self, Receiver};
+use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -27,6 +30,14 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const READING_SHARE: u32 = 4;
 /// How long a key is waited for before the picture is drawn again.
 const TICK: Duration = Duration::from_millis(200);
+
+/// Signals that end it as the key does: else the terminal would stay as it is.
+const ENDING: [Signal; 4] = [
+    Signal::SIGINT,
+    Signal::SIGTERM,
+    Signal::SIGHUP,
+    Signal::SIGQUIT,
+];
 
 /// Arguments of `rsunwind top`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -66,6 +77,9 @@ pub enum Error {
     /// The recording failed; what it said.
     #[error("nothing could be recorded: {0}")]
     Recording(String),
+    /// Our own thread has panicked.
+    #[error("the recording is not read any more: rsunwind has a defect, which it told above")]
+    Reading,
     /// The terminal, or the folder for the recording.
     #[error("{0}")]
     System(#[source] io::Error),
@@ -77,7 +91,7 @@ impl Error {
     pub const fn exit_status(&self) -> u8 {
         match self {
             Self::NoTerminal => 2,
-            Self::Recording(_) | Self::System(_) => 1,
+            Self::Recording(_) | Self::Reading | Self::System(_) => 1,
         }
     }
 }
@@ -91,11 +105,21 @@ pub fn run(args: &Args) -> Result<(), Error> {
         return Err(Error::NoTerminal);
     }
     let recorder = Recorder::start(args)?;
-    let profiles = read_on(recorder.source());
-    let mut terminal = ratatui::try_init().map_err(Error::System)?;
-    let shown = show(&mut terminal, &what(args), &recorder, &profiles);
+    // Not before: what is started must not have them blocked. Not later: our threads must.
+    let signals = take_signals().map_err(|errno| Error::System(errno.into()))?;
+    let profiles = read_on(recorder.source()).map_err(Error::System)?;
+    let shown = ratatui::try_init()
+        .map_err(Error::System)
+        .and_then(|mut terminal| show(&mut terminal, &what(args), &recorder, &signals, &profiles));
+    // It may have failed half-way.
     ratatui::restore();
     shown
+}
+
+fn take_signals() -> nix::Result<SignalFd> {
+    let set: SigSet = ENDING.into_iter().collect();
+    set.thread_block()?;
+    SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK)
 }
 
 fn what(args: &Args) -> String {
@@ -111,13 +135,20 @@ fn show(
     terminal: &mut ratatui::DefaultTerminal,
     what: &str,
     recorder: &Recorder,
+    signals: &SignalFd,
     profiles: &Receiver<(Profile, u64)>,
 ) -> Result<(), Error> {
     let mut state = State::default();
     loop {
-        for (profile, now_ns) in profiles.try_iter() {
-            state.take(profile, now_ns);
+        match profiles.try_recv() {
+            Ok((profile, now_ns)) => {
+                recorder.limit();
+                state.take(profile, now_ns);
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Err(Error::Reading),
         }
+        state.is_full = recorder.is_full();
         if state.ended.is_none() {
             state.ended = recorder.has_ended();
         }
@@ -127,6 +158,9 @@ fn show(
             .filter(|said| !said.is_empty() && state.lines.is_empty())
         {
             return Err(Error::Recording(said.trim().to_owned()));
+        }
+        if signals.read_signal().is_ok_and(|signal| signal.is_some()) {
+            return Ok(());
         }
         terminal
             .draw(|frame| draw::draw(frame, what, &state))
@@ -142,9 +176,9 @@ fn show(
 }
 
 /// Reads again and again; the thread ends when nobody takes it any more.
-fn read_on(mut source: Source) -> Receiver<(Profile, u64)> {
+fn read_on(mut source: Source) -> io::Result<Receiver<(Profile, u64)>> {
     let (sender, receiver) = mpsc::sync_channel(1);
-    thread::spawn(move || {
+    thread::Builder::new().spawn(move || {
         loop {
             let began = Instant::now();
             if let Some(profile) = source.read()
@@ -154,6 +188,6 @@ fn read_on(mut source: Source) -> Receiver<(Profile, u64)> {
             }
             thread::sleep(INTERVAL.max(began.elapsed() * READING_SHARE));
         }
-    });
-    receiver
+    })?;
+    Ok(receiver)
 }

@@ -1,7 +1,7 @@
 //! The recording behind the picture: `rsunwind record` as a child, into a folder that is gone when
 //! we are, however we end.
 
-use super::{Args, Error};
+use super::{Args, Error, limit};
 use crate::correlate;
 use crate::kept;
 use crate::profile::Profile;
@@ -36,7 +36,7 @@ impl Recorder {
         let said = File::create(directory.path().join(SAID)).map_err(Error::System)?;
         let mut command = Command::new("/proc/self/exe");
         command
-            .args(["record", "-F", &args.rate, "-o"])
+            .args(["record", "-q", "--names=0", "-F", &args.rate, "-o"])
             .arg(directory.path().join(NAME));
         match &args.pid {
             Some(pids) => command.args(["-p", pids]),
@@ -76,6 +76,18 @@ impl Recorder {
         }
     }
 
+    /// Keeps the recording from growing for ever. Only once it is there: what `rsunwind record`
+    /// starts must not have the limit.
+    pub(super) fn limit(&self) {
+        limit::file_size(self.child.id(), MOST_BYTES);
+    }
+
+    /// Whether the recording is about as long as it may be.
+    pub(super) fn is_full(&self) -> bool {
+        let recording = recording_in(&self.directory).and_then(|path| fs::metadata(path).ok());
+        recording.is_some_and(|file| file.len() >= MOST_BYTES / 16 * 15)
+    }
+
     /// Whether it has ended; then what it said, if that was the reason.
     pub(super) fn has_ended(&self) -> Option<String> {
         let pid = Id::Pid(Pid::from_raw(self.child.id().cast_signed()));
@@ -92,6 +104,9 @@ impl Recorder {
 
 const SAID: &str = "said";
 
+/// How long the recording may grow, bytes: all of it is read each time.
+const MOST_BYTES: u64 = 1 << 30;
+
 /// How the recording is called; while it is written, the beginning of that.
 const NAME: &str = "top.rsu";
 
@@ -105,10 +120,7 @@ pub(super) struct Source {
 impl Source {
     /// Everything so far, with names; `None` if there is nothing yet.
     pub(super) fn read(&mut self) -> Option<Profile> {
-        // It has another name until it is whole.
-        let mut files = fs::read_dir(&self.directory).ok()?.flatten();
-        let path = files.find(|file| file.file_name().to_string_lossy().starts_with(NAME))?;
-        let path = path.path();
+        let path = recording_in(&self.directory)?;
         if self.session.is_none() {
             self.session = session_of(&path);
         }
@@ -121,6 +133,13 @@ impl Source {
         profile.show_usual();
         (!profile.samples.is_empty()).then_some(profile)
     }
+}
+
+/// It has another name until it is whole.
+fn recording_in(directory: &Path) -> Option<PathBuf> {
+    let mut files = fs::read_dir(directory).ok()?.flatten();
+    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(NAME));
+    file.map(|file| file.path())
 }
 
 /// The session's directory: its link leads to the recording.

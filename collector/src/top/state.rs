@@ -48,6 +48,8 @@ pub(super) struct State {
     pub(super) load: f64,
     /// What became of the recording.
     pub(super) ended: Option<String>,
+    /// Whether the recording is about as long as it may be.
+    pub(super) is_full: bool,
 }
 
 impl Default for State {
@@ -66,6 +68,7 @@ impl Default for State {
             lines: Vec::new(),
             load: 0.0,
             ended: None,
+            is_full: false,
         }
     }
 }
@@ -163,7 +166,7 @@ impl State {
             true => profile.time_ns(sample),
             false => 0,
         };
-        self.load = percent(profile.weighed().map(recent).sum());
+        self.load = percent(profile.weighed().map(recent).fold(0, u64::saturating_add));
         let (all, new) = match &self.callers_of {
             Some(function) => (
                 callers(profile, function, |sample| profile.time_ns(sample)),
@@ -214,6 +217,7 @@ impl State {
     /// What was recorded so far, in words.
     pub(super) fn so_far(&self) -> String {
         match &self.profile {
+            None if self.ended.is_some() => "no samples".to_owned(),
             None => "waiting for the first samples".to_owned(),
             Some(profile) => format!(
                 "CPU {:.0} %   {} samples   {}",

@@ -2,8 +2,8 @@
 //! a signal looks like.
 
 pub(crate) use imp::{
-    Registers, STACK_POINTER, USER_REGISTERS, call_before, interrupted, is_signal_return, resumed,
-    send_back, spot, stopped, waits_on,
+    CAN_GO_ON, Registers, STACK_POINTER, USER_REGISTERS, call_before, go_on, interrupted,
+    is_signal_return, resumed, spot, stopped, waits_on,
 };
 
 use framehop::{CacheNative, MayAllocateDuringUnwind, UnwinderNative};
@@ -67,25 +67,55 @@ mod imp {
         (user.rip, user.rsp, resumed(user.rip, user.rsp, user.rbp))
     }
 
-    /// Sends a thread, which was stopped just when it went to sleep, back to the instruction of its
-    /// call, if the stop has ended that with EINTR. Calls that have done a part of their work are
-    /// not made again.
-    pub fn send_back(user: &mut user_regs_struct) -> bool {
-        const WAITS: [i64; 4] = [
+    /// Whether a call that a stop has ended can be made to go on.
+    pub const CAN_GO_ON: bool = true;
+
+    /// Lets the call of a thread that was stopped in it, or just when it went to sleep there, go on
+    /// as if nothing had been: the kernel makes it again, unless a signal handler is to run, after
+    /// which it has ended with EINTR, as it would have without the stop. Whether registers changed.
+    ///
+    /// A call that gives EINTR has done none of its work. One that the kernel would resume by
+    /// `restart_syscall` is made again by its own number, where a seccomp filter may lack that.
+    pub fn go_on(user: &mut user_regs_struct, filtered: bool) -> bool {
+        const ENDED: [i64; 24] = [
             libc::SYS_epoll_wait,
             libc::SYS_epoll_pwait,
+            libc::SYS_epoll_pwait2,
             libc::SYS_rt_sigtimedwait,
+            libc::SYS_semop,
             libc::SYS_semtimedop,
+            libc::SYS_io_getevents,
+            libc::SYS_io_uring_enter,
+            libc::SYS_poll,
+            libc::SYS_ppoll,
+            libc::SYS_select,
+            libc::SYS_pselect6,
+            libc::SYS_read,
+            libc::SYS_readv,
+            libc::SYS_write,
+            libc::SYS_writev,
+            libc::SYS_recvfrom,
+            libc::SYS_recvmsg,
+            libc::SYS_recvmmsg,
+            libc::SYS_sendto,
+            libc::SYS_sendmsg,
+            libc::SYS_accept,
+            libc::SYS_accept4,
+            libc::SYS_connect,
         ];
-        /// Bytes of `syscall`.
-        const INSTRUCTION: u64 = 2;
-        let has_ended = user.rax.cast_signed() == -i64::from(libc::EINTR);
-        let is_one = has_ended && WAITS.contains(&user.orig_rax.cast_signed());
-        if is_one {
-            user.rax = user.orig_rax;
-            user.rip = user.rip.wrapping_sub(INSTRUCTION);
+        /// What the kernel keeps from programs: `ERESTARTNOHAND`, `ERESTART_RESTARTBLOCK`.
+        const MADE_AGAIN: i64 = -514;
+        const RESUMED: i64 = -516;
+        /// Code of 32 bits, whose calls have other numbers.
+        const OF_32_BITS: u64 = 0x23;
+        let (result, call) = (user.rax.cast_signed(), user.orig_rax.cast_signed());
+        let has_ended = result == -i64::from(libc::EINTR) && ENDED.contains(&call);
+        let may_kill = filtered && result == RESUMED && call != -1;
+        let changes = user.cs != OF_32_BITS && (has_ended || may_kill);
+        if changes {
+            user.rax = MADE_AGAIN.cast_unsigned();
         }
-        is_one
+        changes
     }
 
     /// Whether eight bytes of code end in a call; then, if it says so itself, how far it goes.
@@ -152,8 +182,10 @@ mod imp {
         (user.pc, user.sp, walk)
     }
 
-    /// Not known: the register of the call's first argument has its result, too.
-    pub fn send_back(_user: &mut user_regs_struct) -> bool {
+    /// The register of the call's first argument has its result by then.
+    pub const CAN_GO_ON: bool = false;
+
+    pub fn go_on(_user: &mut user_regs_struct, _filtered: bool) -> bool {
         false
     }
 
@@ -165,5 +197,33 @@ mod imp {
     /// Signal handlers return through the vDSO, whose tables describe it.
     pub fn is_signal_return(_code: &[u8]) -> Option<[u64; 3]> {
         None
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::go_on;
+    use nix::libc::{SYS_epoll_wait, SYS_getpid, SYS_nanosleep, user_regs_struct};
+
+    /// The result of a call after it was stopped, in code of that segment.
+    #[allow(unsafe_code)]
+    fn after(call: i64, result: i64, code: u64, filtered: bool) -> i64 {
+        // SAFETY: it consists of numbers.
+        let mut user: user_regs_struct = unsafe { std::mem::zeroed() };
+        (user.rax, user.orig_rax, user.cs) = (result.cast_unsigned(), call.cast_unsigned(), code);
+        let changed = go_on(&mut user, filtered);
+        assert_eq!(changed, user.rax != result.cast_unsigned());
+        user.rax.cast_signed()
+    }
+
+    #[test]
+    fn calls_that_a_stop_ended_are_made_again() {
+        assert_eq!(after(SYS_epoll_wait, -4, 0x33, false), -514);
+        assert_eq!(after(SYS_epoll_wait, 4, 0x33, false), 4);
+        assert_eq!(after(SYS_epoll_wait, -4, 0x23, false), -4);
+        assert_eq!(after(SYS_getpid, -4, 0x33, false), -4);
+        assert_eq!(after(-1, -4, 0x33, false), -4);
+        assert_eq!(after(SYS_nanosleep, -516, 0x33, false), -516);
+        assert_eq!(after(SYS_nanosleep, -516, 0x33, true), -514);
     }
 }

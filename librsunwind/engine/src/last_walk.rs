@@ -341,7 +341,13 @@ impl<'m> LastWalk<'m> {
 
     /// The walk's next step, by that rule, is more than a plain one.
     pub(crate) fn interrupt(&mut self, rule: UnwindRule) {
-        if !self.is_cut {
+        // What code looks like that no module is known for: one may be by the next walk. The cache
+        // knows whether such a rule is kept.
+        let may_be_a_guess = matches!(
+            rule.kind(),
+            Kind::FramePointer | Kind::Signal | Kind::GoSwitch
+        );
+        if !self.is_cut && !may_be_a_guess {
             self.new_end = rule;
         }
         self.is_cut = true;

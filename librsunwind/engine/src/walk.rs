@@ -54,14 +54,11 @@ pub(crate) fn run<const ALL: bool>(
 ) -> Pause {
     let (low, high) = memory.plain();
     let high = high.min(limit);
-    let lowest_cfa = match low.wrapping_add(REACH) {
-        lowest if lowest <= high => lowest,
-        _ => u64::MAX, // nothing is inside
+    let (lowest_cfa, span) = match low.wrapping_add(REACH) {
+        lowest if lowest <= high => (lowest, high.wrapping_sub(lowest)),
+        _ => (0, 0), // nothing is inside: 0 is the CFA of no step
     };
-    let bounds = Bounds {
-        lowest_cfa,
-        span: high.saturating_sub(lowest_cfa),
-    };
+    let bounds = Bounds { lowest_cfa, span };
     let mut slots = cursor.slots();
     let (mut pc, mut sp, mut valid) = (cursor.pc(), cursor.sp(), cursor.valid());
     let Some(mut rule) = first.or_else(|| probe.find(key_of(pc, cursor.is_exact()))) else {

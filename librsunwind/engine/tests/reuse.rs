@@ -343,3 +343,41 @@ fn stacks_with_arbitrary_words_too() {
         );
     }
 }
+
+/// Libraries are found while walks are made, and that makes no new generation of rules.
+#[test]
+#[cfg_attr(miri, ignore = "looks at what is mapped")]
+fn what_was_guessed_of_unknown_code_is_not_remembered() {
+    let process = Process::empty();
+    let row = Row::new(Cfa::Offset {
+        register: SP,
+        offset: 16,
+    });
+    let rule = UnwindRule::from_row(&row, Method::EhFrame).unwrap();
+    let probe = process.cache.probe();
+    process.cache.insert(&probe, key_of(CODE, true), rule);
+    let code = compare as fn(u64, usize, usize, bool) -> [usize; 2] as usize as u64;
+    let stack = [0, code + 1, ROOT, 0, 0, 0, 0, 0].map(Cell::new);
+    let start = stack[0].as_ptr().expose_provenance() as u64;
+    let mut registers = Registers {
+        pc: CODE,
+        ..Registers::default()
+    };
+    registers.general[usize::from(SP.0)] = start;
+    let mut known = vec![Known::default(); MEMORY];
+    let mut last = LastWalk::new(&mut known);
+    let walk = |last: &mut LastWalk<'_>| {
+        let mut memory = StackMemory::new(start, start + 64);
+        let mut frames = vec![Frame::default(); 16];
+        let (outcome, kept) = process.walk_with(&registers, &mut memory, &mut frames, last);
+        frames.truncate(kept);
+        (outcome, frames)
+    };
+    let unknown = walk(&mut last);
+    assert_eq!(unknown.0.stop, StopReason::FramePointerZero);
+    assert_eq!(walk(&mut last), unknown);
+    process.discover();
+    let full = walk(&mut LastWalk::none());
+    assert_ne!(full, unknown);
+    assert_eq!(walk(&mut last), full);
+}

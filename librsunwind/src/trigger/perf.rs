@@ -53,6 +53,8 @@ const MOST_FIRST_PAGES: usize = 16;
 /// A program that begins may end at once, but its first call may be a long one too: the collector
 /// comes as soon as a ring of that size needs it.
 const PROGRAM_PAGES: usize = 32;
+/// At shorter periods it would be full before the collector can come, ns.
+const SHORTEST_PROGRAM_PERIOD: u64 = 50_000;
 /// Until the first signal of a fork child: the event costs every fork some thirty microseconds, up
 /// to 16 pages a few more, and beyond that each page one.
 const EARLY_PAGES: usize = 16;
@@ -101,7 +103,9 @@ impl PerfEvent {
         let pages = match thread.outlook {
             _ if is_first => first_pages(first.period),
             _ if !others.is_empty() && !sparing => wanted.max(EVENT_PAGES),
-            Outlook::Program => wanted.min(PROGRAM_PAGES),
+            Outlook::Program if first.period >= SHORTEST_PROGRAM_PERIOD => {
+                wanted.min(PROGRAM_PAGES)
+            }
             _ => wanted,
         };
         let mut made = Self::around(&file, first, thread, pages)?;

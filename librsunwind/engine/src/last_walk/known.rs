@@ -97,7 +97,7 @@ pub(crate) struct Bounds {
 impl Bounds {
     /// Whether the walk is on a stack of which nothing is known.
     pub(super) const fn hold_nothing(&self) -> bool {
-        self.lowest_cfa == u64::MAX
+        self.lowest_cfa == 0
     }
 
     /// Whether it may lie there.
