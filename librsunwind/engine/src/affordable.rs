@@ -63,8 +63,13 @@ impl<'a, C: Fn() -> u64> Trial<'a, C> {
             trial.turns = trial.turns.saturating_mul(2);
             trial.plain_ns = trial.work();
         }
-        trial.plain_ns = trial.plain_ns.min(trial.work());
+        trial.calm();
         trial
+    }
+
+    /// Does the work undisturbed once more: the least time counts.
+    pub fn calm(&mut self) {
+        self.plain_ns = self.plain_ns.min(self.work());
     }
 
     /// Does the work again, while events of [`TRIAL_PERIOD_NS`] disturb it: how much longer it
