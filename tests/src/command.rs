@@ -2,6 +2,7 @@
 //!
 //! Not here: what a recording says; tests read it with [`collector::recording`].
 
+use crate::lock;
 use collector::correlate;
 use collector::recording::Recording;
 use std::ffi::OsStr;
@@ -30,22 +31,18 @@ pub fn rsunwind() -> &'static Path {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
             .expect("tests lie in the workspace");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-        cargo.current_dir(root).args([
-            "build",
-            "--quiet",
-            "--package",
-            "rsunwind-collector",
-            "--bin",
-            "rsunwind",
-        ]);
-        if profile.ends_with("release") {
-            cargo.arg("--release");
-        }
-        assert!(
-            cargo.status().expect("cargo runs").success(),
-            "rsunwind builds"
-        );
+        let optimised = profile.ends_with("release");
+        lock::once_a_run(&format!("rsunwind-{optimised}"), || {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            let mut cargo = Command::new(cargo);
+            let package = ["--package", "rsunwind-collector", "--bin", "rsunwind"];
+            cargo.current_dir(root).args(["build", "--quiet"]);
+            cargo.args(package).args(optimised.then_some("--release"));
+            assert!(
+                cargo.status().expect("cargo runs").success(),
+                "rsunwind builds"
+            );
+        });
         profile.join("rsunwind")
     })
 }
@@ -56,20 +53,14 @@ pub fn rsunwind() -> &'static Path {
 /// If it does not build.
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let status = Command::new(cargo)
-        .current_dir(crate::repository())
-        .args([
-            "build",
-            "--quiet",
-            "--release",
-            "--package",
-            "rsunwind-examples",
-            "--bin",
-            name,
-        ])
-        .status();
-    assert!(status.expect("cargo runs").success(), "{name} builds");
+    lock::once_a_run(&format!("example-{name}"), || {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let package = ["--package", "rsunwind-examples", "--bin", name];
+        let mut cargo = Command::new(cargo);
+        cargo.current_dir(crate::repository());
+        cargo.args(["build", "--quiet", "--release"]).args(package);
+        assert!(cargo.status().expect("cargo runs").success(), "{name}");
+    });
     crate::target_directory().join("release").join(name)
 }
 

@@ -6,6 +6,7 @@
 //! those.
 
 pub mod account;
+pub mod at_once;
 pub mod attach;
 pub mod beside;
 pub mod command;

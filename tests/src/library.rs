@@ -18,18 +18,19 @@ pub fn path() -> &'static Path {
 }
 
 fn build() -> PathBuf {
-    let _lock = lock::take("preload");
     let target = target_directory().join("preload");
-    let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
-        .args(["build", "--release", "--quiet"])
-        .current_dir(repository().join("preload"))
-        .env("CARGO_TARGET_DIR", &target)
-        .env_remove("RUSTFLAGS")
-        .status()
-        .unwrap_or_else(|error| panic!("cargo: {error}"));
-    assert!(
-        status.success(),
-        "the preload library does not build: {status}"
-    );
+    lock::once_a_run("preload", || {
+        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+            .args(["build", "--release", "--quiet"])
+            .current_dir(repository().join("preload"))
+            .env("CARGO_TARGET_DIR", &target)
+            .env_remove("RUSTFLAGS")
+            .status()
+            .unwrap_or_else(|error| panic!("cargo: {error}"));
+        assert!(
+            status.success(),
+            "the preload library does not build: {status}"
+        );
+    });
     target.join("release/librsunwind_preload.so")
 }

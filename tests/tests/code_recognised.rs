@@ -4,7 +4,6 @@ use collector::profile::{Profile, Sample};
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::far_headers::move_headers;
-use rsunwind_tests::target_directory;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -218,7 +217,6 @@ fn c_that_go_calls_has_its_go_callers() {
             .args([&program, &source])
             .env("CGO_ENABLED", "1")
             .env("GOFLAGS", "")
-            .env("GOCACHE", target_directory().join("victims/go-cache"))
             .status();
         assert!(built.expect("tests/setup installs Go").success());
         let (profile, _) = record(&bench, &[], &program, &[]);
@@ -293,7 +291,6 @@ fn go_without_symbols_is_named_by_its_own_table_and_whole() {
             .args([&program, &source])
             .env("CGO_ENABLED", cgo)
             .env("GOFLAGS", "")
-            .env("GOCACHE", target_directory().join("victims/go-cache"))
             .status();
         assert!(built.expect("tests/setup installs Go").success());
         let (profile, _) = record(&bench, &["-F", "999"], &program, &[]);

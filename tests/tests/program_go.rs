@@ -26,7 +26,6 @@ fn go(sources: &[&str], output: &str, mode: &str) -> PathBuf {
         .args(sources)
         .current_dir(repository().join("tests/victims/go"))
         .env("GO111MODULE", "off")
-        .env("GOCACHE", directory.join("go-cache"))
         .status()
         .expect("go, of golang-go");
     assert!(built.success(), "{sources:?}");

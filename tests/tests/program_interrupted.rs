@@ -2,6 +2,7 @@
 //! itself no signal sees none of either.
 
 use engine::wire::sample::Trigger;
+use rsunwind_tests::at_once::at_once;
 use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::victim;
 
@@ -14,11 +15,12 @@ fn interrupted(settings: &str, how: &str) -> Outcome {
 
 #[test]
 fn no_call_is_interrupted_and_no_transfer_is_short() {
-    for (settings, how) in [
+    let all = [
         ("rate=10000,cost=1", "libc"),
         ("rate=1000", "libc"),
         ("rate=10000,cost=1,signal=prof", "handled"),
-    ] {
+    ];
+    at_once(all, |(settings, how)| {
         let outcome = interrupted(settings, how);
         assert_eq!(outcome.text(), "", "{settings} {how}");
         let recording = outcome.recording();
@@ -29,7 +31,7 @@ fn no_call_is_interrupted_and_no_transfer_is_short() {
             main.triggers
         );
         assert!(main.delivered() > 0, "{settings}");
-    }
+    });
 }
 
 #[test]
@@ -64,9 +66,10 @@ fn raw_system_calls_show_what_would_happen() {
 
 #[test]
 fn without_kernel_samples_even_raw_calls_are_left_alone() {
-    for settings in ["rate=1000,kernel=no", "rate=1000,trigger=timer"] {
+    let all = ["rate=1000,kernel=no", "rate=1000,trigger=timer"];
+    at_once(all, |settings| {
         assert_eq!(interrupted(settings, "raw").text(), "", "{settings}");
-    }
+    });
 }
 
 #[test]

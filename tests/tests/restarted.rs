@@ -6,6 +6,7 @@
 //! `program_interrupted`.
 
 use engine::wire::sample::Trigger;
+use rsunwind_tests::at_once::at_once;
 use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::suite;
 use rsunwind_tests::victim::{self, Compiler};
@@ -64,19 +65,19 @@ fn signals_of_the_programs_end_every_call() {
 
 #[test]
 fn sockets_with_a_time_limit_that_nobody_saw_set() {
-    for program in programs() {
-        for way in ["limited", "passed"] {
-            let outcome = Run::profiled(FAST, &program).arg(way).outcome();
-            assert_eq!(outcome.text(), "", "{way} {program:?}");
-        }
-    }
+    let programs = programs();
+    let each = |program| [(program, "limited"), (program, "passed")];
+    at_once(programs.iter().flat_map(each), |(program, way)| {
+        let outcome = Run::profiled(FAST, program).arg(way).outcome();
+        assert_eq!(outcome.text(), "", "{way} {program:?}");
+    });
 }
 
 #[test]
 fn sockets_with_a_time_limit_for_sending() {
-    for program in programs() {
-        assert_eq!(restarted(&program, &["full", "200"]), "", "{program:?}");
-    }
+    at_once(programs(), |program| {
+        assert_eq!(restarted(&program, &["full", "100"]), "", "{program:?}");
+    });
 }
 
 #[test]

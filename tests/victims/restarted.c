@@ -135,6 +135,8 @@ static void own(int signal) {
   printf("ended %d, lost %d\n", ended, lost);
 }
 
+// Such limits are kept to the next ticks of the kernel's own clock: 8 ms each.
+enum { ROUNDS_LIMITED = 500 };
 static void limited(int fd, int rounds) {
   int ended = 0;
   for (int i = 0; i < rounds; i++) {
@@ -189,7 +191,7 @@ static void passed(void) {
   if (recvmsg(way[0], &message, 0) != 1) exit(3);
   int fd;
   memcpy(&fd, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof fd);
-  limited(fd, 1500);
+  limited(fd, ROUNDS_LIMITED);
   kill(child, SIGKILL);
   waitpid(child, NULL, 0);
 }
@@ -360,7 +362,7 @@ int main(int count, char **arguments) {
   else if (!strcmp(way, "all")) { signal(SIGPIPE, SIG_IGN); all_of_it(number); }
   else if (!strcmp(way, "elsewhere")) elsewhere(number);
   else if (!strcmp(way, "passed")) passed();
-  else if (count > 2) limited(number, 1500);
+  else if (count > 2) limited(number, ROUNDS_LIMITED);
   else {
     char fd[12];
     snprintf(fd, sizeof fd, "%d", socket_with_limit());

@@ -83,8 +83,9 @@ impl ChunkSamples<'_> {
             }
             sample.stack = match (kernel.is_of_user_mode(), half) {
                 (false, _) => self.stacks.push_kernel(self.recording, below, &kernel),
-                // The thread has gone on since.
-                (true, KernelHalf::Late) => {
+                // The thread has gone on since: from code of ours too, where the stack stands for
+                // its call alone.
+                (true, _) if half == KernelHalf::Late || half.is_alone() && is_from_outside => {
                     half = KernelHalf::None;
                     self.stacks.push_leaf(self.recording, self.thread, &kernel)
                 }

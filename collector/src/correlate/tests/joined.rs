@@ -181,6 +181,23 @@ fn a_stack_from_outside_is_of_the_call_in_which_the_thread_stays() {
 }
 
 #[test]
+fn a_stack_from_outside_gets_no_weight_of_our_own_code() {
+    let samples = [
+        (110, OURS + 0x18, SP - 0x100, false),
+        (120, PROGRAM + 0x90, SP - 0x100, false),
+        (130, LIBC + 0x502, SP, true),
+    ];
+    let found = read_entry(&samples, in_libc(flags::FROM_OUTSIDE));
+    let told = found
+        .samples
+        .iter()
+        .map(|s| (s.time_ns, s.weight, s.kernel, found.walk(s.stack).count()));
+    let (none, merged) = (KernelHalf::None, KernelHalf::Merged);
+    let expected = [(110, 1, none, 1), (120, 1, none, 1), (130, 1, merged, 3)];
+    assert_eq!(told.collect::<Vec<_>>(), expected);
+}
+
+#[test]
 fn what_was_sampled_while_the_signal_was_blocked_keeps_its_weight_and_its_own_place() {
     let (work, call) = ((PROGRAM + 0x90, SP - 0x100), (LIBC + 0x20, SP - 0x140));
     let samples = [
