@@ -1,6 +1,8 @@
 //! The command line: which subcommands there are. What a subcommand takes is beside what it does
 //! ([`crate::record::Args`], …).
 
+pub mod elsewhere;
+
 use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
@@ -10,6 +12,13 @@ use std::process::ExitCode;
 /// A profiler that lets programs unwind themselves.
 #[derive(Debug, Parser)]
 #[command(name = "rsunwind", version, propagate_version = true)]
+#[command(after_help = "\
+Examples:
+  rsunwind record -- ./program arguments    then rsunwind report
+  rsunwind record -p nginx -d 10s           what runs already
+  rsunwind view                             look around in the newest recording
+  rsunwind diff                             what has changed since the one before it
+  rsunwind dump 1234                        where a process hangs")]
 pub struct Cli {
     #[command(subcommand)]
     command: Command,

@@ -2,7 +2,7 @@
 //! an exit status. Nothing else in the program exits.
 
 use clap::Parser;
-use collector::cli::Cli;
+use collector::cli::{Cli, elsewhere};
 use collector::visible::say;
 use std::process::ExitCode;
 
@@ -12,6 +12,10 @@ fn main() -> ExitCode {
         Err(error) => {
             // Help and the version are "errors" of status 0, and go to stdout.
             let _ = error.print();
+            let command = std::env::args().nth(1).unwrap_or_default();
+            if let Some(here) = elsewhere::hint(&error, &command) {
+                say(format_args!("{here}"));
+            }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));
         }
     };

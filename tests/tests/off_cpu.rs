@@ -235,7 +235,16 @@ fn reports_and_files_have_it() {
     };
     let report = run(&["report", "profile.rsu", "--no-pager", "--event", "off-cpu"]);
     assert!(report.contains(" s of time off the CPU in "), "{report}");
-    assert!(report.contains("  napping\n"), "{report}");
+    let waits = |line: &str| line.contains("  napping  ") && line.contains("nanosleep (libc.so");
+    assert!(report.lines().any(waits), "{report}");
+    let functions = run(&[
+        "report",
+        "profile.rsu",
+        "--no-pager",
+        "--event=off-cpu",
+        "--by=function",
+    ]);
+    assert!(functions.contains("  napping\n"), "{functions}");
     let cpu = run(&["report", "profile.rsu", "--no-pager"]);
     assert!(cpu.contains(" of CPU time in "), "{cpu}");
     let folded = run(&[

@@ -16,7 +16,12 @@ use std::process::ExitCode;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
 Each line says whether something works (ok), works in part (less) or does not (no), and below it what would change that.
-The exit status is 0 if nothing is missing altogether, 1 otherwise.")]
+The exit status is 0 if nothing is missing altogether, 1 otherwise.
+
+Examples:
+  rsunwind doctor            this machine, for this user
+  rsunwind doctor $$         and one process: what a recording of its program would have
+  sudo rsunwind doctor       what root may, beside what you may")]
 pub struct Args {
     /// Look at this process, too: what a recording of its program would have
     #[arg(value_name = "PID")]

@@ -34,8 +34,12 @@ use std::path::{Path, PathBuf};
 /// Arguments of `rsunwind merge`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-The output formats are those of `rsunwind export`. As the administrator:
-  perf record -a -g -k mono -o perf.data -- sleep 30
+Examples:
+  rsunwind record -o prog.rsu -- ./program &
+  perf record -a -g -k mono -o perf.data -- sleep 30    as the administrator, meanwhile
+  rsunwind merge perf.data prog.rsu -o system.svg       all programs, these with their whole stacks
+  rsunwind merge perf.data prog.rsu -o p.html --only    those alone, as a page
+The output formats are those of `rsunwind export`.
 -k mono may be left out if the programs were profiled with `rsunwind record`. A higher rate of rsunwind's (-F) finds more stacks.")]
 pub struct Args {
     /// What `perf record` wrote

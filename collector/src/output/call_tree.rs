@@ -5,8 +5,9 @@
 
 use super::{Options, Roots, thread_name};
 use crate::intern::{HashMap, Interner, index};
-use crate::profile::{CallId, Function, Profile, Sample};
+use crate::profile::{CallId, Function, Kind, Kinds, Profile, Sample};
 use crate::recording::{ProcessId, ThreadId};
+use engine::wire::source::{OFF_CPU, WALL};
 
 index!(
     /// Of [`CallTree::names`].
@@ -22,6 +23,8 @@ pub(super) struct CallTree {
     nodes: Vec<Node>,
     weights: Vec<Weight>,
     names: Vec<Name>,
+    /// By name, of the first function that is called so; `None` for processes and threads.
+    kinds: Vec<Option<Kind>>,
 }
 
 /// A function below those that called it.
@@ -36,6 +39,8 @@ struct Node {
 struct Weight {
     /// Of stacks that end here.
     own: u64,
+    /// How much of that is waiting.
+    waits: u64,
     /// Of all that go through here.
     total: u64,
 }
@@ -45,6 +50,15 @@ struct Weight {
 pub(super) struct Name {
     pub(super) whole: String,
     pub(super) shown: Option<String>,
+}
+
+/// A function on a path.
+pub(super) struct Step<'a> {
+    pub(super) name: &'a Name,
+    /// What code it is; `None` for a process or a thread.
+    pub(super) kind: Option<Kind>,
+    /// Whether what ends here is most of it, and waits.
+    pub(super) waits: bool,
 }
 
 /// Who a stack is counted for.
@@ -73,24 +87,39 @@ impl CallTree {
                 nodes: Vec::new(),
                 weights: Vec::new(),
                 names: Vec::new(),
+                kinds: Vec::new(),
             },
+            code: Kinds::of(profile),
             known_names: Interner::default(),
             known_nodes: Interner::default(),
             of_function: vec![None; profile.functions.len()],
             of_call: HashMap::default(),
         };
         let roots = roots(profile, options.roots);
+        let owner = |sample: &Sample| match roots {
+            Roots::Thread => Owner::Thread(sample.thread),
+            Roots::Process => Owner::Process(profile.process_of(sample.thread)),
+            Roots::None | Roots::Auto => Owner::All,
+        };
         let mut ends: HashMap<(Owner, CallId), NodeId> = HashMap::default();
         for sample in profile.weighed() {
-            let owner = match roots {
-                Roots::Thread => Owner::Thread(sample.thread),
-                Roots::Process => Owner::Process(profile.process_of(sample.thread)),
-                Roots::None | Roots::Auto => Owner::All,
-            };
+            let owner = owner(sample);
             let end = ends.entry((owner, sample.stack));
             let end = *end.or_insert_with(|| builder.end(owner, sample));
-            let own = &mut builder.tree.weights[end.index()].own;
-            *own = own.saturating_add(weigh(sample));
+            let weight = &mut builder.tree.weights[end.index()];
+            weight.own = weight.own.saturating_add(weigh(sample));
+            if sample.event == OFF_CPU {
+                weight.waits = weight.own;
+            }
+        }
+        if profile.shown_event == WALL {
+            // Whose samples do not say which of them are waiting.
+            for sample in profile.aside.iter().filter(|it| it.event == OFF_CPU) {
+                if let Some(end) = ends.get(&(owner(sample), sample.stack)) {
+                    let waits = &mut builder.tree.weights[end.index()].waits;
+                    *waits = waits.saturating_add(weigh(sample));
+                }
+            }
         }
         builder.tree.sum();
         builder.tree
@@ -115,13 +144,18 @@ impl CallTree {
         roots.fold(0, |sum, (_, weight)| sum.saturating_add(weight.total))
     }
 
+    /// What code the functions of a name are.
+    pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
+        self.kinds.iter().copied().flatten()
+    }
+
     /// Hands over each stack and the weight that ends there, as `join` puts it together: it adds a
     /// name to what its callers made. Below nodes of less weight than `least` nothing is told
     /// apart. In the order of the names.
     pub(super) fn paths<E>(
         &self,
         least: u64,
-        join: impl Fn(&mut String, &Name),
+        mut join: impl FnMut(&mut String, &Step<'_>),
         mut visit: impl FnMut(&str, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let kept = |index: usize| self.weights[index].total >= least;
@@ -150,7 +184,13 @@ impl CallTree {
             if length > 0 {
                 path.push(';');
             }
-            join(&mut path, name(&id));
+            let Weight { own, waits, total } = self.weights[id.index()];
+            let step = Step {
+                name: name(&id),
+                kind: self.kinds[self.nodes[id.index()].name.index()],
+                waits: waits.saturating_mul(2) > own && own.saturating_mul(2) > total,
+            };
+            join(&mut path, &step);
             let mut inner = std::mem::take(&mut below[id.index()]);
             let inner_total = inner.iter().map(|id| self.weights[id.index()].total);
             let inner_total = inner_total.fold(0, u64::saturating_add);
@@ -183,6 +223,7 @@ struct Builder<'a> {
     profile: &'a Profile,
     options: &'a Options,
     tree: CallTree,
+    code: Kinds,
     known_names: Interner<NameId>,
     known_nodes: Interner<NodeId>,
     of_function: Vec<Option<NameId>>,
@@ -212,7 +253,7 @@ impl Builder<'_> {
         }
         // A stack is never without a frame.
         node.unwrap_or_else(|| {
-            let name = self.name("-", None);
+            let name = self.name("-", None, None);
             self.node(None, name)
         })
     }
@@ -223,13 +264,14 @@ impl Builder<'_> {
         }
         let profile = self.profile;
         let process = &profile.recording.processes[profile.process_of(thread).index()];
-        let name = self.name(&format!("{} ({})", process.name(), process.pid), None);
+        let name = self.name(&format!("{} ({})", process.name(), process.pid), None, None);
         let node = self.node(None, name);
         if !matches!(owner, Owner::Thread(_)) {
             return Some(node);
         }
         let tid = profile.recording.threads[thread.index()].tid;
-        let name = self.name(&format!("{} ({tid})", thread_name(profile, thread)), None);
+        let name = format!("{} ({tid})", thread_name(profile, thread));
+        let name = self.name(&name, None, None);
         Some(self.node(Some(node), name))
     }
 
@@ -242,17 +284,21 @@ impl Builder<'_> {
         let name = self.name(
             &function.name,
             Some(shown).filter(|shown| **shown != *function.name),
+            Some(self.code.kind(function)),
         );
         self.of_function[index] = Some(name);
         name
     }
 
-    fn name(&mut self, whole: &str, shown: Option<&str>) -> NameId {
+    /// `kind` is of the first that is called so.
+    fn name(&mut self, whole: &str, shown: Option<&str>, kind: Option<Kind>) -> NameId {
         let name = Name {
             whole: clean(whole),
             shown: shown.map(clean),
         };
-        self.known_names.place(&mut self.tree.names, name)
+        let id = self.known_names.place(&mut self.tree.names, name);
+        self.tree.kinds.resize(self.tree.names.len(), kind);
+        id
     }
 
     fn node(&mut self, parent: Option<NodeId>, name: NameId) -> NodeId {

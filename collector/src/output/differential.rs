@@ -1,7 +1,7 @@
 //! A flame graph of two profiles: as wide as the second one, red where that has more than the first
 //! and blue where it has less. Drawn by inferno.
 
-use super::call_tree::CallTree;
+use super::call_tree::{CallTree, Step};
 use super::svg::{first_lines, shorten, two_lines};
 use super::{Options, command};
 use crate::intern::HashMap;
@@ -29,7 +29,8 @@ pub(crate) fn write(
         let factor = if index == 0 { factor } else { 1.0 };
         let unit = if in_time { 1000.0 } else { 1.0 };
         let tree = CallTree::weighed(profile, options, |sample| profile.time_ns(sample));
-        tree.paths(tree.whole() / LEAST, two_lines, |stack, amount| {
+        let join = |path: &mut String, step: &Step<'_>| two_lines(path, step.name);
+        tree.paths(tree.whole() / LEAST, join, |stack, amount| {
             let amount = (amount as f64 * factor / unit).round() as u64;
             stacks.entry(stack.to_owned()).or_default()[index] += amount;
             Ok::<_, io::Error>(())

@@ -2,7 +2,7 @@
 //! with semicolons between, then a blank and the weight in sampling periods (of other events than
 //! CPU time: what they counted). flamegraph.pl, inferno, speedscope and many others read it.
 
-use super::call_tree::CallTree;
+use super::call_tree::{CallTree, Step};
 use super::{Format, Options};
 use crate::profile::Profile;
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ impl Format for Folded {
 
     fn write(&self, profile: &Profile, options: &Options, out: &mut dyn Write) -> io::Result<()> {
         let tree = CallTree::of(profile, options);
-        let whole = |path: &mut String, name: &super::call_tree::Name| path.push_str(&name.whole);
+        let whole = |path: &mut String, step: &Step<'_>| path.push_str(&step.name.whole);
         tree.paths(0, whole, |stack, weight| writeln!(out, "{stack} {weight}"))
     }
 }

@@ -6,10 +6,10 @@
 
 pub(crate) mod atomic;
 mod call_tree;
+mod colours;
 pub(crate) mod differential;
 mod firefox;
 mod folded;
-mod kind;
 mod page;
 mod perf;
 mod perf_script;

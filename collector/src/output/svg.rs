@@ -4,9 +4,9 @@
 //! lines: the short name, and what a tooltip shows below it. The frame itself has room for the
 //! first.
 
-use super::call_tree::{CallTree, Name};
-use super::{Format, Options, command};
-use crate::profile::{Mode, Profile, is_time};
+use super::call_tree::{CallTree, Name, Step};
+use super::{Format, Options, colours, command};
+use crate::profile::{Profile, is_time};
 use engine::wire::offer::CPU_EVENT;
 use inferno::flamegraph::{self, color::PaletteMap};
 use std::io::{self, Write};
@@ -36,7 +36,14 @@ impl Format for Svg {
         // What is narrower is not drawn.
         let least = whole as f64 * look.min_width / 100.0;
         let mut lines = Vec::new();
-        let kept = tree.paths(least as u64, two_lines, |stack, weight| {
+        let mut palette = PaletteMap::default();
+        let coloured = |path: &mut String, step: &Step<'_>| {
+            let begin = path.len();
+            path.push(colours::mark(step));
+            two_lines(path, step.name);
+            palette.insert(&path[begin..], colours::colour(step));
+        };
+        let kept = tree.paths(least as u64, coloured, |stack, weight| {
             lines.push(format!("{stack} {weight}"));
             Ok::<_, io::Error>(())
         });
@@ -53,37 +60,17 @@ impl Format for Svg {
         .to_owned();
         look.deterministic = true;
         look.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-        let mut colours = colours_of_languages(profile);
-        if colours.iter().next().is_some() {
-            look.palette_map = Some(&mut colours);
-        }
+        palette.insert("all", colours::plain());
+        look.palette_map = Some(&mut palette);
+        look.bgcolors = Some(colours::ground());
         // Into memory first: an error of the file must come out as what it is.
         let mut picture = Vec::new();
         let lines = lines.iter().map(String::as_str);
         flamegraph::from_lines(&mut look, lines, &mut picture).map_err(io::Error::other)?;
-        out.write_all(first_lines(&String::from_utf8_lossy(&picture)).as_bytes())
+        let picture = first_lines(&String::from_utf8_lossy(&picture));
+        let legend = colours::legend(&tree, profile);
+        out.write_all(colours::finish(&picture, &legend).as_bytes())
     }
-}
-
-/// The colours of functions of languages: a hue for each language, which native functions do not
-/// have.
-fn colours_of_languages(profile: &Profile) -> PaletteMap {
-    let mut colours = PaletteMap::default();
-    for function in &profile.functions {
-        let Mode::Language(language) = function.mode else {
-            continue;
-        };
-        // Shades by name, as flame graphs have them, so that neighbours can be told apart.
-        let letters = function.name.bytes();
-        let shade = letters.fold(0u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte)) % 50;
-        let colour = match language.0 % 3 {
-            0 => (90 + shade, 150 + shade, 230),
-            1 => (80 + shade, 190 + shade, 90 + shade),
-            _ => (190 + shade, 110 + shade, 210),
-        };
-        colours.insert(&function.name, colour.into());
-    }
-    colours
 }
 
 /// The short name of a function, and below it the whole one, if there are two.

@@ -2,6 +2,7 @@
 //! `tests/outputs/check`.
 
 use super::*;
+use crate::profile::Mode;
 use crate::profile::tests::example;
 use std::io::Read;
 
@@ -94,6 +95,39 @@ fn a_flame_graph_has_every_function_with_its_weight() {
         assert!(svg.contains(title), "{title} is not in\n{svg}");
     }
     assert_eq!(svg, text("svg", Roots::Auto), "the picture varies");
+}
+
+/// The colours of the page, by kind, and a legend of those that are there.
+#[test]
+fn a_flame_graph_has_a_colour_for_each_kind_and_a_legend() {
+    let mut profile = example();
+    let main = profile.functions.iter().position(|it| &*it.name == "main");
+    profile.functions[main.unwrap()].mode = Mode::Kernel;
+    let mut out = Vec::new();
+    let format = choose(Some("svg"), Path::new("-")).unwrap();
+    format
+        .write(&profile, &Options::default(), &mut out)
+        .unwrap();
+    let svg = String::from_utf8(out).unwrap();
+    let legend = svg.split_once(r#"<g id="legend">"#).unwrap().1;
+    let legend = legend.split_once("</g>").unwrap().0;
+    for (name, colour) in [("missing frames", "#c9c9c9"), ("kernel", "#ea8f88")] {
+        assert!(legend.contains(&format!(">{name}</text>")), "{legend}");
+        assert!(legend.contains(colour), "{legend}");
+    }
+    assert!(!legend.contains("waiting"), "{legend}");
+    // One of three shades of the kernel's #ea8f88.
+    let main = svg.split_once("<title>main (").unwrap().1;
+    let shades = ["rgb(234,143,136)", "rgb(243,152,145)", "rgb(225,134,127)"];
+    let fill = main.split_once("fill=\"").unwrap().1;
+    assert!(shades.iter().any(|it| fill.starts_with(it)), "{fill}");
+    assert!(svg.contains(r#"<svg id="frames" x="10" y="22""#), "{svg}");
+    assert!(
+        !svg.contains(|letter| u32::from(letter) >= 0xf_0000),
+        "{svg}"
+    );
+    let mut reader = quick_xml::Reader::from_str(&svg);
+    while reader.read_event().expect("it is well-formed") != quick_xml::events::Event::Eof {}
 }
 
 /// As it is without a shorter one, all on one line.

@@ -1,5 +1,6 @@
 //! Turns stacks of addresses into stacks of functions.
 
+use super::PREEMPTED;
 use super::own::{OWN_WORK, Own, OwnWork};
 use super::{
     Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, Show, SourceFrameId,
@@ -227,7 +228,7 @@ impl Builder<'_> {
             None => Some(self.stack(None, cut)),
         };
         if preempted {
-            let note = self.tables.note("[preempted]");
+            let note = self.tables.note(PREEMPTED);
             stack = Some(self.tables.call(stack, note));
         }
         let gil = match sample.flags {

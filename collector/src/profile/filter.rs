@@ -73,7 +73,7 @@ impl Filter {
     pub fn is_empty(&self) -> bool {
         let named = self.processes.is_empty() && self.threads.is_empty();
         let stacks = self.focus.is_empty() && self.ignore.is_empty() && self.modules.is_empty();
-        named && stacks && self.from_ns.or(self.to_ns).is_none()
+        named && stacks && !self.gil && self.from_ns.or(self.to_ns).is_none()
     }
 
     fn range(&self, profile: &Profile) -> std::ops::Range<u64> {

@@ -10,6 +10,7 @@
 mod build;
 mod events;
 mod filter;
+mod kind;
 mod language;
 mod names;
 mod own;
@@ -19,6 +20,7 @@ pub(crate) mod tests;
 
 pub use events::{NoEvent, is_time};
 pub use filter::{Filter, FilterError};
+pub(crate) use kind::{Kind, Kinds, WAITING, palette};
 pub use language::NoLanguage;
 pub use own::{OWN_WORK, OwnFrames};
 pub use roots::is_root;
@@ -45,6 +47,9 @@ index!(
     /// Of [`Profile::stacks`].
     CallId
 );
+
+/// The row of time in which a thread could have run, and others did.
+pub const PREEMPTED: &str = "[preempted]";
 
 /// A recording with names.
 #[derive(Debug)]

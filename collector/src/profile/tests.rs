@@ -141,6 +141,11 @@ fn what_is_in_no_sample_is_weighed_too() {
     let frame = profile.walk(end.stack).next().unwrap();
     assert_eq!(&*profile.function(frame).name, "[end of the process]");
     assert_eq!(profile.samples.len(), 4, "they are no samples");
+    let gil = Filter {
+        gil: true,
+        ..Filter::default()
+    };
+    assert!(!gil.is_empty());
     let nobody = Filter {
         threads: vec!["worker".to_owned()],
         ..Filter::default()

@@ -20,7 +20,7 @@ pub(super) fn print(
     look: Look,
     amount: impl Fn(u64) -> String,
 ) {
-    let threads = matches!(by, By::Thread | By::Process);
+    let threads = has_one_amount(by);
     let (name, origin) = headings(by);
     let widths = Widths::of(rows, by, look.width);
     let numbers = |ns: u64| {
@@ -47,10 +47,16 @@ pub(super) fn print(
     }
 }
 
+/// Whether what is in a row itself and what is in it at all are the same.
+const fn has_one_amount(by: By) -> bool {
+    matches!(by, By::Own | By::Thread | By::Process)
+}
+
 /// What a row's name and its origin are.
 pub(crate) const fn headings(by: By) -> (&'static str, &'static str) {
     match by {
         By::Function => ("FUNCTION", "MODULE"),
+        By::Own => ("FUNCTION", "CALLED"),
         By::Line => ("FUNCTION", "LINE"),
         By::Module => ("MODULE", "PATH"),
         By::Thread => ("THREAD", "PROCESS"),
@@ -85,11 +91,7 @@ impl Widths {
                 fitted: false,
             };
         };
-        let numbers = if matches!(by, By::Thread | By::Process) {
-            20
-        } else {
-            40
-        };
+        let numbers = if has_one_amount(by) { 20 } else { 40 };
         let rest = width.saturating_sub(numbers + 2).max(16);
         let (name, origin) = if origin_first {
             // Names of functions say more than those of binaries.

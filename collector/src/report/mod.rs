@@ -11,6 +11,7 @@ pub(crate) mod columns;
 mod heading;
 pub(crate) mod look;
 mod machine;
+mod own;
 pub(crate) mod pager;
 mod selection;
 pub(crate) mod table;
@@ -21,12 +22,13 @@ mod tree;
 pub use selection::Selection;
 
 use crate::kept::NoneHere;
-use crate::profile::{FilterError, Names, NoEvent, NoLanguage, Profile};
+use crate::profile::{FilterError, Names, NoEvent, NoLanguage, PREEMPTED, Profile};
 use crate::recording::OpenError;
 use crate::summary;
 use crate::visible::{say, visible_lines};
 use call_tree::{Shape, Tree};
 use clap::{Args as ClapArgs, ValueEnum};
+use engine::wire::source::OFF_CPU;
 use look::Look;
 pub use machine::Format;
 use regex::Regex;
@@ -48,7 +50,7 @@ Examples:
   rsunwind report prog.rsu --callers memcpy        who calls it
   rsunwind report prog.rsu --annotate '^parse$'    which lines of it
   rsunwind report prog.rsu --by module --from 2 --to 5
-  rsunwind report prog.rsu --event off-cpu --tree  where it waits (record --off-cpu)
+  rsunwind report prog.rsu --event off-cpu         where it waits (record --off-cpu)
   rsunwind report prog.rsu --format csv -n 20")]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories; several are read as one [default:
@@ -56,9 +58,9 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// What a row stands for
-    #[arg(long, value_enum, default_value_t)]
-    pub by: By,
+    /// What a row stands for [default: function; of time off the CPU own]
+    #[arg(long, value_enum)]
+    pub by: Option<By>,
 
     /// What comes first
     #[arg(short, long, value_enum, default_value_t)]
@@ -102,12 +104,25 @@ pub struct Args {
     pub selection: Selection,
 }
 
+impl Args {
+    /// What a row stands for: what was asked for, or what says the most of the event.
+    fn by(&self, profile: &Profile) -> By {
+        let usual = match profile.shown_event {
+            OFF_CPU => By::Own,
+            _ => By::Function,
+        };
+        self.by.unwrap_or(usual)
+    }
+}
+
 /// What a row of the table stands for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum By {
     /// A function
     #[default]
     Function,
+    /// A function of the program's own, the innermost of a stack, and what that called
+    Own,
     /// A line of a source file
     Line,
     /// A binary
@@ -250,7 +265,8 @@ fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
     }
     let (rows, left_out) = rows(profile, args, names);
     let amount = |amount| profile.amount(amount);
-    columns::print(&mut out, &rows, args.by, profile.whole(), look, amount);
+    let by = args.by(profile);
+    columns::print(&mut out, &rows, by, profile.whole(), look, amount);
     if left_out > 0 {
         let _ = writeln!(out, "… and {left_out} more rows");
     }
@@ -263,13 +279,18 @@ fn for_machines(profile: &Profile, args: &Args) -> Result<String, Error> {
         return Ok(machine::calls(profile, &tree, args.limit, args.format));
     }
     let (rows, _) = rows(profile, args, Names::Whole);
-    Ok(machine::table(profile, &rows, args.by, args.format))
+    let by = args.by(profile);
+    Ok(machine::table(profile, &rows, by, args.format))
 }
 
 /// The rows in order, and how many more there are.
 fn rows(profile: &Profile, args: &Args, names: Names) -> (Vec<table::Row>, usize) {
-    let mut rows = table::rows(profile, args.by, names);
+    let by = args.by(profile);
+    let mut rows = table::rows(profile, by, names);
     table::sort(&mut rows, args.sort);
+    if by == By::Own {
+        rows.sort_by_key(|row| row.name == PREEMPTED); // which nobody chose
+    }
     let all = rows.len();
     rows.truncate(args.limit.unwrap_or(usize::MAX));
     let left_out = all - rows.len();

@@ -3,7 +3,7 @@
 //! Weights are summed per distinct stack first; then the tree of the stacks is gone through once.
 //! What occurs in a stack several times (recursion) gets its weight once.
 
-use super::{By, Sort};
+use super::{By, Sort, own};
 use crate::intern::{HashMap, Interner, index};
 use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile, Sample};
 
@@ -24,6 +24,7 @@ pub(crate) struct Row {
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Key<'a> {
     Function(u32),
+    Own(own::Pair),
     Line(u32, &'a str, u32),
     Module(Option<u32>, Mode),
     Thread(u32),
@@ -44,6 +45,7 @@ pub(crate) fn weighed(
 ) -> Vec<Row> {
     let counted = match by {
         By::Function | By::Line | By::Module => count_frames(profile, by, weigh),
+        By::Own => count_own(profile, weigh),
         By::Thread | By::Process => count_threads(profile, by, weigh),
     };
     let row = |(key, (own_ns, total_ns))| {
@@ -204,6 +206,20 @@ fn count_threads(
     counts
 }
 
+fn count_own(profile: &Profile, weigh: impl Fn(&Sample) -> u64) -> HashMap<Key<'_>, (u64, u64)> {
+    let own = own::Own::of(profile);
+    let mut of_stack: HashMap<CallId, own::Pair> = HashMap::default();
+    let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
+    for sample in profile.weighed() {
+        let pair = of_stack.entry(sample.stack);
+        let pair = *pair.or_insert_with(|| own.find(sample.stack));
+        let (own, total) = counts.entry(Key::Own(pair)).or_default();
+        *own = own.saturating_add(weigh(sample));
+        *total = *own;
+    }
+    counts
+}
+
 fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
     let recording = &profile.recording;
     match key {
@@ -211,6 +227,18 @@ fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
             let function = &profile.functions[id as usize];
             let origin = profile.image_name(function).to_owned();
             (function.called(names).to_owned(), origin)
+        }
+        Key::Own((id, called)) => {
+            let called = called.map_or_else(String::new, |called| {
+                let called = &profile.functions[called as usize];
+                let (name, origin) = (called.called(names), profile.image_name(called));
+                match called.mode {
+                    Mode::Note => name.to_owned(),
+                    _ => format!("{name} ({origin})"),
+                }
+            });
+            let name = profile.functions[id as usize].called(names);
+            (name.to_owned(), called)
         }
         Key::Line(id, file, line) => {
             let function = &profile.functions[id as usize];

@@ -1,6 +1,7 @@
 //! Reports of a recording made for the test.
 
 use super::*;
+use crate::profile::Mode;
 use crate::profile::tests::example;
 
 fn shown(profile: &Profile, args: &Args) -> String {
@@ -9,7 +10,7 @@ fn shown(profile: &Profile, args: &Args) -> String {
 
 fn report(by: By, sort: Sort) -> String {
     let args = Args {
-        by,
+        by: Some(by),
         sort,
         ..Args::default()
     };
@@ -184,6 +185,46 @@ fn sums_are_of_what_is_shown() {
     assert!(text.contains("  4.00 ms  100.0 %    4.00 ms  100.0 %  [anonymous]  leaf"));
 }
 
+/// The kernel's and a standard library's are nobody's own; and what nobody chose comes last,
+/// whatever it took.
+#[test]
+fn by_own_functions_and_what_they_called() {
+    let mut profile = example();
+    for function in &mut profile.functions {
+        match &*function.name {
+            "leaf" => function.mode = Mode::Kernel,
+            "work; more" => function.name = "std::work".into(),
+            _ => {}
+        }
+    }
+    let shown_by = |profile: &Profile| {
+        let args = Args {
+            by: Some(By::Own),
+            ..Args::default()
+        };
+        let text = shown(profile, &args);
+        let rows = text.lines().skip(3).map(str::to_owned);
+        rows.collect::<Vec<_>>()
+    };
+    let rows = shown_by(&profile);
+    assert_eq!(
+        rows,
+        [
+            "              TIME  FUNCTION   CALLED",
+            "  3.00 ms   42.9 %  std::work",
+            "  2.00 ms   28.6 %  main       std::work ([anonymous])",
+            "  1.00 ms   14.3 %  main       [5 frames elided]",
+            "  1.00 ms   14.3 %  main       leaf ([kernel])",
+        ]
+    );
+    let named = |name: &str| profile.functions.iter().position(|it| &*it.name == name);
+    let leaf = named("leaf").expect("it is one of them");
+    profile.functions[leaf].name = PREEMPTED.into();
+    let rows = shown_by(&profile);
+    assert_eq!(rows.last().unwrap(), "  4.00 ms   57.1 %  [preempted]");
+    assert_eq!(rows.len(), 3, "{rows:?}");
+}
+
 #[test]
 fn on_a_terminal_no_line_is_wider_than_it() {
     let mut profile = example();
@@ -197,7 +238,7 @@ fn on_a_terminal_no_line_is_wider_than_it() {
         (By::Function, true, 80),
     ] {
         let args = Args {
-            by,
+            by: Some(by),
             tree,
             ..Args::default()
         };
@@ -216,7 +257,7 @@ fn on_a_terminal_no_line_is_wider_than_it() {
 fn other_programs_get_json_and_csv() {
     let machine = |by, format, tree| {
         let args = Args {
-            by,
+            by: Some(by),
             format,
             tree,
             ..Args::default()

@@ -7,9 +7,8 @@
 
 mod tables;
 
-use super::kind::{Kind, Kinds};
 use super::{Format, Options, command, started_at, thread_name};
-use crate::profile::{CallId, Frame, Profile, SourceFrameId, is_time};
+use crate::profile::{CallId, Frame, Kind, Kinds, Profile, SourceFrameId, is_time};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::offer::CPU_EVENT;
 use flate2::Compression;

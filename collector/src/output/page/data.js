@@ -1,4 +1,3 @@
-'use strict';
 // What data.rs beside this file has written, read.
 
 const CPU = 0, UNSAMPLED = 1, OFF = 2;

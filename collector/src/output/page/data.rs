@@ -12,9 +12,8 @@
 
 use super::tree::Tree;
 use crate::intern::HashMap;
-use crate::output::kind::{Kind, Kinds};
 use crate::output::{Options, command, started_at, thread_name};
-use crate::profile::{Profile, Sample, is_time};
+use crate::profile::{Kinds, Profile, Sample, is_time};
 use crate::recording::ThreadId;
 use crate::summary;
 use engine::wire::offer::CPU_EVENT;
@@ -152,14 +151,6 @@ fn functions(profile: &Profile, options: &Options) -> Value {
         })
     };
     let kinds = Kinds::of(profile);
-    let kind = |kind| match kind {
-        Kind::Missing => 0,
-        Kind::Program => 1,
-        Kind::Library => 2,
-        Kind::Kernel => 3,
-        Kind::Anonymous => 4,
-        Kind::Language(id) => id.0 + 5,
-    };
     let (mut names, mut wholes) = (Vec::new(), Vec::new());
     let (mut images, mut of_kinds) = (Vec::new(), Vec::new());
     for function in &profile.functions {
@@ -168,7 +159,7 @@ fn functions(profile: &Profile, options: &Options) -> Value {
         let is_whole = *called == *function.name;
         wholes.push(if is_whole { 0 } else { text(&function.name) });
         images.push(text(profile.image_name(function)));
-        of_kinds.push(kind(kinds.kind(function)));
+        of_kinds.push(kinds.kind(function).number());
     }
     json!({"texts": texts, "name": names, "whole": wholes, "image": images, "kind": of_kinds})
 }

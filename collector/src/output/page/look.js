@@ -1,27 +1,12 @@
 // Colours, words and numbers.
 
-const KINDS = ['missing frames', 'program', 'library', 'kernel', 'JIT or unknown code'];
 const WAITING = -1;
-
-/// Light and dark, by kind; what comes last are languages.
-const COLOURS = {
-  missing: ['#c9c9c9', '#5a5a5a'],
-  kinds: [
-    ['#c9c9c9', '#5a5a5a'], ['#f2b266', '#93601d'], ['#93c98e', '#3d763f'],
-    ['#ea8f88', '#9b423e'], ['#cba9e0', '#70508a'],
-  ],
-  waiting: ['#b3c6da', '#3f566d'],
-  languages: [
-    ['#84b8ee', '#2f68a5'], ['#e6d35c', '#7d701a'], ['#7fd0ca', '#297973'],
-    ['#eaa0c8', '#8d4873'],
-  ],
-};
 
 const darkness = matchMedia('(prefers-color-scheme: dark)');
 let theme = '';
 const isDark = () => theme ? theme === 'dark' : darkness.matches;
 
-/// A colour of a kind, of which neighbours have different shades.
+/// A colour of a kind, for light or dark ground, of which neighbours have different shades.
 function colour(kind, id = 0) {
   const key = (kind + 1) * 3 + (id > 0 ? id % 3 : 0), known = isDark() ? colour.dark : colour.light;
   return known[key] ||= shade(baseColour(kind)[isDark() ? 1 : 0], [0, 9, -9][id > 0 ? id % 3 : 0]);
@@ -30,8 +15,8 @@ colour.light = [];
 colour.dark = [];
 
 function baseColour(kind) {
-  if (kind === WAITING) return COLOURS.waiting;
-  const {kinds, languages} = COLOURS;
+  const {kinds, languages, waiting} = PALETTE;
+  if (kind === WAITING) return waiting;
   return kinds[kind] || languages[(kind - kinds.length) % languages.length];
 }
 

@@ -54,12 +54,12 @@ function treeChosen() {
   const {calls, functions, head} = data;
   if (folded.kept === chosen.kept) return folded;
   if (chosen.kept === '') return folded = {kept: '', calls, places: null};
-  const isLanguage = kind => kind >= KINDS.length;
+  const isLanguage = kind => kind >= PALETTE.names.length;
   const kept = {
     user: kind => kind !== 3,
     own: kind => kind === 1 || isLanguage(kind),
     languages: isLanguage,
-  }[chosen.kept] || (kind => kind === KINDS.length + head.languages.indexOf(chosen.kept));
+  }[chosen.kept] || (kind => kind === PALETTE.names.length + head.languages.indexOf(chosen.kept));
   const ofFunctions = Uint8Array.from(functions.kind, kind => kept(kind) ? 1 : 0);
   return folded = {kept: chosen.kept, ...calls.fold(ofFunctions)};
 }
@@ -147,7 +147,7 @@ function describe(tree, node) {
   return {lines};
 }
 
-const kindName = kind => KINDS[kind] || data.head.languages[kind - KINDS.length];
+const kindName = kind => PALETTE.names[kind] || data.head.languages[kind - PALETTE.names.length];
 
 /// Shows what is pointed at, beside the pointer or (without one) below.
 function point(what, event) {

@@ -14,7 +14,7 @@ mod tests;
 mod tree;
 
 use super::{Format, Holds, Options};
-use crate::profile::Profile;
+use crate::profile::{Profile, palette};
 use base64::prelude::BASE64_STANDARD;
 use base64::write::EncoderWriter;
 use flate2::Compression;
@@ -64,6 +64,7 @@ impl Format for Page {
                 (true, "STYLE") => out.write_all(STYLE.as_bytes())?,
                 (true, "DATA") => write_compressed(&data, out)?,
                 (true, "SCRIPT") => {
+                    write!(out, "'use strict';\nconst PALETTE = {};\n", palette())?;
                     for script in SCRIPTS {
                         out.write_all(script.as_bytes())?;
                     }
