@@ -3,6 +3,8 @@
 
 pub mod elsewhere;
 
+#[cfg(feature = "agent")]
+use crate::agent;
 use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
@@ -42,6 +44,13 @@ enum Command {
     Dump(dump::Args),
     /// Show live who uses the CPU in a program, or in processes that run
     Top(top::Args),
+    /// Record for as long as a program runs, and send a profile of every 15 s to where they are kept
+    #[cfg(feature = "agent")]
+    Agent(agent::Args),
+    /// For the agent alone
+    #[cfg(feature = "agent")]
+    #[command(hide = true)]
+    AgentWindow,
     /// Say what can be recorded here, and what would make it more
     Doctor(doctor::Args),
     /// Print where the library is that programs preload, for LD_PRELOAD without `record`
@@ -77,6 +86,10 @@ pub enum Error {
     /// `rsunwind top`.
     #[error(transparent)]
     Top(#[from] top::Error),
+    /// `rsunwind agent`.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    Agent(#[from] agent::Error),
     /// `rsunwind doctor`.
     #[error(transparent)]
     Doctor(#[from] doctor::Error),
@@ -101,6 +114,8 @@ impl Error {
             Self::Merge(error) => error.exit_status(),
             Self::Dump(error) => error.exit_status(),
             Self::Top(error) => error.exit_status(),
+            #[cfg(feature = "agent")]
+            Self::Agent(error) => error.exit_status(),
             Self::Doctor(error) => error.exit_status(),
             Self::Print(_) => 1,
             Self::Sframe(_) => 2,
@@ -139,6 +154,13 @@ impl Cli {
             }
             Command::Top(args) => {
                 top::run(&args)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            #[cfg(feature = "agent")]
+            Command::Agent(args) => Ok(agent::run(&args)?.into()),
+            #[cfg(feature = "agent")]
+            Command::AgentWindow => {
+                agent::read_window()?;
                 Ok(ExitCode::SUCCESS)
             }
             Command::Doctor(args) => Ok(doctor::run(&args)?),

@@ -1,5 +1,7 @@
 //! Reads recordings and writes profiles.
 
+#[cfg(feature = "agent")]
+pub mod agent;
 pub mod charge;
 pub mod cli;
 mod clock;
@@ -38,6 +40,7 @@ pub mod summary;
 pub mod symbolize;
 pub mod target;
 pub mod top;
+mod underway;
 mod unwind;
 pub mod view;
 pub mod visible;

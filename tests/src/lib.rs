@@ -19,6 +19,7 @@ pub mod lock;
 pub mod nodes;
 pub mod paranoid;
 pub mod pythons;
+pub mod receiver;
 pub mod recording;
 pub mod run;
 pub mod statistics;

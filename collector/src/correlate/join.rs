@@ -54,6 +54,11 @@ impl ChunkSamples<'_> {
         let by_libc = self.is_held_by_libc(&user, &entry);
         let mut joined = false;
         for kernel in entry {
+            if self.stacks.window.had_late(kernel.head.time_ns) {
+                let is_cpu_time = kernel.head.event == CPU_EVENT;
+                made.weight = made.weight.saturating_sub(u64::from(is_cpu_time));
+                continue;
+            }
             let is_of_call = kernel.head.cursor >= stays_since
                 && !(is_from_outside && kernel.is_of_user_mode())
                 || kernel.head.event == OFF_CPU;
@@ -231,7 +236,10 @@ impl Stacks {
             }
         }
         self.find_interrupted(recording);
-        for (thread, sample) in rest {
+        let window = self.window;
+        let rest = rest.into_iter();
+        let wanted = rest.filter(|(_, sample)| window.has_late(sample.head.time_ns));
+        for (thread, sample) in wanted {
             let went_on = newest
                 .get(&thread)
                 .is_some_and(|at| sample.head.cursor < *at);

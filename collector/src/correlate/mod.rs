@@ -4,7 +4,7 @@
 //! Start at [`read`]. `samples` takes in the records chunk by chunk, `kernel_samples` keeps the
 //! kernel's until their user stack comes, `join` puts them together, with `held` and `interrupted`
 //! for those that were not taken where the user stack was; `kernel_account` says what became of
-//! all.
+//! all, `window` which are wanted.
 //!
 //! Not here: what is in a file ([`crate::recording`]), and names (`symbolize`).
 
@@ -16,8 +16,10 @@ mod kernel_samples;
 mod samples;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use kernel_account::KernelAccount;
+pub use window::Window;
 
 use crate::recording::{Contents, OpenError, Recording};
 use samples::{ChunkSamples, Stacks};
@@ -29,7 +31,15 @@ use std::path::{Path, PathBuf};
 /// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are
 /// no recordings are reported as damages if another one is.
 pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
-    correlate(Contents::open(paths)?)
+    read_window(paths, Window::WHOLE)
+}
+
+/// The same, with the samples of a window only.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_window(paths: &[impl AsRef<Path>], window: Window) -> Result<Recording, OpenError> {
+    correlate(Contents::open(paths)?, window)
 }
 
 /// Reads a recording from memory; `name` stands for its path in reports.
@@ -37,12 +47,12 @@ pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
 /// # Errors
 /// [`OpenError`] if it is none at all.
 pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
-    correlate(Contents::of_bytes(name, bytes)?)
+    correlate(Contents::of_bytes(name, bytes)?, Window::WHOLE)
 }
 
-fn correlate(mut contents: Contents) -> Result<Recording, OpenError> {
+fn correlate(mut contents: Contents, window: Window) -> Result<Recording, OpenError> {
     let mut recording = std::mem::take(&mut contents.recording);
-    let mut stacks = Stacks::default();
+    let mut stacks = Stacks::of(window);
     while let Some(chunk) = contents.next()? {
         let mut samples = ChunkSamples::new(&mut recording, &mut stacks, chunk.thread);
         chunk.walk(|step, damages| samples.step(&step, damages));

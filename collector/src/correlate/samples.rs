@@ -5,6 +5,7 @@
 //! and its root is [`RawFrame::Lost`] until a sample comes that takes over none of them.
 
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
+use super::window::Window;
 use crate::intern::HashSet;
 use crate::recording::{
     Damages, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
@@ -12,7 +13,7 @@ use crate::recording::{
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::record::RecordKind;
-use engine::wire::sample::{Frame, Method, Sample, SampleHead};
+use engine::wire::sample::{Frame, Method, Sample, SampleHead, flags};
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
 const DEEPEST: usize = 1 << 16;
@@ -26,11 +27,19 @@ const WAY_BACK: u64 = 16;
 pub(super) struct Stacks {
     table: StackTable,
     pub(super) waiting: WaitingRoom,
+    pub(super) window: Window,
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
 }
 
 impl Stacks {
+    pub(super) fn of(window: Window) -> Self {
+        Self {
+            window,
+            ..Self::default()
+        }
+    }
+
     pub(super) fn push(
         &mut self,
         recording: &mut Recording,
@@ -165,6 +174,13 @@ impl<'a> ChunkSamples<'a> {
         }
         self.learn_trampolines(process, &new);
         self.before.head = sample.head;
+        let window = self.stacks.window;
+        // What was seen from outside stands for samples that waited until the end.
+        let is_end = window.is_last() && sample.head.flags & flags::FROM_OUTSIDE != 0;
+        if !window.has(sample.head.time_ns) && !is_end {
+            self.stacks.waiting.leave(self.thread, sample.head.nonce);
+            return Ok(());
+        }
         let stack = self.stack(&sample.head);
         self.add(&sample.head, stack);
         Ok(())

@@ -13,7 +13,7 @@ mod folded;
 mod page;
 mod perf;
 mod perf_script;
-mod pprof;
+pub(crate) mod pprof;
 mod speedscope;
 mod svg;
 #[cfg(test)]

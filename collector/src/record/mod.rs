@@ -38,11 +38,11 @@ mod rings;
 mod segment;
 mod session;
 mod session_account;
-mod signals;
+pub(crate) mod signals;
 mod switch_cost;
 mod thread_cost;
 mod turn;
-mod units;
+pub(crate) mod units;
 mod watch;
 mod writer;
 

@@ -11,9 +11,6 @@ use crate::recording::names;
 use crate::recording::write::{OwnChunks, Writer};
 use crate::symbolize::Places;
 use crate::visible::Shown;
-use engine::wire::chunk::ChunkInfo;
-use engine::wire::names::{FIRST_SEQUENCE, NamesPart};
-use engine::wire::record::RecordKind;
 use nix::sys::signal::Signal;
 use std::fs::File;
 use std::io;
@@ -26,8 +23,6 @@ use std::time::{Duration, Instant};
 
 /// How often is looked whether somebody has lost patience.
 const GLANCE: Duration = Duration::from_millis(50);
-/// Bytes of names in a record.
-const PART: usize = 256 << 10;
 
 /// Why a recording has no names.
 #[derive(Debug, thiserror::Error)]
@@ -107,16 +102,8 @@ impl Done {
         let locked = file.try_lock();
         let before = file.metadata()?.len();
         let mut writer = Writer::reopen(file)?;
-        let parts = bytes.len().div_ceil(PART) as u64;
-        let mut chunks = OwnChunks::new(ChunkInfo {
-            sequence: FIRST_SEQUENCE,
-            ..ChunkInfo::default()
-        });
-        for (bytes, part) in bytes.chunks(PART).zip(0..) {
-            let part = NamesPart { part, parts, bytes };
-            let _ = chunks.push(RecordKind::Names, |out| part.encode(out));
-        }
-        let written = writer.append_own(chunks).and_then(|()| writer.finish());
+        let written = writer.append_own(OwnChunks::of_names(bytes));
+        let written = written.and_then(|()| writer.finish());
         if written.is_err() {
             file.set_len(before)?;
         }

@@ -6,17 +6,9 @@
 use crate::recording::write::{self, OwnChunks};
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
-use engine::wire::file::{FileInfo, FileKind};
 use engine::wire::record::RecordKind;
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom};
-
-/// The ELF machine of what is recorded.
-const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
-    183
-} else {
-    62
-};
 
 /// Whom a chunk of the collector's own is about: the pid and key of a process, or zeros for the
 /// recording itself.
@@ -57,18 +49,7 @@ impl Writer {
         if self.regular {
             self.file.set_len(0)?;
         }
-        let header = FileInfo {
-            kind: FileKind::Recording,
-            machine: MACHINE,
-            pid: 0,
-            process_key: 0,
-            chunkless_samples: 0,
-            chunkless_weight: 0,
-            unarmed_threads: 0,
-            start_ticks: 0,
-            length: 0,
-        };
-        self.begun = Some(write::Writer::new(self.file.try_clone()?, &header)?);
+        self.begun = Some(write::Writer::begin(self.file.try_clone()?)?);
         Ok(())
     }
 
@@ -151,6 +132,7 @@ impl Writer {
 mod tests {
     use super::*;
     use engine::wire::chunk::HEADER_SIZE;
+    use engine::wire::file::{FileInfo, FileKind};
     use engine::wire::record;
     use engine::wire::session::PerfMap;
     use std::os::unix::fs::FileExt;

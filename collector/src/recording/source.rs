@@ -9,6 +9,9 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+/// Segments up to that length are read at once, bytes.
+const LARGEST_COPY: u64 = 32 << 20;
+
 /// One file's bytes.
 #[derive(Debug)]
 pub(super) enum Source {
@@ -37,7 +40,16 @@ impl Source {
             });
         }
         let identity = (metadata.dev(), metadata.ino());
-        Ok((Self::File(file, metadata.len()), identity))
+        let source = Self::File(file, metadata.len());
+        let is_segment = path.extension().is_some_and(|extension| extension == "seg");
+        if !is_segment || metadata.len() > LARGEST_COPY {
+            return Ok((source, identity));
+        }
+        // Its process may use a chunk anew between the two looks that are taken at it.
+        let mut bytes = Vec::new();
+        let length = usize::try_from(metadata.len()).unwrap_or(0);
+        source.read(0, length, &mut bytes).map_err(failed)?;
+        Ok((Self::Memory(bytes), identity))
     }
 
     pub(super) fn length(&self) -> u64 {

@@ -8,9 +8,17 @@ pub use super::records::LONGEST_RECORD;
 use super::records::append;
 use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::codec::Encoder;
-use engine::wire::file::{FileInfo, HEADER_SIZE};
+use engine::wire::file::{FileInfo, FileKind, HEADER_SIZE};
+use engine::wire::names::{FIRST_SEQUENCE, NamesPart};
 use engine::wire::record::RecordKind;
 use std::io::{self, Read, Seek, SeekFrom, Write};
+
+/// The ELF machine of what is recorded.
+const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
+    183
+} else {
+    62
+};
 
 /// A recording being written.
 #[derive(Debug)]
@@ -35,6 +43,25 @@ impl<W: Write + Seek> Writer<W> {
             buffer: Vec::new(),
             length: HEADER_SIZE as u64,
         })
+    }
+
+    /// Begins a recording that is made here.
+    ///
+    /// # Errors
+    /// Those of `out`.
+    pub fn begin(out: W) -> io::Result<Self> {
+        let header = FileInfo {
+            kind: FileKind::Recording,
+            machine: MACHINE,
+            pid: 0,
+            process_key: 0,
+            chunkless_samples: 0,
+            chunkless_weight: 0,
+            unarmed_threads: 0,
+            start_ticks: 0,
+            length: 0,
+        };
+        Self::new(out, &header)
     }
 
     /// Goes on with a recording that was finished; behind its length nothing is kept.
@@ -130,6 +157,8 @@ pub struct OwnChunks {
 
 /// A chunk of the collector's is closed when it has this many bytes.
 const FULL: usize = 1 << 20;
+/// Bytes of names in a record.
+const PART: usize = 256 << 10;
 
 impl OwnChunks {
     /// Chunks of that owner: pid and process key of the process spoken of (0 for the session), tid
@@ -140,6 +169,21 @@ impl OwnChunks {
             owner,
             chunks: Vec::new(),
         }
+    }
+
+    /// Names, as [`super::names::encode`] has compressed them.
+    #[must_use]
+    pub fn of_names(bytes: &[u8]) -> Self {
+        let parts = bytes.len().div_ceil(PART) as u64;
+        let mut chunks = Self::new(ChunkInfo {
+            sequence: FIRST_SEQUENCE,
+            ..ChunkInfo::default()
+        });
+        for (bytes, part) in bytes.chunks(PART).zip(0..) {
+            let part = NamesPart { part, parts, bytes };
+            let _ = chunks.push(RecordKind::Names, |out| part.encode(out));
+        }
+        chunks
     }
 
     /// Adds a record; `encode` writes its payload. Gives `false`, and adds nothing, if it is longer

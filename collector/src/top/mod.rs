@@ -6,7 +6,6 @@
 //! Not here: how a recording is counted ([`crate::report::table`]).
 
 mod draw;
-mod limit;
 mod recorder;
 mod state;
 

@@ -1,24 +1,17 @@
 //! The recording behind the picture: `rsunwind record` as a child, into a folder that is gone when
 //! we are, however we end.
 
-use super::{Args, Error, limit};
+use super::{Args, Error};
 use crate::correlate;
-use crate::kept;
 use crate::profile::Profile;
 use crate::symbolize::Places;
+use crate::underway::{self, Orphaned, limit};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::fs::{self, File};
-use std::io;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, ChildStdin, Command, Stdio};
-
-/// Waits for its standard input to end, which it does when we do; then ends the recording, and takes
-/// the folder away.
-const GUARDIAN: &str = r#"trap '' INT TERM HUP; cat >/dev/null; kill -TERM "$1" 2>/dev/null
-while kill -0 "$1" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$1/status"; do sleep 0.1; done
-rm -rf "$2""#;
 
 /// A recording that goes on.
 #[derive(Debug)]
@@ -48,19 +41,8 @@ impl Recorder {
             .stderr(said);
         command.process_group(0);
         let child = command.spawn().map_err(Error::System)?;
-        let mut guardian = Command::new("/bin/sh");
-        guardian
-            .args(["-c", GUARDIAN, "sh", &child.id().to_string()])
-            .arg(directory.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null());
-        guardian.process_group(0);
-        let mut guardian = guardian.spawn().map_err(Error::System)?;
-        let held = guardian
-            .stdin
-            .take()
-            .ok_or_else(|| Error::System(io::ErrorKind::BrokenPipe.into()))?;
+        let held = underway::guard(directory.path(), child.id(), Orphaned::Ends);
+        let held = held.map_err(Error::System)?;
         Ok(Self {
             directory: directory.keep(),
             child,
@@ -84,7 +66,8 @@ impl Recorder {
 
     /// Whether the recording is about as long as it may be.
     pub(super) fn is_full(&self) -> bool {
-        let recording = recording_in(&self.directory).and_then(|path| fs::metadata(path).ok());
+        let recording =
+            underway::recording_in(&self.directory, NAME).and_then(|path| fs::metadata(path).ok());
         recording.is_some_and(|file| file.len() >= MOST_BYTES / 16 * 15)
     }
 
@@ -120,9 +103,9 @@ pub(super) struct Source {
 impl Source {
     /// Everything so far, with names; `None` if there is nothing yet.
     pub(super) fn read(&mut self) -> Option<Profile> {
-        let path = recording_in(&self.directory)?;
+        let path = underway::recording_in(&self.directory, NAME)?;
         if self.session.is_none() {
-            self.session = session_of(&path);
+            self.session = underway::session_of(&path);
         }
         let with_session = self
             .session
@@ -133,28 +116,4 @@ impl Source {
         profile.show_usual();
         (!profile.samples.is_empty()).then_some(profile)
     }
-}
-
-/// It has another name until it is whole.
-fn recording_in(directory: &Path) -> Option<PathBuf> {
-    let mut files = fs::read_dir(directory).ok()?.flatten();
-    let file = files.find(|file| file.file_name().to_string_lossy().starts_with(NAME));
-    file.map(|file| file.path())
-}
-
-/// The session's directory: its link leads to the recording.
-fn session_of(recording: &Path) -> Option<PathBuf> {
-    let recording = fs::canonicalize(recording).ok()?;
-    let entries = |directory: PathBuf| fs::read_dir(directory).into_iter().flatten().flatten();
-    let wholes = kept::places().into_iter().flat_map(entries);
-    let wholes = wholes.filter(|entry| {
-        let name = entry.file_name();
-        name.to_string_lossy().starts_with(kept::SESSION_PREFIX)
-    });
-    let mut sessions = wholes.flat_map(|whole| entries(whole.path()));
-    let is_its = |session: &fs::DirEntry| {
-        let link = fs::read_link(session.path().join(kept::RECORDING_LINK));
-        link.is_ok_and(|link| link == recording)
-    };
-    sessions.find(is_its).map(|session| session.path())
 }

@@ -5,7 +5,7 @@
 //! those of the first process that had the binary mapped, so that pprof can find the binary's code;
 //! names are complete, nothing needs to be looked up again.
 
-mod proto;
+pub(crate) mod proto;
 
 use super::{Format, Holds, Location, Options, command, locations, started_at, thread_name};
 use crate::profile::{CallId, Profile, SourceFrameId, is_time};
@@ -37,11 +37,20 @@ impl Format for Pprof {
     }
 
     fn write(&self, profile: &Profile, _: &Options, out: &mut dyn Write) -> io::Result<()> {
-        let message = Builder::new(profile).build();
-        let mut gzip = GzEncoder::new(out, Compression::default());
-        gzip.write_all(&message.encode_to_vec())?;
-        gzip.finish()?.flush()
+        write_message(&message(profile), out)
     }
+}
+
+/// A profile as pprof's message.
+pub(crate) fn message(profile: &Profile) -> proto::Profile {
+    Builder::new(profile).build()
+}
+
+/// Writes it as files of the format are.
+pub(crate) fn write_message(message: &proto::Profile, out: &mut dyn Write) -> io::Result<()> {
+    let mut gzip = GzEncoder::new(out, Compression::default());
+    gzip.write_all(&message.encode_to_vec())?;
+    gzip.finish()?.flush()
 }
 
 struct Builder<'a> {

@@ -1,0 +1,170 @@
+//! Keeps a recording that goes on from growing for ever. Its beginning is taken away, and of that
+//! only what later samples need is kept in a file beside it: processes, modules, threads and code
+//! of those that have not ended.
+//!
+//! Not here: when what was recorded is not needed any more ([`super::windows`]).
+
+use crate::processes::Stat;
+use crate::recording::write::Writer;
+use engine::wire::chunk::{self, ChunkInfo};
+use engine::wire::file::HEADER_SIZE;
+use engine::wire::record::{self, RawRecord, RecordKind};
+use engine::wire::thread::{ThreadAccount, ThreadEnd};
+use nix::fcntl::{FallocateFlags, fallocate};
+use std::collections::HashSet;
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// What later samples need.
+const KEPT: [RecordKind; 8] = [
+    RecordKind::Process,
+    RecordKind::Module,
+    RecordKind::ModuleGone,
+    RecordKind::Thread,
+    RecordKind::PerfMap,
+    RecordKind::Code,
+    RecordKind::CodeGone,
+    RecordKind::Source,
+];
+
+/// Where the first chunk of a recording begins.
+pub(super) const FIRST: u64 = HEADER_SIZE as u64;
+
+/// Takes away the part of a recording between two offsets; `to` may lie inside a chunk, which then
+/// stays. `copied`: its processes were recorded from outside, and their end is not in it. Gives
+/// where the next part begins.
+///
+/// # Errors
+/// As read, write and fallocate; and if the chunks do not lead from one to the next.
+pub(super) fn carry(
+    recording: &Path,
+    beside: &Path,
+    from: u64,
+    to: u64,
+    copied: bool,
+) -> io::Result<u64> {
+    let file = File::options().read(true).write(true).open(recording)?;
+    let mut chunks = Chunks::default();
+    match File::open(beside) {
+        Ok(old) => {
+            let length = old.metadata()?.len();
+            chunks.take(&old, FIRST, length)?;
+        }
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
+    let end = chunks.take(&file, from, to)?;
+    if end == from {
+        return Ok(from);
+    }
+    let left = chunks.left(copied);
+    write(&left, beside)?;
+    let offset = |at: u64| i64::try_from(at).map_err(io::Error::other);
+    let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
+    fallocate(&file, flags, offset(from)?, offset(end - from)?)?;
+    Ok(end)
+}
+
+#[derive(Default)]
+struct Chunks {
+    list: Vec<(ChunkInfo, Vec<u8>)>,
+    /// Pid and key of program runs that are over.
+    processes: HashSet<(u32, u64)>,
+    /// The same with tid and key of threads that are.
+    threads: HashSet<(u32, u64, u32, u64)>,
+}
+
+impl Chunks {
+    /// Takes in whole chunks; gives where the last one ends.
+    fn take(&mut self, file: &File, from: u64, to: u64) -> io::Result<u64> {
+        let mut at = from;
+        let mut header = [0; chunk::HEADER_SIZE];
+        while at + chunk::HEADER_SIZE as u64 <= to {
+            file.read_exact_at(&mut header, at)?;
+            let info = ChunkInfo::parse(&header).map_err(io::Error::other)?;
+            let next = at + u64::from(info.stride);
+            if next > to {
+                break;
+            }
+            let mut records = vec![0; info.committed as usize];
+            file.read_exact_at(&mut records, at + chunk::HEADER_SIZE as u64)?;
+            let kept = self.kept(&info, &records);
+            if !kept.is_empty() {
+                self.list.push((info, kept));
+            }
+            at = next;
+        }
+        Ok(at)
+    }
+
+    /// The records of a chunk that are kept; ends are noted.
+    fn kept(&mut self, info: &ChunkInfo, records: &[u8]) -> Vec<u8> {
+        let process = (info.pid, info.process_key);
+        select(records, |found| {
+            let ended = match RecordKind::from_number(found.kind) {
+                Some(RecordKind::SegmentTotals) => {
+                    self.processes.insert(process);
+                    None
+                }
+                Some(RecordKind::ThreadEnd) => ThreadEnd::decode(found.payload).ok(),
+                Some(RecordKind::ThreadAccount) => {
+                    let account = ThreadAccount::decode(found.payload).ok();
+                    account.map(|account| account.end)
+                }
+                Some(kind) => return KEPT.contains(&kind),
+                None => None,
+            };
+            self.threads
+                .extend(ended.map(|end| (process.0, process.1, end.tid, end.thread_key)));
+            false
+        })
+    }
+
+    /// Those of processes and threads that have not ended.
+    fn left(mut self, copied: bool) -> Vec<(ChunkInfo, Vec<u8>)> {
+        let is_over = |info: &ChunkInfo| {
+            self.processes.contains(&(info.pid, info.process_key))
+                || copied && info.pid != 0 && Stat::read(info.pid).is_none()
+        };
+        self.list.retain(|(info, _)| !is_over(info));
+        for (info, records) in &mut self.list {
+            let thread = (info.pid, info.process_key, info.tid, info.thread_key);
+            if self.threads.contains(&thread) {
+                let threads = RecordKind::Thread as u8;
+                *records = select(records, |found| found.kind != threads);
+            }
+        }
+        self.list.retain(|(_, records)| !records.is_empty());
+        self.list
+    }
+}
+
+/// The records that are wanted, of whole ones.
+fn select(records: &[u8], mut wanted: impl FnMut(&RawRecord<'_>) -> bool) -> Vec<u8> {
+    let mut selected = Vec::new();
+    let mut at = 0;
+    while let Some(found) = records.get(at..).and_then(|rest| record::parse(rest).ok()) {
+        if wanted(&found) {
+            selected.extend_from_slice(records.get(at..at + found.length).unwrap_or_default());
+        }
+        at += found.length;
+    }
+    selected
+}
+
+/// Writes chunks to a file, in the place of what is there.
+fn write(chunks: &[(ChunkInfo, Vec<u8>)], path: &Path) -> io::Result<()> {
+    let new = path.with_extension("new");
+    let mut writer = Writer::begin(io::BufWriter::new(File::create(&new)?))?;
+    for (info, records) in chunks {
+        let info = ChunkInfo {
+            committed: u32::try_from(records.len()).unwrap_or(u32::MAX),
+            ..*info
+        };
+        writer.append(&info, records)?;
+    }
+    writer.finish()?;
+    fs::rename(new, path)
+}

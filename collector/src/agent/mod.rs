@@ -1,0 +1,330 @@
+//! `rsunwind agent`: records at a low rate for as long as a program runs, and sends a profile of each
+//! window of time to where profiles are kept.
+//!
+//! Start at [`run`].
+//!
+//! ```text
+//! program ─► rsunwind record ─► recording, in shared memory      (a process; goes on without us)
+//!                                   │  windows: which part is next; what is done with is taken away
+//!                                   ▼
+//!                                 window: read and named          (a process for each; ends)
+//!                                   │  form: pprof, otlp
+//!                                   ▼
+//!                                 queue ─► sender ─► receiver     (a thread for each)
+//! ```
+//!
+//! Nothing in this room can hold the program up: what it waits for is behind the recording.
+
+mod carry;
+mod context;
+mod form;
+mod names;
+mod notify;
+mod otlp;
+mod queue;
+mod receiver;
+mod recorder;
+mod sender;
+mod settings;
+mod window;
+mod windows;
+
+use crate::record::signals::Signals;
+use crate::record::units;
+use crate::visible::say;
+use clap::Args as ClapArgs;
+use form::Form;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
+use queue::{Limits, Message};
+use recorder::Recorder;
+use sender::Sender;
+use settings::Settings;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
+use std::io;
+use std::os::fd::AsFd as _;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use window::Made;
+use windows::Windows;
+
+/// How often is looked whether the recording has begun.
+const GLANCE: Duration = Duration::from_millis(50);
+/// How long the last windows may take to be sent.
+const PARTING: Duration = Duration::from_secs(5);
+
+/// Arguments of `rsunwind agent`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = "\
+The program keeps its input, output, signals and terminal, and its exit status becomes that of rsunwind.
+SIGHUP reads the settings anew; SIGTERM reaches the program, or ends the recording of -p.
+
+Examples:
+  rsunwind agent --otlp http://localhost:4318 -- ./server
+  rsunwind agent --pyroscope http://pyroscope:4040 --label version=1.2 -p nginx
+  rsunwind agent --files /var/lib/profiles --config /etc/rsunwind/agent.toml -- ./server")]
+pub struct Args {
+    /// Samples per second of CPU time, per thread
+    #[arg(short = 'F', long, value_name = "HZ", default_value = "49", value_parser = units::Rate::parse)]
+    pub rate: units::Rate,
+
+    /// How long windows are, 1s or more [default: 15s]
+    #[arg(long, value_name = "TIME", value_parser = window_length)]
+    pub window: Option<Duration>,
+
+    /// Send to an OpenTelemetry receiver over HTTP [default: OTEL_EXPORTER_OTLP_ENDPOINT]
+    #[arg(long, value_name = "URL")]
+    pub otlp: Vec<String>,
+
+    /// Send to Pyroscope
+    #[arg(long, value_name = "URL")]
+    pub pyroscope: Vec<String>,
+
+    /// Send to Parca
+    #[arg(long, value_name = "URL")]
+    pub parca: Vec<String>,
+
+    /// Write pprof files to a folder, of which the oldest go when it is full
+    #[arg(long, value_name = "DIR")]
+    pub files: Vec<String>,
+
+    /// What the service is called [default: OTEL_SERVICE_NAME, or the program's name]
+    #[arg(long, value_name = "NAME")]
+    pub service: Option<String>,
+
+    /// Say this of everything that is sent (may be given several times)
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub label: Vec<String>,
+
+    /// Where windows wait that cannot be sent and find no room in memory; it outlives the agent
+    #[arg(long, value_name = "DIR")]
+    pub spool: Option<PathBuf>,
+
+    /// Settings (TOML), which are read anew at SIGHUP
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Say how many windows were sent even if all were
+    #[arg(short, long)]
+    pub verbose: bool,
+
+    /// Processes that run already, and what they start: numbers or names, with commas between them
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    pub pid: Option<String>,
+
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+fn window_length(text: &str) -> Result<Duration, String> {
+    let length = units::duration(text)?;
+    match length < Duration::from_secs(1) {
+        true => Err("windows are of 1s or more".into()),
+        false => Ok(length),
+    }
+}
+
+/// Why the agent does not begin.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// Nobody is there to send to.
+    #[error(
+        "nowhere to send to: give --otlp URL, --pyroscope URL, --parca URL or --files DIR, a --config file with [[send]], or \
+         OTEL_EXPORTER_OTLP_ENDPOINT"
+    )]
+    NoReceiver,
+    /// A setting is wrong; which.
+    #[error("{0}")]
+    Settings(String),
+    /// The recorder, or the folder for the recording.
+    #[error("the recording could not be begun: {0}")]
+    System(#[source] io::Error),
+    /// The other side of the agent's own.
+    #[error("{0}")]
+    Window(String),
+}
+
+impl Error {
+    /// The exit status that says the same to a script.
+    #[must_use]
+    pub const fn exit_status(&self) -> u8 {
+        match self {
+            Self::NoReceiver | Self::Settings(_) => 2,
+            Self::System(_) | Self::Window(_) => 1,
+        }
+    }
+}
+
+/// Reads one window, for the agent that asks for it on standard input.
+///
+/// # Errors
+/// [`Error::Window`].
+pub fn read_window() -> Result<(), Error> {
+    window::run().map_err(Error::Window)
+}
+
+/// Records and sends, and gives the status to exit with: the program's.
+///
+/// # Errors
+/// Any [`Error`]; the program was not started then.
+pub fn run(args: &Args) -> Result<u8, Error> {
+    let settings = Settings::read(args)?;
+    let mut agent = Agent {
+        args,
+        attributes: context::attributes(args, &settings),
+        settings,
+        senders: Vec::new(),
+    };
+    agent.connect().map_err(Error::Settings)?;
+    let mut recorder = Recorder::start(args).map_err(Error::System)?;
+    // Not before: what is started must not have them blocked.
+    let signals = Signals::take().map_err(|errno| Error::System(errno.into()))?;
+    let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.pid.is_some());
+    let status = agent.follow(&mut recorder, &signals, &mut windows);
+    notify::stopping();
+    agent.send(windows.rest(&agent.forms(), &agent.attributes));
+    let deadline = Instant::now() + PARTING;
+    agent.senders.iter().for_each(|one| one.end_by(deadline));
+    for sender in agent.senders {
+        sender.finish(args.verbose);
+    }
+    Ok(status)
+}
+
+struct Agent<'a> {
+    args: &'a Args,
+    settings: Settings,
+    /// What is said of everything that is sent.
+    attributes: BTreeMap<String, String>,
+    senders: Vec<Sender>,
+}
+
+impl Agent<'_> {
+    /// Sends to those that settings name, and no longer to others.
+    fn connect(&mut self) -> Result<(), String> {
+        let limits = Limits {
+            // All together have as much.
+            memory: self.settings.limits.memory / self.settings.receivers.len().max(1) as u64,
+            disk: self.settings.limits.disk / self.settings.receivers.len().max(1) as u64,
+        };
+        let spool = self.settings.spool.as_deref();
+        let mut senders = Vec::new();
+        for receiver in &self.settings.receivers {
+            let made = Sender::begin(receiver.clone(), &self.attributes, limits, spool);
+            senders.push(made?);
+        }
+        self.senders = senders;
+        Ok(())
+    }
+
+    /// Settings are read anew; what is wrong with them is said, and those in force stay.
+    fn reload(&mut self) {
+        notify::reloading();
+        let read = Settings::read(self.args).map_err(|error| error.to_string());
+        let taken = read.and_then(|settings| {
+            if settings == self.settings {
+                return Ok(());
+            }
+            let (old, attributes) = (self.settings.clone(), self.attributes.clone());
+            self.attributes = context::attributes(self.args, &settings);
+            self.settings = settings;
+            // What waits goes to disk, if it may, and is found there by those that follow.
+            let before = std::mem::take(&mut self.senders);
+            let now = Instant::now();
+            before.iter().for_each(|one| one.end_by(now));
+            before.into_iter().for_each(|one| one.finish(false));
+            self.connect().inspect_err(|_| {
+                (self.settings, self.attributes) = (old, attributes);
+            })
+        });
+        match taken {
+            Ok(()) => say(format_args!("settings were read anew")),
+            Err(why) => {
+                say(format_args!("settings stay as they were: {why}"));
+                if self.senders.is_empty() {
+                    let again = self.connect();
+                    let _ = again.inspect_err(|why| say(format_args!("{why}")));
+                }
+            }
+        }
+        notify::ready();
+    }
+
+    /// The forms that are asked for, each once.
+    fn forms(&self) -> Vec<Form> {
+        let kinds = self.senders.iter().map(|one| one.receiver.kind.form());
+        kinds.collect::<BTreeSet<_>>().into_iter().collect()
+    }
+
+    /// Cuts windows until the recording has ended; gives the status to exit with.
+    fn follow(&mut self, recorder: &mut Recorder, signals: &Signals, windows: &mut Windows) -> u8 {
+        let mut begun = false;
+        let mut next = Instant::now() + self.settings.window;
+        loop {
+            if let Some(status) = recorder.ended() {
+                return status;
+            }
+            let recording = windows.recording();
+            if let Some(recording) = recording.filter(|_| !begun) {
+                begun = true;
+                recorder.extend(&recording);
+                notify::ready();
+            }
+            let now = Instant::now();
+            if next <= now {
+                next = now + self.settings.window;
+                let made = windows.next(self.settings.window, &self.forms(), &self.attributes);
+                self.send(made);
+                if let Some(recording) = windows.recording() {
+                    recorder.extend(&recording);
+                }
+            }
+            let left = next.saturating_duration_since(Instant::now());
+            let left = if begun { left } else { left.min(GLANCE) };
+            let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
+            // An interrupted poll is a short sleep.
+            let _ = poll(
+                &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
+                timeout,
+            );
+            while let Some(arrival) = signals.next() {
+                match arrival.signal {
+                    Signal::SIGHUP => self.reload(),
+                    Signal::SIGCHLD | Signal::SIGXFSZ => {}
+                    // A key on the terminal has reached it, too.
+                    _ if arrival.from_kernel => {}
+                    other => recorder.signal(other),
+                }
+            }
+        }
+    }
+
+    fn send(&self, made: Result<Made, String>) {
+        let made = match made {
+            Ok(made) => made,
+            Err(why) => {
+                say(format_args!("a window waits for the next one: {why}"));
+                return;
+            }
+        };
+        for (form, bytes) in made.messages {
+            let message = Message {
+                bytes: bytes.into(),
+                from_ns: made.from_ns,
+                to_ns: made.to_ns,
+            };
+            let all = self.senders.iter();
+            all.filter(|one| one.receiver.kind.form() == form)
+                .for_each(|one| one.push(&message));
+        }
+    }
+}

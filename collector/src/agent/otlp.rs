@@ -1,0 +1,243 @@
+//! A window as OpenTelemetry's request to export profiles (`opentelemetry.proto` 1.10, package
+//! `v1development`). It is made of pprof's message, whose tables it shares: numbers there begin with
+//! 1, and 0 is nothing, as here.
+
+use crate::output::pprof::proto::{self, Profile};
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
+use opentelemetry_proto::tonic::profiles::v1development as otel;
+use opentelemetry_proto::tonic::resource::v1::Resource;
+use prost::Message as _;
+use std::collections::{BTreeMap, HashMap};
+
+/// Which of pprof's columns is sent: CPU time.
+const CPU_TIME: usize = 1;
+
+/// The conventions that names of attributes follow.
+const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
+
+/// Bytes of the request for a window. `attributes` are those of the resource.
+pub(super) fn encode(window: &Profile, attributes: &BTreeMap<String, String>) -> Vec<u8> {
+    let mut tables = Tables::of(window);
+    let samples = window.sample.iter().map(|sample| tables.sample(sample));
+    let samples = samples.collect();
+    let value_type = |found: &proto::ValueType| otel::ValueType {
+        type_strindex: index(found.r#type),
+        unit_strindex: index(found.unit),
+    };
+    let profile = otel::Profile {
+        sample_type: window.sample_type.get(CPU_TIME).map(value_type),
+        samples,
+        time_unix_nano: window.time_nanos.cast_unsigned(),
+        duration_nano: window.duration_nanos.cast_unsigned(),
+        period_type: window.period_type.as_ref().map(value_type),
+        period: window.period,
+        profile_id: profile_id(window, attributes),
+        ..otel::Profile::default()
+    };
+    let scope = InstrumentationScope {
+        name: env!("CARGO_PKG_NAME").into(),
+        version: env!("CARGO_PKG_VERSION").into(),
+        ..InstrumentationScope::default()
+    };
+    let resource = Resource {
+        attributes: attributes
+            .iter()
+            .map(|(key, value)| KeyValue {
+                key: key.clone(),
+                value: Some(text(value)),
+                ..KeyValue::default()
+            })
+            .collect(),
+        ..Resource::default()
+    };
+    let request = ExportProfilesServiceRequest {
+        resource_profiles: vec![otel::ResourceProfiles {
+            resource: Some(resource),
+            scope_profiles: vec![otel::ScopeProfiles {
+                scope: Some(scope),
+                profiles: vec![profile],
+                schema_url: String::new(),
+            }],
+            schema_url: SCHEMA.into(),
+        }],
+        dictionary: Some(tables.dictionary),
+    };
+    request.encode_to_vec()
+}
+
+/// The same for the same window of the same host, however often it is sent: 16 bytes, never all
+/// zero.
+fn profile_id(window: &Profile, attributes: &BTreeMap<String, String>) -> Vec<u8> {
+    use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+    let half = |salt: u64| {
+        let mut hasher = DefaultHasher::new();
+        (salt, window.time_nanos, window.duration_nanos, attributes).hash(&mut hasher);
+        hasher.finish() | 1
+    };
+    [half(1).to_le_bytes(), half(2).to_le_bytes()].concat()
+}
+
+/// What samples refer to.
+struct Tables<'a> {
+    window: &'a Profile,
+    dictionary: otel::ProfilesDictionary,
+    strings: HashMap<String, i32>,
+    /// By key, text and number.
+    attributes: HashMap<(i32, i64, i64), i32>,
+    stacks: HashMap<Vec<i32>, i32>,
+}
+
+impl<'a> Tables<'a> {
+    fn of(window: &'a Profile) -> Self {
+        let mut tables = Self {
+            window,
+            dictionary: otel::ProfilesDictionary {
+                mapping_table: vec![otel::Mapping::default()],
+                location_table: vec![otel::Location::default()],
+                function_table: vec![otel::Function::default()],
+                link_table: vec![otel::Link::default()],
+                string_table: window.string_table.clone(),
+                attribute_table: vec![otel::KeyValueAndUnit::default()],
+                stack_table: vec![otel::Stack::default()],
+            },
+            strings: HashMap::new(),
+            attributes: HashMap::new(),
+            stacks: HashMap::from([(Vec::new(), 0)]),
+        };
+        let numbered = window.string_table.iter().zip(0..);
+        tables.strings = numbered.map(|(text, at)| (text.clone(), at)).collect();
+        for found in &window.mapping {
+            let mapping = tables.mapping(found);
+            tables.dictionary.mapping_table.push(mapping);
+        }
+        let functions = window.function.iter().map(|found| otel::Function {
+            name_strindex: index(found.name),
+            system_name_strindex: index(found.system_name),
+            filename_strindex: index(found.filename),
+            start_line: 0,
+        });
+        tables.dictionary.function_table.extend(functions);
+        let line = |found: &proto::Line| otel::Line {
+            function_index: number(found.function_id),
+            line: found.line,
+            column: 0,
+        };
+        let locations = window.location.iter().map(|found| otel::Location {
+            mapping_index: number(found.mapping_id),
+            address: found.address,
+            lines: found.line.iter().map(line).collect(),
+            attribute_indices: Vec::new(),
+        });
+        tables.dictionary.location_table.extend(locations);
+        tables
+    }
+
+    fn mapping(&mut self, found: &proto::Mapping) -> otel::Mapping {
+        let build_id = self.string_at(found.build_id);
+        let attribute_indices = match build_id.is_empty() {
+            true => Vec::new(),
+            false => {
+                let key = self.string("process.executable.build_id.gnu");
+                vec![self.attribute(key, found.build_id, 0)]
+            }
+        };
+        otel::Mapping {
+            memory_start: found.memory_start,
+            memory_limit: found.memory_limit,
+            file_offset: found.file_offset,
+            filename_strindex: index(found.filename),
+            attribute_indices,
+        }
+    }
+
+    fn sample(&mut self, found: &proto::Sample) -> otel::Sample {
+        let attribute_indices = found.label.iter().map(|label| {
+            let name = match &*self.string_at(label.key) {
+                "process" => "process.executable.name".to_owned(),
+                "thread" => "thread.name".to_owned(),
+                "pid" => "process.pid".to_owned(),
+                "tid" => "thread.id".to_owned(),
+                other => other.to_owned(),
+            };
+            let key = self.string(&name);
+            self.attribute(key, label.str, label.num)
+        });
+        let attribute_indices = attribute_indices.collect();
+        let locations: Vec<_> = found.location_id.iter().map(|id| number(*id)).collect();
+        let table = &mut self.dictionary.stack_table;
+        let stack_index = *self
+            .stacks
+            .entry(locations)
+            .or_insert_with_key(|locations| {
+                table.push(otel::Stack {
+                    location_indices: locations.clone(),
+                });
+                last(table)
+            });
+        otel::Sample {
+            stack_index,
+            attribute_indices,
+            link_index: 0,
+            values: found.value.get(CPU_TIME).copied().into_iter().collect(),
+            timestamps_unix_nano: Vec::new(),
+        }
+    }
+
+    fn attribute(&mut self, key_strindex: i32, string: i64, number: i64) -> i32 {
+        let value = match string {
+            0 => AnyValue {
+                value: Some(Value::IntValue(number)),
+            },
+            _ => text(&self.string_at(string)),
+        };
+        let table = &mut self.dictionary.attribute_table;
+        let name = (key_strindex, string, number);
+        *self.attributes.entry(name).or_insert_with(|| {
+            table.push(otel::KeyValueAndUnit {
+                key_strindex,
+                value: Some(value),
+                unit_strindex: 0,
+            });
+            last(table)
+        })
+    }
+
+    fn string_at(&self, at: i64) -> String {
+        let at = usize::try_from(at).unwrap_or(0);
+        self.window
+            .string_table
+            .get(at)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    fn string(&mut self, text: &str) -> i32 {
+        if let Some(known) = self.strings.get(text) {
+            return *known;
+        }
+        self.dictionary.string_table.push(text.to_owned());
+        let at = last(&self.dictionary.string_table);
+        self.strings.insert(text.to_owned(), at);
+        at
+    }
+}
+
+fn text(value: &str) -> AnyValue {
+    AnyValue {
+        value: Some(Value::StringValue(value.to_owned())),
+    }
+}
+
+fn last<T>(table: &[T]) -> i32 {
+    number(table.len().saturating_sub(1) as u64)
+}
+
+fn index(of_pprof: i64) -> i32 {
+    i32::try_from(of_pprof).unwrap_or(0)
+}
+
+fn number(of_pprof: u64) -> i32 {
+    i32::try_from(of_pprof).unwrap_or(0)
+}

@@ -1,0 +1,311 @@
+//! Who takes windows, and how each takes them.
+//!
+//! Not here: when they are sent, and what is done with those that are not taken ([`super::sender`]).
+
+mod files;
+mod http;
+
+use super::form::Form;
+use super::queue::Message;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http::Client;
+use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use prost::Message as _;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What a receiver is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Kind {
+    /// OpenTelemetry's protocol over HTTP.
+    Otlp,
+    /// Pyroscope's `/ingest`.
+    Pyroscope,
+    /// Parca's `/profiles/writeraw`.
+    Parca,
+    /// A folder.
+    Files,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::Otlp, Self::Pyroscope, Self::Parca, Self::Files];
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Otlp => "otlp",
+            Self::Pyroscope => "pyroscope",
+            Self::Parca => "parca",
+            Self::Files => "files",
+        }
+    }
+
+    /// In which form it takes windows.
+    pub(super) const fn form(self) -> Form {
+        match self {
+            Self::Otlp => Form::Otlp,
+            Self::Pyroscope | Self::Parca | Self::Files => Form::Pprof,
+        }
+    }
+}
+
+/// A receiver, as it was asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Receiver {
+    pub(super) kind: Kind,
+    /// The address that is posted to, or the folder.
+    pub(super) address: String,
+    pub(super) headers: BTreeMap<String, String>,
+    /// Who is trusted, instead of those whom the machine trusts (PEM).
+    pub(super) certificate: Option<PathBuf>,
+    /// How long an answer is waited for.
+    pub(super) timeout: Duration,
+    /// Nobody but the environment has named it.
+    pub(super) by_environment: bool,
+}
+
+/// What became of a message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It was taken. Perhaps there was something to say.
+    Taken(Option<String>),
+    /// It will never be, and why.
+    Refused(String),
+    /// It may be later: why not now, and after which time if the receiver has said so.
+    Later(String, Option<Duration>),
+}
+
+/// A receiver that is written to.
+#[derive(Debug)]
+pub(super) struct Connection {
+    receiver: Receiver,
+    /// None for files.
+    client: Option<Client>,
+    /// What is said of all messages.
+    attributes: BTreeMap<String, String>,
+    /// Bytes that may be in a folder.
+    room: u64,
+}
+
+impl Connection {
+    /// Gets ready; nothing is written yet.
+    ///
+    /// # Errors
+    /// A sentence, about the certificate or the folder.
+    pub(super) fn new(
+        receiver: Receiver,
+        attributes: BTreeMap<String, String>,
+        room: u64,
+    ) -> Result<Self, String> {
+        let client = match receiver.kind {
+            Kind::Files => {
+                let made = std::fs::create_dir_all(&receiver.address);
+                made.map_err(|error| format!("{}: {error}", receiver.address))?;
+                None
+            }
+            _ => Some(Client::new(receiver.certificate.as_deref())?),
+        };
+        Ok(Self {
+            receiver,
+            client,
+            attributes,
+            room,
+        })
+    }
+
+    /// Where it is.
+    pub(super) fn address(&self) -> &str {
+        &self.receiver.address
+    }
+
+    /// Sends a message. It takes as long as the receiver's timeout at most, and no longer than
+    /// `patience`.
+    pub(super) fn send(&self, message: &Message, patience: Duration) -> Outcome {
+        let Some(client) = &self.client else {
+            let folder = Path::new(&self.receiver.address);
+            return files::write(folder, message, &self.service(), self.room);
+        };
+        let bytes = &message.bytes;
+        let (address, body, mut headers) = match self.receiver.kind {
+            Kind::Pyroscope => {
+                let address = self.pyroscope_address(message);
+                (address, multipart(bytes), vec![("Content-Type", MULTIPART)])
+            }
+            Kind::Parca => {
+                let headers = vec![("Content-Type", "application/json")];
+                (
+                    self.receiver.address.clone(),
+                    self.parca_body(bytes),
+                    headers,
+                )
+            }
+            Kind::Otlp | Kind::Files => {
+                let headers = vec![
+                    ("Content-Type", "application/x-protobuf"),
+                    ("Content-Encoding", "gzip"),
+                ];
+                (self.receiver.address.clone(), bytes.to_vec(), headers)
+            }
+        };
+        let own = self.receiver.headers.iter();
+        headers.extend(own.map(|(key, value)| (&**key, &**value)));
+        let timeout = self.receiver.timeout.min(patience);
+        let (outcome, answer) = client.post(&address, &headers, &body, timeout);
+        match (outcome, self.receiver.kind) {
+            (Outcome::Taken(_), Kind::Otlp) => Outcome::Taken(partly(&answer)),
+            (outcome, _) => outcome,
+        }
+    }
+
+    fn service(&self) -> String {
+        let service = self.attributes.get("service.name");
+        service.cloned().unwrap_or_else(|| "unknown".to_owned())
+    }
+
+    /// `name=SERVICE{KEY=VALUE,…}`, from and until in seconds.
+    fn pyroscope_address(&self, message: &Message) -> String {
+        let labels = self.labels().into_iter();
+        let labels = labels.filter(|(key, _)| key != "service_name");
+        let labels = labels.map(|(key, value)| format!("{key}={}", harmless(&value)));
+        let labels = labels.collect::<Vec<_>>().join(",");
+        let name = format!("{}{{{labels}}}", harmless(&self.service()));
+        let seconds = |ns: u64| ns / 1_000_000_000;
+        format!(
+            "{}?name={}&from={}&until={}&format=pprof&spyName=rsunwind",
+            self.receiver.address,
+            utf8_percent_encode(&name, NON_ALPHANUMERIC),
+            seconds(message.from_ns),
+            seconds(message.to_ns).max(seconds(message.from_ns) + 1),
+        )
+    }
+
+    fn parca_body(&self, bytes: &[u8]) -> Vec<u8> {
+        let label = |name: &str, value: &str| json!({"name": name, "value": value});
+        let mut labels = vec![label("__name__", "process_cpu")];
+        let own = self.labels();
+        labels.extend(own.iter().map(|(key, value)| label(key, value)));
+        let body = json!({
+            "series": [{
+                "labels": {"labels": labels},
+                "samples": [{"raw_profile": STANDARD.encode(bytes)}],
+            }],
+        });
+        body.to_string().into_bytes()
+    }
+
+    /// Attributes, as Prometheus would have them called.
+    fn labels(&self) -> BTreeMap<String, String> {
+        let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let label = |(key, value): (&String, &String)| {
+            let mut key: String = key.chars().map(allowed).collect();
+            if key.starts_with(|c: char| c.is_ascii_digit()) {
+                key.insert(0, '_');
+            }
+            (key, value.clone())
+        };
+        self.attributes.iter().map(label).collect()
+    }
+}
+
+/// A value with nothing in it that ends one in Pyroscope's names.
+fn harmless(value: &str) -> String {
+    let ends = |c: char| matches!(c, '{' | '}' | ',' | '=' | '"') || c.is_control();
+    value
+        .chars()
+        .map(|c| if ends(c) { '_' } else { c })
+        .collect()
+}
+
+const BOUNDARY: &str = "rsunwind-9f1c6bd4a8e25307";
+const MULTIPART: &str = "multipart/form-data; boundary=rsunwind-9f1c6bd4a8e25307";
+
+/// A profile as a form, with what its columns are.
+fn multipart(profile: &[u8]) -> Vec<u8> {
+    let columns = json!({
+        "samples": {"units": "samples", "sampled": true},
+        "cpu": {"units": "nanoseconds", "sampled": true},
+    });
+    let part = |name: &str, file: &str| {
+        format!(
+            "--{BOUNDARY}\r\nContent-Disposition: form-data; name=\"{name}\"; filename=\"{file}\"\r\n\
+             Content-Type: application/octet-stream\r\n\r\n"
+        )
+    };
+    [
+        part("profile", "profile.pprof").as_bytes(),
+        profile,
+        b"\r\n",
+        part("sample_type_config", "sample_type_config.json").as_bytes(),
+        columns.to_string().as_bytes(),
+        format!("\r\n--{BOUNDARY}--\r\n").as_bytes(),
+    ]
+    .concat()
+}
+
+/// What an OTLP receiver says that has not taken all of a request.
+fn partly(answer: &[u8]) -> Option<String> {
+    let answer = ExportProfilesServiceResponse::decode(answer).ok()?;
+    let partial = answer.partial_success?;
+    let says = partial.rejected_profiles > 0 || !partial.error_message.is_empty();
+    says.then(|| {
+        let (count, why) = (partial.rejected_profiles, partial.error_message);
+        format!("{count} of its profiles rejected: {why}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn connection(kind: Kind) -> Connection {
+        let attribute = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let attributes = [
+            ("service.name", "a,b"),
+            ("host.name", "h}=\"1"),
+            ("9\u{e4}", "\u{1b}x"),
+        ];
+        Connection {
+            receiver: Receiver {
+                kind,
+                address: "http://p/ingest".into(),
+                headers: BTreeMap::new(),
+                certificate: None,
+                timeout: Duration::ZERO,
+                by_environment: false,
+            },
+            client: None,
+            attributes: attributes.into_iter().map(attribute).collect(),
+            room: 0,
+        }
+    }
+
+    #[test]
+    fn labels_end_nothing_but_themselves() {
+        let message = Message {
+            bytes: Vec::new().into(),
+            from_ns: 1_500_000_000,
+            to_ns: 1_600_000_000,
+        };
+        let address = connection(Kind::Pyroscope).pyroscope_address(&message);
+        let (_, name) = address.split_once("name=").unwrap();
+        let (name, rest) = name.split_once('&').unwrap();
+        let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
+        assert_eq!(name, "a_b{_9_=_x,host_name=h___1}");
+        assert_eq!(rest, "from=1&until=2&format=pprof&spyName=rsunwind");
+    }
+
+    #[test]
+    fn parca_gets_a_series_with_all_labels() {
+        let body = connection(Kind::Parca).parca_body(b"abc");
+        let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
+        let series = &body["series"][0];
+        assert_eq!(series["samples"][0]["raw_profile"], "YWJj");
+        let labels = series["labels"]["labels"].as_array().unwrap();
+        let find = |name: &str| labels.iter().find(|label| label["name"] == name);
+        assert_eq!(find("host_name").unwrap()["value"], "h}=\"1");
+        assert_eq!(find("__name__").unwrap()["value"], "process_cpu");
+    }
+}

@@ -1,0 +1,76 @@
+//! Windows as files in a folder, the oldest of which go when it is full.
+
+use super::Outcome;
+use crate::agent::queue::Message;
+use crate::output::atomic;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+/// How their names end.
+const END: &str = ".pb.gz";
+
+/// Writes one, and then removes the oldest of those of this service that are beyond the room.
+pub(super) fn write(folder: &Path, message: &Message, service: &str, room: u64) -> Outcome {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let service: String = service.chars().map(plain).collect();
+    let name = format!("{service}-{:020}{END}", message.from_ns);
+    let written = atomic::write(&folder.join(name), |out| out.write_all(&message.bytes));
+    match written {
+        Ok(()) => {
+            let _ = remove_oldest(folder, &format!("{service}-"), room);
+            Outcome::Taken(None)
+        }
+        Err(error) => {
+            // Room for the next try.
+            let _ = remove_oldest(folder, &format!("{service}-"), room / 2);
+            Outcome::Later(error.to_string(), None)
+        }
+    }
+}
+
+fn remove_oldest(folder: &Path, begins: &str, room: u64) -> io::Result<()> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(folder)?.flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        if name.starts_with(begins) && name.ends_with(END) {
+            files.push((name, entry.metadata()?.len()));
+        }
+    }
+    files.sort_unstable();
+    let mut sum: u64 = files.iter().map(|(_, length)| length).sum();
+    for (name, length) in files {
+        if sum <= room {
+            break;
+        }
+        fs::remove_file(folder.join(name))?;
+        sum -= length;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_and_other_files_stay() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("other.pb.gz"), "x").unwrap();
+        for at in [9, 10, 11] {
+            let message = Message {
+                bytes: vec![0; 40].into(),
+                from_ns: at,
+                to_ns: 0,
+            };
+            let outcome = write(folder.path(), &message, "a/b", 100);
+            assert_eq!(outcome, Outcome::Taken(None));
+        }
+        let names = fs::read_dir(folder.path()).unwrap();
+        let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        let mut names: Vec<_> = names.collect();
+        names.sort();
+        let ours = |at: u64| format!("a_b-{at:020}.pb.gz");
+        assert_eq!(names, [ours(10), ours(11), "other.pb.gz".to_owned()]);
+    }
+}

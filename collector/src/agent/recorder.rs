@@ -1,0 +1,109 @@
+//! `rsunwind record` as a child: it has the program, and goes on with it whatever becomes of us.
+//!
+//! Not here: how what it writes is read ([`super::windows`]).
+
+use super::Args;
+use crate::kept;
+use crate::underway::{self, Orphaned, limit};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::ExitStatusExt as _;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use tempfile::TempDir;
+
+/// How the recording is called.
+pub(super) const NAME: &str = "agent.rsu";
+/// So much more it may write before we look at it again, bytes: if we are gone, the recording ends
+/// there, and the program runs on.
+const LEASH: u64 = 64 << 20;
+
+/// A recording that goes on.
+#[derive(Debug)]
+pub(super) struct Recorder {
+    folder: TempDir,
+    child: Child,
+    /// Closed when we end: then the guardian does what is left to do.
+    _held: ChildStdin,
+}
+
+impl Recorder {
+    /// Starts it, in shared memory where there is some.
+    ///
+    /// # Errors
+    /// As spawn, and if there is no room for its folder.
+    pub(super) fn start(args: &Args) -> io::Result<Self> {
+        let folder = folder()?;
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args([
+                "record",
+                "-q",
+                "--names=0",
+                "-F",
+                &args.rate.to_string(),
+                "-o",
+            ])
+            .arg(folder.path().join(NAME));
+        let then = match &args.pid {
+            Some(pids) => {
+                command.args(["-p", pids]).stdin(Stdio::null());
+                Orphaned::Ends
+            }
+            None => {
+                command.arg("--").args(&args.command);
+                Orphaned::GoesOn
+            }
+        };
+        let child = command.spawn()?;
+        let held = underway::guard(folder.path(), child.id(), then)?;
+        Ok(Self {
+            folder,
+            child,
+            _held: held,
+        })
+    }
+
+    /// Where everything is that is there only as long as we are.
+    pub(super) fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The status to exit with, if it has ended.
+    pub(super) fn ended(&mut self) -> Option<u8> {
+        let status = self.child.try_wait().ok()??;
+        let signalled = status.signal().map(|signal| 128 + signal);
+        let status = status.code().or(signalled).unwrap_or(1);
+        Some(u8::try_from(status).unwrap_or(1))
+    }
+
+    /// Passes a signal on.
+    pub(super) fn signal(&self, signal: Signal) {
+        // It is not waited for before it has ended, so the number is its own.
+        let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
+    }
+
+    /// Lets the recording grow on. Not before it has begun: what is started must not have the limit.
+    pub(super) fn extend(&self, recording: &Path) {
+        let length = recording.metadata().map_or(0, |file| file.len());
+        limit::file_size(self.child.id(), length.saturating_add(LEASH));
+    }
+}
+
+fn folder() -> io::Result<TempDir> {
+    let mut failure = io::ErrorKind::NotFound.into();
+    for place in kept::places() {
+        let made = tempfile::Builder::new()
+            .prefix("rsunwind.agent-")
+            .permissions(Permissions::from_mode(0o700))
+            .tempdir_in(place);
+        match made {
+            Ok(folder) => return Ok(folder),
+            Err(error) => failure = error,
+        }
+    }
+    Err(failure)
+}

@@ -1,0 +1,250 @@
+//! Sends windows to one receiver, in a thread of its own: whatever it does, nobody waits for it.
+
+use super::queue::{Limits, Message, Queue};
+use super::receiver::{Connection, Outcome, Receiver};
+use crate::numbers::plural;
+use crate::visible::say;
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+/// How long is waited after the first failure, and after many.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// What a receiver asks for is believed up to that.
+const LONGEST_ASKED: Duration = Duration::from_secs(300);
+
+/// What became of the windows of one receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Counts {
+    taken: u64,
+    refused: u64,
+}
+
+#[derive(Debug)]
+struct State {
+    queue: Queue,
+    counts: Counts,
+    /// When all must be over.
+    deadline: Option<Instant>,
+    /// Nothing more will be sent.
+    over: bool,
+}
+
+#[derive(Debug)]
+struct Shared {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Nothing is left half done by who panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A receiver that is sent to.
+#[derive(Debug)]
+pub(super) struct Sender {
+    pub(super) receiver: Receiver,
+    shared: Arc<Shared>,
+    thread: JoinHandle<()>,
+}
+
+impl Sender {
+    /// Begins.
+    ///
+    /// # Errors
+    /// A sentence with the receiver's name.
+    pub(super) fn begin(
+        receiver: Receiver,
+        attributes: &BTreeMap<String, String>,
+        limits: Limits,
+        spool: Option<&Path>,
+    ) -> Result<Self, String> {
+        let name = receiver.address.clone();
+        let failed = |error: io::Error| format!("{name}: {error}");
+        let connection = Connection::new(receiver.clone(), attributes.clone(), limits.disk)?;
+        let folder = spool.map(|spool| {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+            let name: String = receiver.address.chars().map(plain).collect();
+            spool.join(format!("{}-{name}", receiver.kind.name()))
+        });
+        let queue = Queue::new(limits, folder).map_err(failed)?;
+        let shared = Arc::new(Shared {
+            state: Mutex::new(State {
+                queue,
+                counts: Counts::default(),
+                deadline: None,
+                over: false,
+            }),
+            changed: Condvar::new(),
+        });
+        let sending = Arc::clone(&shared);
+        let thread = thread::Builder::new().spawn(move || {
+            send_on(&connection, &sending);
+            sending.state().over = true;
+            sending.changed.notify_all();
+        });
+        Ok(Self {
+            thread: thread.map_err(failed)?,
+            receiver,
+            shared,
+        })
+    }
+
+    /// Adds a window.
+    pub(super) fn push(&self, message: &Message) {
+        self.shared.state().queue.push(message);
+        self.shared.changed.notify_all();
+    }
+
+    /// Nothing more comes; what waits is sent until then.
+    pub(super) fn end_by(&self, deadline: Instant) {
+        self.shared.state().deadline = Some(deadline);
+        self.shared.changed.notify_all();
+    }
+
+    /// Waits for the end, and says what became of all windows, if not all were taken or it is to
+    /// be said anyway.
+    pub(super) fn finish(self, verbose: bool) {
+        let mut state = self.shared.state();
+        while !state.over {
+            let deadline = state.deadline.unwrap_or_else(Instant::now);
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                break;
+            }
+            let waited = self.shared.changed.wait_timeout(state, left);
+            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+        }
+        let unsent = state.queue.len() as u64;
+        let dropped_before = state.queue.dropped;
+        state.queue.close();
+        let lost = state.queue.dropped - dropped_before;
+        let counts = state.counts;
+        let mut parts = vec![format!(
+            "{} sent",
+            plural(counts.taken, "window", "windows")
+        )];
+        let others = [
+            (counts.refused, "refused"),
+            (state.queue.dropped, "dropped"),
+            (unsent - lost, "kept for the next time"),
+        ];
+        let is_well = others.iter().all(|(count, _)| *count == 0);
+        parts.extend(
+            others
+                .into_iter()
+                .filter(|(count, _)| *count > 0)
+                .map(|(count, what)| format!("{count} {what}")),
+        );
+        drop(state);
+        if verbose || !is_well {
+            say(format_args!(
+                "{}: {}",
+                self.receiver.address,
+                parts.join(", ")
+            ));
+        }
+        // One that still waits for an answer ends with the process.
+        if self.thread.is_finished() {
+            let _ = self.thread.join();
+        }
+    }
+}
+
+fn send_on(connection: &Connection, shared: &Shared) {
+    let mut failures = 0u32;
+    while let Some((number, message, patience)) = next(shared) {
+        let outcome = connection.send(&message, patience);
+        let mut state = shared.state();
+        match outcome {
+            Outcome::Taken(said) => {
+                state.queue.done(number);
+                state.counts.taken += 1;
+                drop(state);
+                if let Some(said) = said {
+                    connection.say(format_args!("a window was taken in part: {said}"));
+                }
+                if std::mem::take(&mut failures) > 0 {
+                    connection.say(format_args!("takes windows again"));
+                }
+            }
+            Outcome::Refused(why) => {
+                state.queue.done(number);
+                state.counts.refused += 1;
+                let is_first = state.counts.refused == 1;
+                drop(state);
+                if is_first {
+                    connection.say(format_args!("a window was refused, and is lost: {why}"));
+                }
+            }
+            Outcome::Later(why, asked) => {
+                failures += 1;
+                if failures == 1 {
+                    let waits = "windows wait until it does, as many as there is room for";
+                    connection.say(format_args!("takes nothing now: {why}; {waits}"));
+                }
+                // At the end it is tried once more, unless it has asked for rest.
+                if state.deadline.is_some() && (failures > 1 || asked.is_some()) {
+                    return;
+                }
+                let pause = asked.map_or_else(|| pause(failures), |asked| asked.min(LONGEST_ASKED));
+                rest(shared, state, pause);
+            }
+        }
+    }
+}
+
+impl Connection {
+    fn say(&self, what: std::fmt::Arguments<'_>) {
+        say(format_args!("{}: {what}", self.address()));
+    }
+}
+
+/// The next message, and how long it may take; `None` when it is over.
+fn next(shared: &Shared) -> Option<(u64, Message, Duration)> {
+    let mut state = shared.state();
+    loop {
+        let deadline = state.deadline;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        if left.is_some_and(|left| left.is_zero()) {
+            return None;
+        }
+        if let Some((number, message)) = state.queue.first() {
+            return Some((number, message, left.unwrap_or(Duration::MAX)));
+        }
+        if deadline.is_some() {
+            return None;
+        }
+        let waited = shared.changed.wait(state);
+        state = waited.unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// Waits, or until it is to end.
+fn rest(shared: &Shared, mut state: MutexGuard<'_, State>, pause: Duration) {
+    let until = Instant::now() + pause;
+    while state.deadline.is_none() {
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return;
+        }
+        let waited = shared.changed.wait_timeout(state, left);
+        state = waited.unwrap_or_else(PoisonError::into_inner).0;
+    }
+}
+
+/// Longer from failure to failure, and not the same for all agents that failed at once.
+fn pause(failures: u32) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(5));
+    let random = u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
+    doubled
+        .min(LONGEST_PAUSE)
+        .mul_f64(0.75 + random as f64 / 1024.0)
+}

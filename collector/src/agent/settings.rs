@@ -1,0 +1,294 @@
+//! What the agent is told: by its command line, a file (TOML), and OpenTelemetry's variables of the
+//! environment; the first that says something holds. The file can be read anew.
+
+use super::queue::Limits;
+use super::receiver::{Kind, Receiver};
+use super::{Args, Error};
+use crate::record::units;
+use crate::visible::Shown;
+use std::collections::BTreeMap;
+use std::env;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use toml::{Table, Value};
+
+/// How long windows are.
+const WINDOW: Duration = Duration::from_secs(15);
+/// How long an answer is waited for.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// Where OTLP receivers take profiles.
+const OTLP_PATH: &str = "v1development/profiles";
+
+/// All of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Settings {
+    pub(super) window: Duration,
+    pub(super) service: Option<String>,
+    /// What is said of all that is sent.
+    pub(super) labels: BTreeMap<String, String>,
+    /// Where messages wait that find no room in memory.
+    pub(super) spool: Option<PathBuf>,
+    pub(super) limits: Limits,
+    pub(super) receivers: Vec<Receiver>,
+}
+
+impl Settings {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// [`Error::Settings`] names the one that is wrong, [`Error::NoReceiver`].
+    pub(super) fn read(args: &Args) -> Result<Self, Error> {
+        let file = args.config.as_deref().map(read_file).transpose()?;
+        let file = file.unwrap_or_default();
+        let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
+        let mut settings = of(&file, variable).map_err(|why| {
+            let place = args.config.as_deref();
+            let place = place.map_or("the environment".to_owned(), |it| it.shown().to_string());
+            Error::Settings(format!("{place}: {why}"))
+        })?;
+        settings.take(args, variable).map_err(Error::Settings)?;
+        match settings.receivers.is_empty() {
+            true => Err(Error::NoReceiver),
+            false => Ok(settings),
+        }
+    }
+
+    /// What the command line says.
+    fn take(
+        &mut self,
+        args: &Args,
+        variable: impl Fn(&str) -> Option<String>,
+    ) -> Result<(), String> {
+        self.window = args.window.unwrap_or(self.window);
+        self.service = args.service.clone().or(self.service.take());
+        self.spool = args.spool.clone().or(self.spool.take());
+        for label in &args.label {
+            let pair = label.split_once('=').filter(|(key, _)| !key.is_empty());
+            let (key, value) = pair.ok_or(format!("--label {label}: give KEY=VALUE"))?;
+            self.labels.insert(key.to_owned(), value.to_owned());
+        }
+        let given = [
+            (Kind::Otlp, &args.otlp),
+            (Kind::Pyroscope, &args.pyroscope),
+            (Kind::Parca, &args.parca),
+            (Kind::Files, &args.files),
+        ];
+        let named: Vec<_> = given
+            .into_iter()
+            .flat_map(|(kind, all)| all.iter().map(move |address| (kind, address)))
+            .collect();
+        if named.iter().any(|(kind, _)| *kind == Kind::Otlp) {
+            self.receivers.retain(|one| !one.by_environment);
+        }
+        for (kind, address) in named {
+            self.receivers.push(receiver(kind, address, &variable)?);
+        }
+        Ok(())
+    }
+}
+
+fn read_file(path: &Path) -> Result<Table, Error> {
+    let failed = |why: String| Error::Settings(format!("{}: {why}", path.shown()));
+    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    text.parse()
+        .map_err(|error: toml::de::Error| failed(error.to_string()))
+}
+
+/// What a file and the environment say.
+fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
+    let known = [
+        "window", "service", "spool", "memory", "disk", "labels", "send",
+    ];
+    only(file, &known)?;
+    let mut labels = BTreeMap::new();
+    if let Some(list) = variable("OTEL_RESOURCE_ATTRIBUTES") {
+        labels.extend(pairs("OTEL_RESOURCE_ATTRIBUTES", &list)?);
+    }
+    labels.extend(texts(file, "labels")?);
+    let mut receivers = Vec::new();
+    for entry in list(file, "send")? {
+        receivers.push(receiver_of(entry, &variable)?);
+    }
+    let whole = variable("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT");
+    let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT");
+    let whole = whole.or_else(|| base.map(|base| joined(&base, OTLP_PATH)));
+    if let Some(address) = whole
+        && !receivers.iter().any(|one| one.kind == Kind::Otlp)
+    {
+        let mut found = receiver(Kind::Otlp, &address, &variable)?;
+        (found.by_environment, found.address) = (true, address);
+        receivers.push(found);
+    }
+    let size = |name: &str, otherwise: &str| {
+        let given = text(file, name)?;
+        units::size(given.as_deref().unwrap_or(otherwise)).map_err(|why| format!("{name}: {why}"))
+    };
+    let service = text(file, "service")?.or_else(|| variable("OTEL_SERVICE_NAME"));
+    Ok(Settings {
+        window: time(file, "window")?.unwrap_or(WINDOW),
+        service: service.or_else(|| labels.get("service.name").cloned()),
+        labels,
+        spool: text(file, "spool")?.map(PathBuf::from),
+        limits: Limits {
+            memory: size("memory", "8M")?,
+            disk: size("disk", "256M")?,
+        },
+        receivers,
+    })
+}
+
+/// An entry of `send`.
+fn receiver_of(
+    entry: &Table,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Receiver, String> {
+    let kinds = Kind::ALL.map(Kind::name);
+    let mut known = vec!["headers", "certificate", "timeout"];
+    known.extend(kinds);
+    only(entry, &known).map_err(|why| format!("send: {why}"))?;
+    let mut found = Kind::ALL.into_iter().filter_map(|kind| {
+        let address = text(entry, kind.name()).transpose()?;
+        Some(address.map(|address| (kind, address)))
+    });
+    let (Some(one), None) = (found.next(), found.next()) else {
+        return Err(format!("send: give one of {}", kinds.join(", ")));
+    };
+    let (kind, address) = one?;
+    let mut receiver = receiver(kind, &address, variable)?;
+    receiver.headers.extend(texts(entry, "headers")?);
+    receiver.timeout = time(entry, "timeout")?.unwrap_or(receiver.timeout);
+    if let Some(path) = text(entry, "certificate")? {
+        receiver.certificate = Some(path.into());
+    }
+    Ok(receiver)
+}
+
+/// A receiver at an address, with what the environment says of its kind.
+fn receiver(
+    kind: Kind,
+    address: &str,
+    variable: impl Fn(&str) -> Option<String>,
+) -> Result<Receiver, String> {
+    let address = match kind {
+        Kind::Files => address.to_owned(),
+        _ if !address.starts_with("http://") && !address.starts_with("https://") => {
+            let name = kind.name();
+            return Err(format!(
+                "{name}: {address} is no address: give http://HOST:PORT"
+            ));
+        }
+        Kind::Pyroscope => joined(address, "ingest"),
+        Kind::Parca => joined(address, "profiles/writeraw"),
+        // One with a path is meant as it is.
+        Kind::Otlp if path_of(address).is_empty() => joined(address, OTLP_PATH),
+        Kind::Otlp => address.to_owned(),
+    };
+    let mut receiver = Receiver {
+        kind,
+        address,
+        headers: BTreeMap::new(),
+        certificate: None,
+        timeout: TIMEOUT,
+        by_environment: false,
+    };
+    if kind == Kind::Otlp {
+        for prefix in ["OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_PROFILES_"] {
+            let name = |last: &str| format!("{prefix}{last}");
+            if let Some(list) = variable(&name("HEADERS")) {
+                receiver.headers.extend(pairs(&name("HEADERS"), &list)?);
+            }
+            if let Some(path) = variable(&name("CERTIFICATE")) {
+                receiver.certificate = Some(path.into());
+            }
+            if let Some(text) = variable(&name("TIMEOUT")) {
+                let ms = text
+                    .parse()
+                    .map_err(|_| format!("{}: give ms", name("TIMEOUT")))?;
+                receiver.timeout = Duration::from_millis(ms);
+            }
+            if let Some(other) = variable(&name("PROTOCOL")).filter(|it| it != "http/protobuf") {
+                let name = name("PROTOCOL");
+                return Err(format!(
+                    "{name}={other}: profiles are sent as http/protobuf only"
+                ));
+            }
+        }
+    }
+    Ok(receiver)
+}
+
+fn path_of(address: &str) -> &str {
+    let behind = address.split_once("://").map_or(address, |(_, rest)| rest);
+    behind.split_once('/').map_or("", |(_, path)| path)
+}
+
+fn joined(base: &str, path: &str) -> String {
+    format!("{}/{path}", base.trim_end_matches('/'))
+}
+
+/// `k=v,k2=v2`, values percent-encoded.
+fn pairs(name: &str, list: &str) -> Result<BTreeMap<String, String>, String> {
+    let pairs = list.split(',').filter(|pair| !pair.trim().is_empty());
+    let pair = |pair: &str| {
+        let (key, value) = pair.split_once('=')?;
+        let value = percent_encoding::percent_decode_str(value.trim());
+        let value = value.decode_utf8().ok()?.into_owned();
+        Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
+    };
+    let all: Option<_> = pairs.map(pair).collect();
+    all.ok_or_else(|| format!("{name}: give KEY=VALUE,KEY=VALUE"))
+}
+
+fn only(table: &Table, known: &[&str]) -> Result<(), String> {
+    let unknown = table.keys().find(|key| !known.contains(&&***key));
+    unknown.map_or(Ok(()), |key| {
+        Err(format!(
+            "there is no setting {key:?}; there are {}",
+            known.join(", ")
+        ))
+    })
+}
+
+fn text(table: &Table, name: &str) -> Result<Option<String>, String> {
+    match table.get(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text.clone())),
+        Some(_) => Err(format!("{name}: give a text in quotes")),
+    }
+}
+
+fn time(table: &Table, name: &str) -> Result<Option<Duration>, String> {
+    let time = text(table, name)?.map(|text| units::duration(&text));
+    time.transpose().map_err(|why| format!("{name}: {why}"))
+}
+
+fn texts(table: &Table, name: &str) -> Result<BTreeMap<String, String>, String> {
+    let wrong = || format!("{name}: give a table of texts");
+    let inner = match table.get(name) {
+        None => return Ok(BTreeMap::new()),
+        Some(Value::Table(inner)) => inner,
+        Some(_) => return Err(wrong()),
+    };
+    let pair = |(key, value): (&String, &Value)| Some((key.clone(), value.as_str()?.to_owned()));
+    inner
+        .iter()
+        .map(pair)
+        .collect::<Option<_>>()
+        .ok_or_else(wrong)
+}
+
+fn list<'a>(table: &'a Table, name: &str) -> Result<Vec<&'a Table>, String> {
+    let wrong = || format!("{name}: give tables, each begun with [[{name}]]");
+    match table.get(name) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(list)) => {
+            let tables = list.iter().map(Value::as_table);
+            tables.collect::<Option<_>>().ok_or_else(wrong)
+        }
+        Some(_) => Err(wrong()),
+    }
+}
+
+#[cfg(test)]
+#[path = "settings_tests.rs"]
+mod tests;

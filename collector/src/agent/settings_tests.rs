@@ -1,0 +1,97 @@
+use super::*;
+
+fn read(file: &str, environment: &[(&str, &str)]) -> Result<Settings, String> {
+    let variable = |name: &str| {
+        let found = environment.iter().find(|(key, _)| *key == name);
+        found.map(|(_, value)| (*value).to_owned())
+    };
+    of(&file.parse().unwrap(), variable)
+}
+
+#[test]
+fn a_file_says_everything() {
+    let settings = read(
+        "window = '5s'\nservice = 'shop'\nspool = '/s'\nmemory = '1M'\ndisk = '2M'\n[labels]\nversion = '1'\n\
+         [[send]]\notlp = 'http://a:4318'\ntimeout = '1s'\ncertificate = '/ca'\nheaders = { a = 'b' }\n\
+         [[send]]\npyroscope = 'https://p/'\n[[send]]\nparca = 'http://q'\n[[send]]\nfiles = '/f'",
+        &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://other:4318"), ("OTEL_SERVICE_NAME", "no")],
+    )
+    .unwrap();
+    assert_eq!(settings.window, Duration::from_secs(5));
+    assert_eq!(settings.service.as_deref(), Some("shop"));
+    assert_eq!(
+        (settings.limits.memory, settings.limits.disk),
+        (1 << 20, 2 << 20)
+    );
+    assert_eq!(settings.labels["version"], "1");
+    let addresses: Vec<_> = settings.receivers.iter().map(|one| &*one.address).collect();
+    assert_eq!(
+        addresses,
+        [
+            "http://a:4318/v1development/profiles",
+            "https://p/ingest",
+            "http://q/profiles/writeraw",
+            "/f"
+        ]
+    );
+    let first = &settings.receivers[0];
+    assert_eq!(first.timeout, Duration::from_secs(1));
+    assert_eq!(first.headers["a"], "b");
+    assert_eq!(first.certificate.as_deref(), Some(Path::new("/ca")));
+}
+
+#[test]
+fn the_environment_is_that_of_opentelemetry() {
+    let base = ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a:4318/x/");
+    let settings = read(
+        "",
+        &[
+            base,
+            ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, d=e"),
+            ("OTEL_EXPORTER_OTLP_PROFILES_HEADERS", "d=f"),
+            ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=s%2C1,k=v"),
+        ],
+    )
+    .unwrap();
+    let [one] = &settings.receivers[..] else {
+        panic!("{settings:?}");
+    };
+    assert_eq!(one.address, "http://a:4318/x/v1development/profiles");
+    assert_eq!((&*one.headers["a"], &*one.headers["d"]), ("b c", "f"));
+    assert_eq!(one.timeout, Duration::from_millis(2500));
+    assert_eq!(settings.service.as_deref(), Some("s,1"));
+    let own = ("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", "http://b/as/it/is");
+    let settings = read("", &[base, own]).unwrap();
+    assert_eq!(settings.receivers[0].address, "http://b/as/it/is");
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    for (file, named) in [
+        ("windows = '5s'", "windows"),
+        ("window = 5", "window"),
+        ("window = '5 parsecs'", "parsecs"),
+        ("memory = '1'", "memory"),
+        ("labels = 'a'", "labels"),
+        ("send = 'a'", "[[send]]"),
+        ("[[send]]", "otlp"),
+        ("[[send]]\notlp = 'a'", "http://HOST"),
+        ("[[send]]\notlp = 'http://a'\nparca = 'http://a'", "one of"),
+        (
+            "[[send]]\notlp = 'http://a'\nheader = { a = 'b' }",
+            "header",
+        ),
+    ] {
+        let why = read(file, &[]).unwrap_err();
+        assert!(why.contains(named), "{file}: {why}");
+    }
+    let why = read("", &[("OTEL_RESOURCE_ATTRIBUTES", "a")]).unwrap_err();
+    assert!(why.contains("OTEL_RESOURCE_ATTRIBUTES"), "{why}");
+    let grpc = [
+        ("OTEL_EXPORTER_OTLP_ENDPOINT", "http://a"),
+        ("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc"),
+    ];
+    let why = read("", &grpc).unwrap_err();
+    assert!(why.contains("http/protobuf"), "{why}");
+}

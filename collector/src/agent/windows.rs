@@ -1,0 +1,160 @@
+//! Cuts a recording that goes on into windows, each of them once: what one had the next has not.
+//!
+//! ```text
+//!        carried away      │ kept for late kernel samples │ this window │ too new
+//! ───────────────┬─────────┴──────────────┬───────────────┴─────────────┴────► time
+//!          cut before last             last cut                    cut       now
+//! ```
+//!
+//! Not here: how a window is read ([`super::window`]).
+
+use super::carry::{self, carry};
+use super::form::Form;
+use super::window::{self, Made, Request};
+use crate::clock;
+use crate::correlate::Window;
+use crate::underway;
+use crate::visible::say;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// What was sampled is in the recording or its segments after this time at the latest.
+const SETTLED: Duration = Duration::from_secs(2);
+
+/// What is kept of the part that was taken away, and of names.
+const CARRIED: &str = "carried.rsu";
+const NAMES: &str = "names.rsu";
+
+/// How far a recording was looked at.
+#[derive(Clone, Copy, Debug, Default)]
+struct Cut {
+    /// Everything up to there is in a window (`CLOCK_MONOTONIC`, ns).
+    time_ns: u64,
+    /// How long the recording was when the window was read, bytes.
+    length: u64,
+}
+
+/// The windows of a recording.
+#[derive(Debug)]
+pub(super) struct Windows {
+    folder: PathBuf,
+    /// How the recording is called.
+    name: &'static str,
+    /// Its processes are recorded from outside.
+    copied: bool,
+    session: Option<PathBuf>,
+    last: Cut,
+    before_last: Cut,
+    /// Where what is left of the recording begins.
+    begins: u64,
+}
+
+impl Windows {
+    /// Of the recording of that name in a folder.
+    pub(super) fn of(folder: &Path, name: &'static str, copied: bool) -> Self {
+        Self {
+            folder: folder.to_owned(),
+            name,
+            copied,
+            session: None,
+            last: Cut::default(),
+            before_last: Cut::default(),
+            begins: carry::FIRST,
+        }
+    }
+
+    /// The recording, if it has begun.
+    pub(super) fn recording(&self) -> Option<PathBuf> {
+        underway::recording_in(&self.folder, self.name)
+    }
+
+    /// The next window of a recording that goes on. `length` is how long windows are; of what is
+    /// too new the next one is.
+    ///
+    /// # Errors
+    /// A sentence; what is in the window is in the next one, then.
+    pub(super) fn next(
+        &mut self,
+        length: Duration,
+        forms: &[Form],
+        attributes: &BTreeMap<String, String>,
+    ) -> Result<Made, String> {
+        let settled = u64::try_from(SETTLED.min(length).as_nanos()).unwrap_or(0);
+        let until_ns = clock::monotonic_ns().saturating_sub(settled);
+        let Some(recording) = self.recording() else {
+            return Ok(Made::default());
+        };
+        if self.session.is_none() {
+            self.session = underway::session_of(&recording);
+        }
+        let cut = Cut {
+            time_ns: until_ns.max(self.last.time_ns),
+            length: fs::metadata(&recording).map_or(0, |file| file.len()),
+        };
+        let paths = vec![self.session.clone().unwrap_or_else(|| recording.clone())];
+        let made = self.read(paths, cut.time_ns, self.last.time_ns, forms, attributes)?;
+        (self.before_last, self.last) = (self.last, cut);
+        self.carry(&recording);
+        Ok(made)
+    }
+
+    /// The last window, of a recording that has ended.
+    ///
+    /// # Errors
+    /// A sentence.
+    pub(super) fn rest(
+        &self,
+        forms: &[Form],
+        attributes: &BTreeMap<String, String>,
+    ) -> Result<Made, String> {
+        match self.recording() {
+            Some(recording) => self.read(vec![recording], u64::MAX, u64::MAX, forms, attributes),
+            None => Ok(Made::default()),
+        }
+    }
+
+    /// Takes away what no window needs any more. Where that fails it is tried again with the next.
+    fn carry(&mut self, recording: &Path) {
+        let to = self.before_last.length;
+        if to <= self.begins {
+            return;
+        }
+        let beside = self.folder.join(CARRIED);
+        match carry(recording, &beside, self.begins, to, self.copied) {
+            Ok(begins) => self.begins = begins,
+            // It has ended, and has another name.
+            Err(_) if !recording.exists() => {}
+            Err(error) => say(format_args!(
+                "the recording grows, since its beginning cannot be taken away: {error}"
+            )),
+        }
+    }
+
+    fn read(
+        &self,
+        mut paths: Vec<PathBuf>,
+        until_ns: u64,
+        late_until_ns: u64,
+        forms: &[Form],
+        attributes: &BTreeMap<String, String>,
+    ) -> Result<Made, String> {
+        let carried = self.folder.join(CARRIED);
+        if carried.exists() {
+            paths.insert(0, carried);
+        }
+        window::cut(&Request {
+            paths,
+            names: self.folder.join(NAMES),
+            window: Window {
+                after_ns: self.last.time_ns,
+                until_ns,
+                late_after_ns: self.before_last.time_ns,
+                late_until_ns,
+            },
+            forms: forms.to_vec(),
+            attributes: attributes.clone(),
+        })
+    }
+}

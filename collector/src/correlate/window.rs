@@ -1,0 +1,59 @@
+//! Which samples of a recording that goes on are wanted: those of a window of time that were in none
+//! before, so that windows that follow on each other hold each sample once.
+//!
+//! Whatever the kernel has sampled of an entry is of the window in which the entry's user stack was
+//! taken: all of its weight is in that stack, whether the kernel's halves are still there or not. For
+//! a kernel sample whose user stack has not come the next window waits.
+
+/// A window; times are `CLOCK_MONOTONIC`, ns.
+#[derive(Clone, Copy, Debug)]
+pub struct Window {
+    /// User stacks that were taken after that are wanted …
+    pub after_ns: u64,
+    /// … up to that.
+    pub until_ns: u64,
+    /// Kernel samples without a user stack that were taken after that are wanted …
+    pub late_after_ns: u64,
+    /// … up to that.
+    pub late_until_ns: u64,
+}
+
+impl Window {
+    /// Everything.
+    pub const WHOLE: Self = Self {
+        after_ns: 0,
+        until_ns: u64::MAX,
+        late_after_ns: 0,
+        late_until_ns: u64::MAX,
+    };
+
+    /// Whether nothing is left for a window behind it.
+    #[must_use]
+    pub const fn is_last(&self) -> bool {
+        self.until_ns == u64::MAX
+    }
+
+    pub(super) const fn has(&self, time_ns: u64) -> bool {
+        self.is_whole() || self.after_ns < time_ns && time_ns <= self.until_ns
+    }
+
+    pub(super) const fn has_late(&self, time_ns: u64) -> bool {
+        self.is_whole() || self.late_after_ns < time_ns && time_ns <= self.late_until_ns
+    }
+
+    /// Whether an earlier window had a kernel sample without its user stack, which comes only now.
+    pub(super) const fn had_late(&self, time_ns: u64) -> bool {
+        !self.is_whole() && time_ns <= self.late_after_ns
+    }
+
+    /// Times may be anything in what is read, 0 too.
+    const fn is_whole(&self) -> bool {
+        self.after_ns == 0 && self.late_after_ns == 0 && self.is_last()
+    }
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Self::WHOLE
+    }
+}

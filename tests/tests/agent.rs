@@ -1,0 +1,303 @@
+//! `rsunwind agent`: what it sends is what was recorded, to whomever.
+
+use collector::correlate;
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Two threads work for so many seconds of CPU time of the process; if that is asked for, one begins
+/// others that end.
+const WORKS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+static double limit;
+static double used(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+__attribute__((noinline)) static void work_a_while(void) {
+    for (volatile int i = 0; i < 100000; i++);
+}
+static void *brief(void *p) { for (int i = 0; i < 20; i++) work_a_while(); return p; }
+static void *work(void *p) {
+    while (used() < limit) {
+        pthread_t t;
+        work_a_while();
+        if (p) { pthread_create(&t, 0, brief, 0); pthread_join(t, 0); }
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    pthread_t t;
+    limit = atof(argv[1]);
+    pthread_create(&t, 0, work, argc > 2 ? &t : 0);
+    work(0);
+    pthread_join(t, 0);
+    return 3;
+}
+"#;
+
+fn works(bench: &Bench) -> PathBuf {
+    bench.compile("cc", &["-O1", "-pthread"], WORKS)
+}
+
+fn agent() -> Command {
+    let mut command = Command::new(rsunwind());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
+        command.env_remove(name);
+    }
+    command.arg("agent");
+    command
+}
+
+/// Has a window read, as the agent does; gives the sum of its weights.
+fn window(paths: &[&Path], times: [u64; 4], names: &Path) -> u64 {
+    let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let request = json!({
+        "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
+        "names": path(names),
+        "window": times,
+        "forms": ["pprof"],
+        "attributes": {},
+    });
+    let mut child = Command::new(rsunwind())
+        .arg("agent-window")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(request.to_string().as_bytes()).unwrap();
+    drop(stdin);
+    let mut out = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    assert!(child.wait().unwrap().success());
+    let head = out.split(|byte| *byte == b'\n').next().unwrap();
+    let head: Value = serde_json::from_slice(head).unwrap();
+    head["numbers"][1].as_u64().unwrap()
+}
+
+/// Where a recording's session is.
+fn session_of(recording: &Path) -> Option<PathBuf> {
+    let recording = fs::canonicalize(recording).ok()?;
+    let directories = |path: &Path| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let places = directories(Path::new("/dev/shm"));
+    let mut sessions = places.iter().flat_map(|place| directories(place));
+    let is_its = |session: &PathBuf| {
+        fs::read_link(session.join("recording.rsu")).is_ok_and(|link| link == recording)
+    };
+    sessions.find(is_its)
+}
+
+fn monotonic_ns() -> u64 {
+    let time = nix::time::ClockId::CLOCK_MONOTONIC.now().unwrap();
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+#[test]
+fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let mut recorder = bench.record(&["-q", "-F", "997"]);
+    let mut recorder = recorder
+        .arg(&program)
+        .args(["1.2", "brief"])
+        .spawn()
+        .unwrap();
+    let begun = wait_for("a recording", || bench.begun());
+    let session = wait_for("a session", || session_of(&begun));
+    let names = bench.path("names.rsu");
+    let (mut sum, mut windows) = (0, 0);
+    let (mut last, mut before) = (0, 0);
+    loop {
+        let status = recorder.try_wait().unwrap();
+        if status.is_some() {
+            break;
+        }
+        // Nothing is younger than the recording is behind.
+        let until = monotonic_ns().saturating_sub(1_500_000_000).max(last);
+        let now = window(&[&session], [last, until, before, last], &names);
+        windows += u64::from(now > 0);
+        (sum, before, last) = (sum + now, last, until);
+    }
+    sum += window(
+        &[&bench.path("profile.rsu")],
+        [last, u64::MAX, before, u64::MAX],
+        &names,
+    );
+    let whole = bench.recording();
+    let weights = whole.samples.iter().map(|sample| sample.weight);
+    assert_eq!(sum, weights.sum::<u64>());
+    // However the cuts lie.
+    let times = whole.samples.iter().map(|sample| sample.time_ns);
+    let (first, end) = (times.clone().min().unwrap(), times.max().unwrap());
+    let (mut sum, mut last, mut before) = (0, 0, 0);
+    for part in 1..=8 {
+        let until = if part == 8 {
+            u64::MAX
+        } else {
+            first + (end - first) / 8 * part
+        };
+        let late = if part == 8 { u64::MAX } else { last };
+        let window = correlate::Window {
+            after_ns: last,
+            until_ns: until,
+            late_after_ns: before,
+            late_until_ns: late,
+        };
+        let read = correlate::read_window(&[bench.path("profile.rsu")], window).unwrap();
+        sum += read.samples.iter().map(|sample| sample.weight).sum::<u64>();
+        (before, last) = (last, until);
+    }
+    let weights = whole.samples.iter().map(|sample| sample.weight);
+    assert_eq!(sum, weights.sum::<u64>());
+    println!("{windows} windows while it ran");
+}
+
+#[test]
+fn all_receivers_get_the_same_and_all_of_it() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let receiver = Receiver::new(&[]);
+    let address = &receiver.address;
+    let files = bench.path("files");
+    let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let mut command = agent();
+    command
+        .args(["-v", "-F", "499", "--window", "1s", "--label", "a=b,c}"])
+        .args(["--service", "shop", "--otlp", address, "--parca", address])
+        .args(["--pyroscope", address, "--files"])
+        .arg(&files)
+        .arg("--")
+        .arg(&program)
+        .arg("2.5");
+    let out = output(&mut command);
+    let says = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(3), "{says}");
+    assert!(
+        !says.contains("refused") && !says.contains("dropped"),
+        "{says}"
+    );
+    let sent = receiver.taken("/v1development/profiles");
+    assert!(sent.len() >= 2, "{says}");
+    let mut sum = 0;
+    let mut last_ns = u64::try_from(before.as_nanos()).unwrap();
+    for one in &sent {
+        assert!(
+            one.headers
+                .contains(&"content-type: application/x-protobuf".into())
+        );
+        let plain = unzipped(&one.body);
+        assert!(one.body.len() < 64 << 10, "{} bytes", one.body.len());
+        let read = otlp(&plain);
+        sum += read.cpu_ns;
+        assert_eq!(read.period_ns, 1_000_000_000 / 499);
+        // Each window takes the difference of the clocks anew.
+        assert!(read.from_ns + 1_000_000_000 > last_ns && read.to_ns >= read.from_ns);
+        last_ns = read.to_ns;
+        assert!(read.functions.iter().any(|name| name == "work_a_while"));
+        let attribute = |key: &str| {
+            let mut all = read.attributes.iter();
+            all.find(|(name, _)| name == key).map(|(_, value)| &**value)
+        };
+        assert_eq!(attribute("service.name"), Some("shop"));
+        assert_eq!(attribute("a"), Some("b,c}"));
+        assert_eq!(attribute("process.executable.name"), Some("program"));
+        assert!(attribute("host.name").is_some());
+    }
+    // Two threads, of which each has less than a period that is not in a sample.
+    let seconds = sum as f64 / 1e9;
+    assert!((2.3..2.8).contains(&seconds), "{seconds} s; {says}");
+    let of_files = fs::read_dir(&files).unwrap().map(|entry| {
+        let bytes = fs::read(entry.unwrap().path()).unwrap();
+        pprof(&bytes)
+    });
+    let of_files: Vec<_> = of_files.collect();
+    assert_eq!(of_files.len(), sent.len());
+    assert_eq!(of_files.iter().map(|(_, sums)| sums[1]).sum::<i64>(), sum);
+    let mut of_pyroscope = 0;
+    for one in receiver.taken("/ingest") {
+        assert!(
+            one.path.contains("name=shop%7Ba%3Db%5Fc%5F%2C"),
+            "{}",
+            one.path
+        );
+        let start = one.body.windows(2).position(|two| two == [0x1f, 0x8b]);
+        of_pyroscope += pprof(&one.body[start.unwrap()..]).1[1];
+    }
+    assert_eq!(of_pyroscope, sum);
+    assert_eq!(receiver.taken("/profiles/writeraw").len(), sent.len());
+}
+
+#[test]
+fn a_receiver_that_fails_costs_nothing_but_time() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let failures = [
+        Answer::Status(503, "Retry-After: 0\r\n"),
+        Answer::Status(429, "Retry-After: 0\r\n"),
+        Answer::Cut,
+    ];
+    let receiver = Receiver::new(&failures);
+    let spool = bench.path("spool");
+    let run = |address: &str, seconds: &str| {
+        let mut command = agent();
+        command.args(["-v", "--window", "1s", "--otlp", address, "--spool"]);
+        command.arg(&spool).arg("--").arg(&program).arg(seconds);
+        let out = output(&mut command);
+        assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
+        text(&out.stderr)
+    };
+    // Nobody is there: what could not be sent is kept, and sent the next time.
+    let nobody = run("http://127.0.0.1:9", "0.3");
+    assert!(nobody.contains("takes nothing now"), "{nobody}");
+    assert!(
+        nobody.contains("0 windows sent, 1 kept for the next time"),
+        "{nobody}"
+    );
+    let [folder] = &fs::read_dir(&spool).unwrap().flatten().collect::<Vec<_>>()[..] else {
+        panic!("{nobody}");
+    };
+    let plain = |address: &str| {
+        let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+        let address = format!("{address}/v1development/profiles");
+        spool.join(format!(
+            "otlp-{}",
+            address.chars().map(plain).collect::<String>()
+        ))
+    };
+    assert_eq!(folder.path(), plain("http://127.0.0.1:9"));
+    fs::rename(folder.path(), plain(&receiver.address)).unwrap();
+    let says = run(&receiver.address, "0.8");
+    let sent = receiver.taken("/v1development/profiles");
+    assert!(
+        sent.len() >= 2 && says.contains("takes windows again"),
+        "{says}"
+    );
+    assert!(
+        !says.contains("dropped") && !says.contains("kept"),
+        "{says}"
+    );
+    assert_eq!(receiver.posted().len(), sent.len() + failures.len());
+    let read = sent.iter().map(|one| otlp(&unzipped(&one.body)));
+    let cpu_ns: i64 = read.map(|one| one.cpu_ns).sum();
+    let seconds = cpu_ns as f64 / 1e9;
+    assert!((0.95..1.4).contains(&seconds), "{seconds} s; {says}");
+    assert!(
+        fs::read_dir(plain(&receiver.address))
+            .unwrap()
+            .next()
+            .is_none()
+    );
+}
