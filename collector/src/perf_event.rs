@@ -14,6 +14,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// The thread that asks, for [`open`].
 pub const THIS_THREAD: Pid = Pid::from_raw(0);
+/// All that runs on the processor, for [`open`].
+pub const EVERYBODY: Pid = Pid::from_raw(-1);
 /// Whichever processor the thread runs on, for [`open`].
 pub const ANY_PROCESSOR: i32 = -1;
 

@@ -53,6 +53,12 @@ pub(crate) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
     text.split_ascii_whitespace().next()?.parse().ok()
 }
 
+/// All processes, in no order.
+pub(crate) fn all() -> impl Iterator<Item = i32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+}
+
 /// Threads of a process.
 pub(crate) fn threads(pid: i32) -> Vec<i32> {
     let entries = fs::read_dir(format!("/proc/{pid}/task"));
@@ -258,6 +264,10 @@ pub(crate) fn identity(pid: i32) -> Identity {
     let executable = fs::read_link(format!("/proc/{pid}/exe"));
     let stat = u32::try_from(pid).ok().and_then(Stat::read);
     let stat = stat.as_ref();
+    if command.is_empty() && executable.is_err() {
+        // As ps shows those that have no program: threads of the kernel's.
+        command = [b"[", &name(pid, pid)[..], b"]\0"].concat();
+    }
     let status = String::from_utf8_lossy(&read("status")).into_owned();
     let ns_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     Identity {

@@ -182,10 +182,8 @@ fn target(pid: i32) -> Option<Target> {
 
 /// The processes that run under a name: the kernel's, or that of the file or the first argument.
 fn called(name: &str) -> Result<Vec<i32>, Error> {
-    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
-    let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
     let own = std::process::id().cast_signed();
-    let found: Vec<i32> = pids
+    let found: Vec<i32> = processes::all()
         .filter(|pid| *pid != own && is_called(*pid, name.as_bytes()) && may_be_meant(*pid))
         .collect();
     match found.is_empty() {

@@ -261,7 +261,7 @@ fn what_is_asked_wrongly_is_refused_with_the_remedy() {
         (&["--trigger", "itimer"][..], "auto, perf, timer"),
         (&["--size", "1"][..], "64K"),
         (&["-p", "1"][..], "leave the command out"),
-        (&["-a"][..], "rsunwind record -- COMMAND"),
+        (&["-a"][..], "leave the command out"),
         (&["--call-graph", "dwarf"][..], "--unwind"),
         (&["-c", "5000"][..], "/period=5000/"),
     ] {

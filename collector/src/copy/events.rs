@@ -3,6 +3,7 @@
 use super::Settings;
 use crate::cpu_rings::request::{Kind, Request, Tells};
 use crate::cpu_rings::{CpuRing, LARGEST_RING, RECORD_RING, Refusal, Start, lend, memory, open};
+use crate::perf_event::EVERYBODY;
 use nix::errno::Errno;
 use nix::unistd::Pid;
 
@@ -18,6 +19,8 @@ pub(super) enum On {
     Process(Pid, Start),
     /// Threads that are found later, and all that they start.
     Threads,
+    /// Whoever runs.
+    Everybody,
 }
 
 impl On {
@@ -25,6 +28,7 @@ impl On {
         match self {
             Self::Process(pid, _) => open(pid, request, most),
             Self::Threads => lend(request, most),
+            Self::Everybody => open(EVERYBODY, request, most),
         }
     }
 

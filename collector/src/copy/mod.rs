@@ -3,9 +3,10 @@
 //! its descendants ([`crate::exec_watch`]); and of all programs where their threads go off the CPU, when
 //! no signal may be sent, for it would wake them.
 //!
-//! **Start at [`attach()`]**, and at [`attach_running()`] for processes that run already. Perf events on the program and all that it starts fill rings for each
-//! processor with samples: registers, the upper part of the stack, the kernel's own stack. Threads
-//! of ours read them ([`reader`]), follow what each process is and has mapped ([`program_runs`],
+//! **Start at [`attach()`]**; at [`attach_running()`] for processes that run already, and at
+//! [`attach_everybody()`] for all of them. Perf events on the program and all that it starts fill
+//! rings for each processor with samples: registers, the upper part of the stack, the kernel's own
+//! stack. Threads of ours read them ([`reader`]), follow what each process is and has mapped ([`program_runs`],
 //! [`run`]), unwind the copies with framehop ([`crate::unwind`]) from the ELF files' tables, and
 //! make the same chunks of them as programs that unwind themselves do ([`copied_thread`]). A
 //! descendant that loads the preload library is left to itself, but for its context switches: those
@@ -32,7 +33,7 @@ mod spate;
 mod urgency;
 
 pub use attach::attach;
-pub use running::attach_running;
+pub use running::{attach_everybody, attach_running};
 
 use crate::cpu_rings::request::{Kind, Request, Tells};
 use crate::cpu_rings::{Refusal, Step};

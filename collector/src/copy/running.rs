@@ -1,5 +1,6 @@
 //! The events on processes that run already: on each of their threads, whose children inherit them.
-//! All write to rings that events of our own hold, since a process may have many threads.
+//! All write to rings that events of our own hold, since a process may have many threads. Those on
+//! everybody are on the processors, and tell all that happens from then on.
 //!
 //! Nothing is done in the processes, and they are never stopped: threads begin and end while their
 //! events are opened. One that a thread with open events began has inherited them, as the kernel's
@@ -18,7 +19,7 @@ use crate::processes;
 use crate::remote_memory::RemoteMemory;
 use crate::whereabouts::Whereabouts;
 use nix::errno::Errno;
-use nix::unistd::Pid;
+use nix::unistd::{Pid, getpid};
 use std::collections::HashSet;
 use std::os::fd::OwnedFd;
 
@@ -42,25 +43,9 @@ pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, 
     let mut is_anyone_there = false;
     for pid in pids {
         let now = monotonic_ns();
-        let raw = pid.as_raw();
-        let tids = opening.process(raw)?;
-        if tids.is_empty() {
-            continue;
-        }
-        let adopted = Adopted {
-            found: processes::find(raw, &tids),
-            kernel_refused: None,
-            unwatched: 0,
-            has_library: true,
-        };
-        runs.adopt(raw, now, adopted);
-        if settings.switches {
-            let asleep = tids
-                .iter()
-                .filter_map(|tid| Some((*tid, asleep(raw, *tid)?)));
-            asleep.for_each(|(tid, found)| runs.asleep(raw, tid, &found));
-        }
-        is_anyone_there = true;
+        let tids = opening.process(pid.as_raw())?;
+        is_anyone_there |= !tids.is_empty();
+        adopt(&mut runs, pid.as_raw(), &tids, now, settings);
     }
     if !is_anyone_there {
         return Err(refused(Errno::ESRCH));
@@ -71,6 +56,56 @@ pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, 
         runs,
         settings,
     })
+}
+
+/// Opens events on all processors: whoever runs there is recorded, but for this process.
+///
+/// # Errors
+/// [`Refusal`]: all that is asked for needs more rights than events on processes of one's own.
+pub fn attach_everybody(mut settings: Settings) -> Result<Attached, Refusal> {
+    settings.running = true;
+    let rings = On::Everybody.rings(&mut settings);
+    let rings = rings.map_err(|refusal| match refusal.step {
+        Step::Open => Refusal {
+            step: Step::OpenOnAll,
+            ..refusal
+        },
+        _ => refusal,
+    })?;
+    for ring in &rings {
+        request::enable(ring.buffer.event());
+    }
+    // What happens meanwhile is in the rings, and taken in after this.
+    let mut runs = ProgramRuns::new(settings);
+    for pid in processes::all().filter(|pid| *pid != getpid().as_raw()) {
+        let now = monotonic_ns();
+        adopt(&mut runs, pid, &processes::threads(pid), now, settings);
+    }
+    Ok(Attached {
+        reader: Reader::new(rings, None),
+        runs,
+        settings,
+    })
+}
+
+/// Takes in a process that runs, and those of its threads; not one that has ended.
+fn adopt(runs: &mut ProgramRuns, pid: i32, tids: &[i32], time_ns: u64, settings: Settings) {
+    if tids.is_empty() {
+        return;
+    }
+    let adopted = Adopted {
+        found: processes::find(pid, tids),
+        kernel_refused: None,
+        unwatched: 0,
+        has_library: true,
+    };
+    runs.adopt(pid, time_ns, adopted);
+    if settings.switches {
+        let asleep = tids
+            .iter()
+            .filter_map(|tid| Some((*tid, asleep(pid, *tid)?)));
+        asleep.for_each(|(tid, found)| runs.asleep(pid, tid, &found));
+    }
 }
 
 /// Looks at a thread that sleeps, without a word to it.

@@ -32,6 +32,8 @@ pub enum Step {
     Try,
     /// Opening an event.
     Open,
+    /// The same, on all that runs.
+    OpenOnAll,
     /// Mapping its ring.
     Map,
     /// Starting a thread of ours that reads the rings.
@@ -43,6 +45,7 @@ impl fmt::Display for Refusal {
         let what = match self.step {
             Step::Try => "a seccomp filter is in force, which may kill who asks for perf events",
             Step::Open => "perf events were refused",
+            Step::OpenOnAll => "perf events on all processes were refused",
             Step::Map => "memory for perf events was refused",
             Step::Read => "no thread could be started",
         };
@@ -54,7 +57,12 @@ impl fmt::Display for Refusal {
                 "set kernel.perf_event_paranoid to 2 or below, give rsunwind CAP_PERFMON, and in a container use a seccomp profile that \
                  allows perf_event_open; another user's program needs root"
             }
-            (Step::Open, Errno::ENOSYS) => "this kernel or sandbox has no perf_event_open",
+            (Step::OpenOnAll, Errno::EACCES | Errno::EPERM) => {
+                "run as root, give rsunwind CAP_PERFMON, or set kernel.perf_event_paranoid to 0; processes of your own are recorded by -p"
+            }
+            (Step::Open | Step::OpenOnAll, Errno::ENOSYS) => {
+                "this kernel or sandbox has no perf_event_open"
+            }
             (Step::Open, Errno::EMFILE) => {
                 "raise `ulimit -n`: each processor takes up to three descriptors, with -p for each thread"
             }

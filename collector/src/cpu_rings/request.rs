@@ -1,5 +1,6 @@
 //! The perf events that copy stacks: on one process and everything it starts, one event for each
-//! processor, because the kernel gives an inherited event no ring otherwise.
+//! processor, because the kernel gives an inherited event no ring otherwise; or on all that runs on
+//! a processor.
 //!
 //! Not here: the rings ([`super::ring`]) and what is in them ([`super::task_record`]).
 //!
@@ -7,7 +8,7 @@
 //! One system call: `ioctl` without a memory argument.
 #![allow(unsafe_code)]
 
-use crate::perf_event;
+use crate::perf_event::{self, EVERYBODY};
 use crate::unwind::registers::USER_REGISTERS;
 use engine::perf_event::{Attributes, flag, kind, request, software};
 use linux_perf_event_reader::{
@@ -62,14 +63,23 @@ pub(crate) struct Request {
 const PROGRAMS: u64 = flag::COMM | flag::COMM_EXEC;
 const EVERYTHING: u64 = PROGRAMS | flag::MMAP | flag::MMAP2 | flag::TASK;
 
-/// Opens the event of one processor on a process; it waits for exec or for [`enable`].
+/// Opens the event of one processor on a process, or [`EVERYBODY`]; it waits for exec or for
+/// [`enable`].
 ///
 /// # Errors
 /// As `perf_event_open(2)`.
 pub(crate) fn open(request: &Request, pid: Pid, processor: u32) -> Result<OwnedFd, Errno> {
     let processor = i32::try_from(processor).map_err(|_| Errno::ENODEV)?;
     let mut attributes = attributes(request);
-    attributes.flags |= flag::INHERIT;
+    match (pid, request.kind) {
+        // A task's own clock stands for the processor's here, and that of nobody is left out.
+        (EVERYBODY, Kind::CpuTime(_)) => {
+            attributes.config = software::CPU_CLOCK;
+            attributes.flags |= flag::EXCLUDE_IDLE;
+        }
+        (EVERYBODY, _) => {}
+        _ => attributes.flags |= flag::INHERIT,
+    }
     perf_event::open(&attributes, pid, processor)
 }
 

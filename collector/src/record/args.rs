@@ -105,7 +105,7 @@ pub struct Args {
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 
-    /// Record the whole system (not supported yet)
+    /// Record whatever runs on this machine, until Ctrl-C or for the time of -d
     #[arg(short, long)]
     pub all: bool,
 
@@ -131,6 +131,12 @@ impl Args {
     #[must_use]
     pub const fn records_off_cpu(&self) -> bool {
         self.off_cpu || self.wall
+    }
+
+    /// Whether processes are to be recorded that run already.
+    #[must_use]
+    pub const fn records_running(&self) -> bool {
+        self.all || self.pid.is_some()
     }
 }
 

@@ -1,5 +1,5 @@
-//! `rsunwind record -p`: processes that run already, and what they start from now on. Their stacks
-//! are copied by the kernel ([`crate::copy`]): nothing is put into them, none of their threads is
+//! `rsunwind record -p` and `-a`: processes that run already, and what they start from now on; or
+//! whatever runs. Their stacks are copied by the kernel ([`crate::copy`]): nothing is put into them, none of their threads is
 //! stopped or signalled, and when the collector ends, however it does, so do its events.
 //!
 //! Not here: which processes are meant ([`crate::target`]).
@@ -29,6 +29,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use std::ffi::OsString;
+use std::fmt;
 use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
@@ -40,12 +41,23 @@ const NAMED: usize = 5;
 const IDLE: &str =
     "nothing was recorded: no thread used CPU time (--wall records what they wait for)";
 
-/// What is asked for beside `-p` that is for programs that are started, and what to do instead.
+/// Whom to record.
+enum Whom<'a> {
+    /// These, as they were asked for.
+    Processes(Vec<Target>, &'a str),
+    Everybody,
+}
+
+/// What is asked for beside `-p` or `-a` that is for programs that are started, and what to do instead.
 pub fn not_for_running(args: &Args) -> Option<&'static str> {
     let all = [
         (
+            args.all && args.pid.is_some(),
+            "-a records all processes, -p some: leave one of them out",
+        ),
+        (
             !args.command.is_empty(),
-            "-p records what runs already: leave the command out; -d 10s ends the recording after ten seconds",
+            "-p and -a record what runs already: leave the command out; -d 10s ends the recording after ten seconds",
         ),
         (
             !args.events.is_empty(),
@@ -53,7 +65,7 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
         ),
         (
             args.wait,
-            "--wait is for programs that are started: a recording by -p ends with the last of its processes, by -d or by Ctrl-C",
+            "--wait is for programs that are started: a recording by -p ends with the last of its processes, by -d or by Ctrl-C, one by -a by these",
         ),
         (
             args.no_follow,
@@ -68,13 +80,16 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
         .find_map(|(asked, why)| asked.then_some(why))
 }
 
-/// Records the processes of a list until they have ended, the time is over, or a signal says that it
-/// is enough. Gives the status to exit with.
+/// Records the processes that were asked for until they have ended, the time is over, or a signal
+/// says that it is enough. Gives the status to exit with.
 ///
 /// # Errors
 /// [`Error::Target`], [`Error::Attach`], and those of any recording.
-pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
-    let targets = target::find(list)?;
+pub fn run(args: &Args) -> Result<u8, Error> {
+    let whom = match &args.pid {
+        Some(list) => Whom::Processes(target::find(list)?, list),
+        None => Whom::Everybody,
+    };
     if args.records_off_cpu() {
         events::try_off_cpu()?;
     }
@@ -86,23 +101,27 @@ pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     }
     let session = Session::create()?;
     allow_many_descriptors();
-    let account = Account::open(args, &command(&targets, list), Vec::new());
-    let pids: Vec<Pid> = targets.iter().map(|target| target.pid).collect();
-    let first = pids.first().copied().unwrap_or(Pid::from_raw(0));
-    let mut copies =
-        Copies::of_running(args, &pids).map_err(|refusal| refused(&targets, refusal))?;
+    let account = Account::open(args, &whom.command(), Vec::new());
+    let pids = whom.pids();
+    let all = pids.as_deref().unwrap_or_default();
+    let first = all.first().copied().unwrap_or(Pid::from_raw(0));
+    let mut copies = Copies::of_running(args, pids.as_deref())
+        .map_err(|refusal| refused(whom.to_string(), refusal))?;
     // Only now is it certain whose events they are.
-    if let Some(other) = targets.iter().find(|target| target.is_another()) {
-        return Err(refused(std::slice::from_ref(other), Refusal::ENDED));
+    if let Some(other) = whom.another() {
+        return Err(refused(other.to_string(), Refusal::ENDED));
     }
     if !args.quiet {
         let mode = match copies.samples_kernel() {
             true => "",
             false => ", in user mode only",
         };
-        let names = names(&targets);
+        let programs = match all.len() {
+            1 => "program",
+            _ => "programs",
+        };
         say(format_args!(
-            "{names}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the program"
+            "{whom}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the {programs}"
         ));
     }
     let (destination, writer) = output.begin(first.as_raw().cast_unsigned());
@@ -111,7 +130,7 @@ pub fn run(args: &Args, list: &str) -> Result<u8, Error> {
     let deadline = args
         .duration
         .and_then(|time| Instant::now().checked_add(time));
-    let mut result = watch(&mut copies, &mut drain, &signals, &targets, deadline);
+    let mut result = watch(&mut copies, &mut drain, &signals, &whom, deadline);
     let end = End {
         status: None,
         told: false,
@@ -136,34 +155,62 @@ fn allow_many_descriptors() {
     }
 }
 
-/// What stands in the recording as its command.
-fn command(targets: &[Target], list: &str) -> Vec<OsString> {
-    match targets {
-        [one] => {
-            let command = processes::identity(one.pid.as_raw()).command;
-            let words = command.split(|byte| *byte == 0);
-            let words = words.filter(|word| !word.is_empty());
-            words
-                .map(|word| OsString::from_vec(word.to_vec()))
-                .collect()
+fn refused(targets: String, refusal: Refusal) -> Error {
+    Error::Attach { targets, refusal }
+}
+
+impl Whom<'_> {
+    /// What stands in the recording as its command.
+    fn command(&self) -> Vec<OsString> {
+        let Self::Processes(targets, list) = self else {
+            return vec!["-a".into()];
+        };
+        let [one] = &targets[..] else {
+            return vec!["-p".into(), list.into()];
+        };
+        let command = processes::identity(one.pid.as_raw()).command;
+        let words = command.split(|byte| *byte == 0);
+        let words = words.filter(|word| !word.is_empty());
+        words
+            .map(|word| OsString::from_vec(word.to_vec()))
+            .collect()
+    }
+
+    /// Their numbers; none for everybody.
+    fn pids(&self) -> Option<Vec<Pid>> {
+        match self {
+            Self::Processes(targets, _) => Some(targets.iter().map(|target| target.pid).collect()),
+            Self::Everybody => None,
         }
-        _ => vec!["-p".into(), list.into()],
+    }
+
+    /// One of them whose number another process has by now.
+    fn another(&self) -> Option<&Target> {
+        match self {
+            Self::Processes(targets, _) => targets.iter().find(|target| target.is_another()),
+            Self::Everybody => None,
+        }
+    }
+
+    fn goes_on(&self) -> bool {
+        match self {
+            Self::Processes(targets, _) => targets.iter().any(Target::goes_on),
+            Self::Everybody => true,
+        }
     }
 }
 
-fn refused(targets: &[Target], refusal: Refusal) -> Error {
-    Error::Attach {
-        targets: names(targets),
-        refusal,
-    }
-}
-
-fn names(targets: &[Target]) -> String {
-    let named = targets.iter().take(NAMED).map(Target::to_string);
-    let named = named.collect::<Vec<_>>().join(", ");
-    match targets.len().saturating_sub(NAMED) {
-        0 => named,
-        more => format!("{named} and {}", plural(more as u64, "other", "others")),
+impl fmt::Display for Whom<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self::Processes(targets, _) = self else {
+            return f.write_str("all processes");
+        };
+        let named = targets.iter().take(NAMED).map(Target::to_string);
+        f.write_str(&named.collect::<Vec<_>>().join(", "))?;
+        match targets.len().saturating_sub(NAMED) {
+            0 => Ok(()),
+            more => write!(f, " and {}", plural(more as u64, "other", "others")),
+        }
     }
 }
 
@@ -172,13 +219,13 @@ fn watch(
     copies: &mut Copies<'_>,
     drain: &mut Drain,
     signals: &Signals,
-    targets: &[Target],
+    whom: &Whom<'_>,
     deadline: Option<Instant>,
 ) -> io::Result<()> {
     loop {
         let now = Instant::now();
         let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        if is_over || !targets.iter().any(Target::goes_on) {
+        if is_over || !whom.goes_on() {
             return Ok(());
         }
         drain.writer().begin()?;

@@ -8,7 +8,7 @@ use super::args::{Args, Trigger};
 use super::drain::Drain;
 use super::hold::Hold;
 use crate::clock;
-use crate::copy::{Attached, Copying, Settings, attach, attach_running};
+use crate::copy::{Attached, Copying, Settings, attach, attach_everybody, attach_running};
 use crate::cpu_rings::{Refusal, Start};
 use crate::numbers::plural;
 use crate::obstacle::{Obstacle, ObstacleKind};
@@ -72,18 +72,21 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Of processes that run already, at once.
+    /// Of processes that run already, at once; or of everybody.
     ///
     /// # Errors
     /// [`Refusal`] if events cannot be had; with errno ESRCH if all the processes have ended.
-    pub fn of_running(args: &Args, pids: &[Pid]) -> Result<Self, Refusal> {
+    pub fn of_running(args: &Args, pids: Option<&[Pid]>) -> Result<Self, Refusal> {
         let mut copies = Self::new(args, None);
         if !copies.insists && seccomp::is_in_force() {
             return Err(Refusal::FILTERED);
         }
         copies.settings.cpu_time = true;
         copies.settings.execs = false;
-        let attached = attach_running(pids, copies.settings)?;
+        let attached = match pids {
+            Some(pids) => attach_running(pids, copies.settings)?,
+            None => attach_everybody(copies.settings)?,
+        };
         copies.samples_kernel = attached.samples_kernel();
         copies.state = State::Copying(attached.begin()?);
         Ok(copies)

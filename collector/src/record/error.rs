@@ -31,11 +31,6 @@ pub enum Error {
         /// Why not.
         refusal: Refusal,
     },
-    /// `--all`.
-    #[error(
-        "recording the whole system (-a) is not supported yet: start the program under rsunwind: rsunwind record -- COMMAND"
-    )]
-    SystemWideUnsupported,
     /// `-e`.
     #[error("{0}")]
     Event(String),
@@ -133,11 +128,7 @@ impl Error {
         match self {
             Self::NotFound { .. } => 127,
             Self::NotExecutable { .. } => 126,
-            Self::NoCommand
-            | Self::NotForRunning(_)
-            | Self::SystemWideUnsupported
-            | Self::Event(_)
-            | Self::Format(_) => 2,
+            Self::NoCommand | Self::NotForRunning(_) | Self::Event(_) | Self::Format(_) => 2,
             Self::Recording {
                 status: status @ 1..,
                 ..

@@ -81,8 +81,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 /// Any [`Error`]. After [`Error::Recording`] the program has run all the same.
 pub fn run(args: &Args) -> Result<u8, Error> {
     refuse_what_is_missing(args)?;
-    if let Some(list) = &args.pid {
-        return attach::run(args, list);
+    if args.records_running() {
+        return attach::run(args);
     }
     let executable = Executable::resolve(&args.command)?;
     let events = events::find(&args.events, args.rate.millihertz.div_ceil(1000))?;
@@ -169,32 +169,29 @@ pub fn run(args: &Args) -> Result<u8, Error> {
 }
 
 fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
-    match &args.pid {
-        _ if args.all => Err(Error::SystemWideUnsupported),
-        _ if args.call_graph.is_some() => Err(Error::Event(
+    if args.call_graph.is_some() {
+        return Err(Error::Event(
             "whole stacks are always recorded: leave --call-graph out (--unwind chooses between sframe, eh_frame and fp)".into(),
-        )),
-        _ if let Some(count) = &args.count => Err(Error::Event(format!(
+        ));
+    }
+    if let Some(count) = &args.count {
+        return Err(Error::Event(format!(
             "-c {count}: a period belongs to its event: -e NAME/period={count}/; of CPU time the rate is given, with -F"
-        ))),
-        Some(_) => match attach::not_for_running(args) {
-            Some(why) => Err(Error::NotForRunning(why)),
-            None => Ok(()),
-        },
-        None if args.trigger == args::Trigger::Timer && needs_perf(args) => Err(Error::Event(
+        )));
+    }
+    if args.records_running() {
+        return attach::not_for_running(args).map_or(Ok(()), |why| Err(Error::NotForRunning(why)));
+    }
+    match args.trigger {
+        args::Trigger::Timer if needs_perf(args) => Err(Error::Event(
             "timers count nothing but CPU time: leave --trigger=timer out, or -e, --off-cpu and --wall".into(),
         )),
-        None if args.trigger == args::Trigger::Auto
-            && needs_perf(args)
-            && seccomp::is_in_force() =>
-        {
-            Err(Error::Event(
-                "a seccomp filter is in force, which may kill who asks for perf events: use a profile that allows perf_event_open, \
-                 and --trigger perf to insist"
-                    .into(),
-            ))
-        }
-        None => Ok(()),
+        args::Trigger::Auto if needs_perf(args) && seccomp::is_in_force() => Err(Error::Event(
+            "a seccomp filter is in force, which may kill who asks for perf events: use a profile that allows perf_event_open, \
+             and --trigger perf to insist"
+                .into(),
+        )),
+        _ => Ok(()),
     }
 }
 

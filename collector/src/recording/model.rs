@@ -183,6 +183,9 @@ impl Process {
             &self.executable
         };
         let path = path.strip_suffix(" (deleted)").unwrap_or(path);
+        if path.starts_with('[') && path.ends_with(']') {
+            return path; // of the kernel's: there may be a slash in it
+        }
         match path.rsplit('/').next() {
             Some(name) if !name.is_empty() => name,
             _ => "[unknown]",

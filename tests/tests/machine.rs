@@ -1,0 +1,80 @@
+//! `rsunwind record -a`: whatever runs is recorded, whether it ran before or begins meanwhile.
+
+use collector::profile::Profile;
+use rsunwind_tests::assert_measured;
+use rsunwind_tests::attach::{Recorder, Target, cpu_ns};
+use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::statistics::judge;
+use rsunwind_tests::victim;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What the samples of a thread stand for, ns, and those of them on complete stacks.
+fn delivered(profile: &Profile, tid: u32) -> (u64, u64) {
+    let of_it = |sample: &&collector::profile::Sample| {
+        profile.recording.threads[sample.thread.index()].tid == tid
+    };
+    let samples = profile.samples.iter().filter(of_it);
+    samples.fold((0, 0), |(all, complete), sample| {
+        let thread = &profile.recording.threads[sample.thread.index()];
+        let ns = sample.weight * thread.armings[0].period_ns;
+        (all + ns, complete + if sample.complete { ns } else { 0 })
+    })
+}
+
+#[test]
+fn what_runs_and_what_begins_is_recorded() {
+    judge(|| {
+        let bench = Bench::new();
+        let running = Target::busy();
+        let mut waiting = Target::waiting("\"$1\" 300 2", &[&victim::c("static_split.c")]);
+        let before = cpu_ns(running.pid());
+        let mut record = Command::new(rsunwind());
+        record.args(["record", "-q", "-a", "-F", "500", "--names", "0", "-o"]);
+        let recorder = Recorder::begin(record.arg(bench.path("a.rsu")));
+        waiting.go();
+        let (status, printed) = waiting.end();
+        assert_eq!(status, Some(3), "{printed}");
+        recorder.signal("INT");
+        let (status, said) = recorder.end();
+        assert_eq!(status, Some(0), "{said}");
+        let used = cpu_ns(running.pid()) - before;
+
+        let read = collector::correlate::read(&[bench.path("a.rsu")]);
+        let profile = Profile::new(read.expect("a recording"), &Default::default());
+        let (got, complete) = delivered(&profile, running.pid());
+        // It is recorded for a part of the time between both looks at its clock.
+        assert_measured!(got > 50_000_000 && got < used, "{got} of {used} ns");
+        assert_measured!(complete * 100 >= got * 99, "{complete} of {got} complete");
+        let lines = printed.lines().filter_map(|line| line.split_once(' '));
+        let threads: Vec<(u32, u64)> = lines
+            .map(|(tid, ns)| (tid.parse().unwrap(), ns.parse().unwrap()))
+            .collect();
+        assert_eq!(threads.len(), 2, "{printed}");
+        for (tid, ns) in threads {
+            let (got, complete) = delivered(&profile, tid);
+            let deviation = got.abs_diff(ns) as f64;
+            assert_measured!(
+                deviation < ns as f64 * 0.03 + 8e6,
+                "{tid}: {got} of {ns} ns"
+            );
+            assert_measured!(complete * 100 >= got * 99, "{complete} of {got} complete");
+        }
+    });
+}
+
+#[test]
+fn who_may_not_is_told_what_helps() {
+    let (place, programs) = for_everybody(&[rsunwind()]);
+    let Ok(_setting) = Setting::paranoid("1") else {
+        eprintln!("NOT RUN: perf_event_paranoid cannot be set here");
+        return;
+    };
+    let mut command = Command::new(&programs[0]);
+    command.uid(NOBODY).gid(NOBODY).current_dir(place.path());
+    let ended = output(command.args(["record", "-a", "-d", "100ms"]));
+    let said = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(1), "{said}");
+    assert!(said.contains("kernel.perf_event_paranoid to 0"), "{said}");
+}
