@@ -68,6 +68,7 @@ pub fn text(profile: &Profile) -> String {
         stacks::complete(&mut out, profile);
         hints::lines(&mut out, profile);
         stacks::methods(&mut out, profile);
+        stacks::nameless(&mut out, profile);
         stacks::kernel(&mut out, profile);
         stacks::gil(&mut out, profile);
     }

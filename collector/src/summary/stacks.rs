@@ -4,6 +4,8 @@ use super::line;
 use crate::correlate::KernelAccount;
 use crate::numbers::{duration, plural, share};
 use crate::profile::{CallId, Gil, Mode, Names, OWN_WORK, Profile, Sample};
+use crate::symbolize::NOT_DESCRIBED;
+use engine::wire::code::UNREADABLE;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, flags};
 use engine::wire::source::OFF_CPU;
@@ -188,8 +190,8 @@ fn outermost(profile: &Profile, stack: CallId) -> String {
     )
 }
 
-/// By which method frames were found, in per cent of the frames of all samples.
-pub(super) fn methods(out: &mut String, profile: &Profile) {
+/// How many samples each call is in.
+fn samples_through(profile: &Profile) -> Vec<u64> {
     let mut through = vec![0u64; profile.stacks.len()];
     for sample in &profile.samples {
         through[sample.stack.index()] += 1;
@@ -201,6 +203,33 @@ pub(super) fn methods(out: &mut String, profile: &Profile) {
             through[parent.index()] += through[index];
         }
     }
+    through
+}
+
+/// Frames of languages that have no name, in per cent of the languages' frames of all samples.
+pub(super) fn nameless(out: &mut String, profile: &Profile) {
+    let (mut all, mut nameless) = (0u64, 0u64);
+    for (call, count) in profile.stacks.iter().zip(samples_through(profile)) {
+        let function = profile.function(&profile.frames[call.frame.index()]);
+        if matches!(function.mode, Mode::Language(_)) {
+            all += count;
+            let is_nameless = [NOT_DESCRIBED, UNREADABLE].contains(&&*function.name);
+            nameless += if is_nameless { count } else { 0 };
+        }
+    }
+    if nameless > 0 {
+        let frames = plural(nameless, "frame", "frames");
+        let text = format!(
+            "{frames} of languages ({} of theirs) without a name, which could not be read at that moment",
+            share(nameless, all)
+        );
+        line(out, "", &text);
+    }
+}
+
+/// By which method frames were found, in per cent of the frames of all samples.
+pub(super) fn methods(out: &mut String, profile: &Profile) {
+    let through = samples_through(profile);
     let mut counts: BTreeMap<u8, (Method, u64)> = BTreeMap::new();
     for (call, count) in profile.stacks.iter().zip(through) {
         let frame = &profile.frames[call.frame.index()];

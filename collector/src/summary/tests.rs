@@ -3,6 +3,9 @@
 use super::*;
 use crate::profile::tests::example;
 use crate::profile::{Call, CallId, FunctionId, Mode, OWN_WORK, SourceFrameId};
+use crate::recording::LanguageId;
+use crate::symbolize::NOT_DESCRIBED;
+use engine::wire::code::UNREADABLE;
 
 #[test]
 fn the_account_of_a_recording() {
@@ -51,6 +54,24 @@ fn own_work_is_no_part_of_what_is_complete() {
             .map(str::to_owned)
     };
     assert_eq!(line(&text(&profile)), line(&before));
+}
+
+#[test]
+fn frames_of_languages_without_a_name_are_counted() {
+    let mut profile = example();
+    let leaf = profile.stacks[profile.samples[0].stack.index()].frame;
+    let function = profile.frames[leaf.index()].function;
+    let language = Mode::Language(LanguageId::next_of(0));
+    profile.functions[function.index()].mode = language;
+    assert!(!text(&profile).contains("without a name"));
+    for name in [UNREADABLE, NOT_DESCRIBED] {
+        profile.functions[function.index()].name = name.into();
+        let text = text(&profile);
+        assert!(
+            text.contains(" of languages (100.0 % of theirs) without a name"),
+            "{text}"
+        );
+    }
 }
 
 #[test]

@@ -6,6 +6,7 @@ use super::layout::Positions;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::utf8::Utf8;
 use crate::mix::mix;
+use crate::wire::code::UNREADABLE;
 
 /// What a `SharedFunctionInfo` leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,7 +145,7 @@ impl<M: Memory> Heap<'_, M> {
         match out.text() {
             Some(text) if written.is_some() && !text.is_empty() => text,
             _ if name & 3 != 1 => b"(anonymous)",
-            _ => b"(unreadable)",
+            _ => UNREADABLE.as_bytes(),
         }
     }
 

@@ -7,6 +7,8 @@ mod python_lines;
 use super::WireError;
 use super::codec::{Decoder, Encoder};
 
+/// The name of code whose name could not be read at that moment.
+pub const UNREADABLE: &str = "(unreadable)";
 /// Longest name and file, and line table as it is written, bytes.
 pub const LONGEST_NAME: usize = 1024;
 /// See there.
