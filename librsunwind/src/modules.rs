@@ -102,8 +102,9 @@ pub fn find_tables(auxiliary: Auxiliary) -> Result<(), Errno> {
 /// # Errors
 /// `ENOMEM`.
 fn prepare(vdso: usize) -> Result<(), Errno> {
-    let rules = sys::map_anonymous(size_of::<RuleCache>())?;
-    let map = sys::map_anonymous(size_of::<ModuleMap>())?;
+    const RULES_SIZE: usize = size_of::<RuleCache>().next_multiple_of(sys::PAGE);
+    let rules = sys::map_anonymous(RULES_SIZE.saturating_add(size_of::<ModuleMap>()))?;
+    let map = rules.wrapping_add(RULES_SIZE);
     RULES.store(rules.cast(), Release);
     MAP.store(map.cast(), Release);
     VDSO.store(vdso as u64, Relaxed);

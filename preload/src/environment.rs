@@ -6,6 +6,7 @@
 
 use crate::interpose::strict;
 use crate::program_file::takes_library;
+use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -16,7 +17,7 @@ use rsunwind::{sys, weak_address};
 type Strings = *const *const c_char;
 
 /// `LD_PRELOAD=…`, `RSUNWIND=…` and `RSUNWIND_PLUGINS=…` (if it was) as this process was given
-/// them, and the library's own path: copies in a mapping of our own, made once.
+/// them, and the library's own path: copies of our own, made once.
 static PRELOAD: AtomicUsize = AtomicUsize::new(0);
 static SETTINGS: AtomicUsize = AtomicUsize::new(0);
 static PLUGINS: AtomicUsize = AtomicUsize::new(0);
@@ -26,8 +27,10 @@ static LIBRARY: AtomicUsize = AtomicUsize::new(0);
 static MEASURED: AtomicUsize = AtomicUsize::new(0);
 
 const PRELOAD_KEY: &[u8] = b"LD_PRELOAD=";
-const SETTINGS_KEY: &[u8] = b"RSUNWIND=";
-const PLUGINS_KEY: &[u8] = b"RSUNWIND_PLUGINS=";
+/// What says how to record.
+pub const SETTINGS_KEY: &[u8] = b"RSUNWIND=";
+/// What names plug-ins.
+pub const PLUGINS_KEY: &[u8] = b"RSUNWIND_PLUGINS=";
 const LIBRARY_NAME: &[u8] = b"rsunwind_preload";
 
 /// The program's environment, or an empty one.
@@ -50,40 +53,57 @@ pub fn environ() -> Strings {
 ///
 /// # Safety
 /// It is one, and stays so meanwhile.
-pub unsafe fn strings(array: Strings) -> impl Iterator<Item = &'static CStr> {
+unsafe fn pointers(array: Strings) -> impl Iterator<Item = *const c_char> {
     let mut at = array;
     core::iter::from_fn(move || {
-        if at.is_null() {
-            return None;
-        }
-        // SAFETY: the caller's promise.
-        let string = unsafe { *at };
+        // SAFETY: not yet behind the null that ends the array.
+        let string = (!at.is_null()).then(|| unsafe { *at })?;
         if string.is_null() {
             return None;
         }
-        // SAFETY: not yet at the null that ends the array.
+        // SAFETY: as above.
         at = unsafe { at.add(1) };
-        // SAFETY: the caller's promise.
-        Some(unsafe { CStr::from_ptr(string) })
+        Some(string)
     })
 }
 
+/// The same, each with its length.
+///
+/// # Safety
+/// As above.
+unsafe fn strings(array: Strings) -> impl Iterator<Item = &'static CStr> {
+    // SAFETY: the caller's promise.
+    unsafe { pointers(array).map(|string| CStr::from_ptr(string)) }
+}
+
+/// Only of the string that is found the length is looked for: an environment may be long.
 fn find(array: Strings, key: &[u8]) -> Option<&'static CStr> {
-    // SAFETY: an environment.
-    unsafe { strings(array) }.find(|string| string.to_bytes().starts_with(key))
+    // SAFETY: an environment, whose strings end in a zero byte, which no key has.
+    unsafe {
+        let begins = |string: &*const c_char| {
+            let mut key = key.iter().enumerate();
+            key.all(|(at, byte)| *string.add(at) as u8 == *byte)
+        };
+        let found = pointers(array).find(begins)?;
+        Some(CStr::from_ptr(found))
+    }
 }
 
-/// The value of a variable of this process.
-pub fn variable(name: &[u8]) -> Option<&'static CStr> {
-    // SAFETY: an environment.
-    unsafe { strings(environ()) }.find_map(|string| {
-        let value = string
-            .to_bytes_with_nul()
-            .strip_prefix(name)?
-            .strip_prefix(b"=")?;
-        CStr::from_bytes_with_nul(value).ok()
-    })
+/// The value of a variable of this process: `key` is its name with the sign behind it.
+pub fn variable(key: &[u8]) -> Option<&'static CStr> {
+    let value = find(environ(), key)?.to_bytes_with_nul().get(key.len()..)?;
+    CStr::from_bytes_with_nul(value).ok()
 }
+
+/// So many bytes of copies need no page of their own.
+const NEAR: usize = 1024;
+
+struct Copies(UnsafeCell<[u8; NEAR]>);
+
+// SAFETY: written once, in the constructor.
+unsafe impl Sync for Copies {}
+
+static COPIES: Copies = Copies(UnsafeCell::new([0; NEAR]));
 
 /// Copies our variables, so that later programs can be given them.
 pub fn remember() {
@@ -105,13 +125,16 @@ pub fn remember() {
         (plugins, &PLUGINS),
     ];
     let size = texts.iter().map(|(bytes, _)| bytes.len() + 1).sum();
-    let Ok(memory) = sys::map_anonymous(size) else {
+    let memory = match size {
+        ..=NEAR => Ok(COPIES.0.get().cast()),
+        _ => sys::map_anonymous(size),
+    };
+    let Ok(mut at) = memory else {
         return;
     };
-    let mut at = memory;
     for (bytes, place) in texts {
         place.store(at as usize, Relaxed);
-        // SAFETY: `size` has room for all of them and their zero bytes, which the mapping already
+        // SAFETY: `size` has room for all of them and their zero bytes, which the memory already
         // holds.
         unsafe {
             ptr::copy_nonoverlapping(bytes.as_ptr(), at, bytes.len());

@@ -20,6 +20,11 @@ impl Next {
         }
     }
 
+    /// Whether it has been looked for, and found.
+    pub fn is_known(&self) -> bool {
+        self.address.load(Relaxed) != 0
+    }
+
     /// Its address; `None` if the program has no such function yet.
     pub fn address(&self) -> Option<usize> {
         let mut address = self.address.load(Relaxed);

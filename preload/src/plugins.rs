@@ -52,7 +52,7 @@ enum Refusal<'a> {
 
 /// Loads the plug-ins that the environment names; says of each that is left out why.
 pub fn load() {
-    let Some(list) = environment::variable(b"RSUNWIND_PLUGINS") else {
+    let Some(list) = environment::variable(environment::PLUGINS_KEY) else {
         return;
     };
     if Auxiliary::of_process().is_secure {

@@ -3,7 +3,7 @@
 use crate::environment;
 use crate::interpose::{exit, fork, handlers, strict, syscalls};
 use crate::plugins;
-use core::ffi::{CStr, c_char, c_void};
+use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
 use rsunwind::life::complaint::{self, Line, reason};
@@ -27,8 +27,6 @@ static DESTRUCTOR: extern "C" fn() = destruct;
 /// Where set-up in progress would be cut short.
 static SETUP_STACK: AtomicUsize = AtomicUsize::new(0);
 
-const SETUP_STACK_SIZE: usize = 128 * 1024;
-
 extern "C" fn construct() {
     // There a signal comes late, between two blocks of translated code, and a probe of memory has
     // valgrind complain on standard error. What runs is valgrind, which a collector samples from
@@ -37,7 +35,7 @@ extern "C" fn construct() {
         return;
     }
     notes::closing_is_seen();
-    let settings = environment::variable(b"RSUNWIND");
+    let settings = environment::variable(environment::SETTINGS_KEY);
     if let Some(settings) = settings {
         environment::remember();
         begin(settings);
@@ -49,35 +47,53 @@ extern "C" fn construct() {
     }
 }
 
+/// Set-up takes about as much stack, bytes.
+const SETUP_STACK_SIZE: usize = 5 * sys::PAGE;
+
+/// What set-up is told.
+struct Beginning {
+    config: Config,
+    state: *mut ThreadState,
+}
+
+/// Set-up runs on the stack of the handler that it sets up, so that it can be cut short without
+/// harm to the program, however small its stack is. The handler may come in there meanwhile.
 fn begin(settings: &CStr) {
-    // Set-up runs on a stack of its own, so that it can be cut short without harm to the program,
-    // however small its stack is.
-    let Ok(stack) = sys::map_anonymous(SETUP_STACK_SIZE) else {
-        return;
+    let begun = Config::parse(settings.to_bytes())
+        .map_err(StartError::Config)
+        .and_then(|config| {
+            let state = ThreadState::allocate(config.max_depth).map_err(StartError::Memory)?;
+            Ok(Beginning { config, state })
+        });
+    let beginning = match begun {
+        Ok(beginning) => beginning,
+        Err(error) => return complain(error),
     };
+    // SAFETY: it was just made.
+    let top = unsafe { ThreadState::handler_stack_top(beginning.state) };
+    sys::populate(
+        (top as *mut u8).wrapping_sub(SETUP_STACK_SIZE),
+        SETUP_STACK_SIZE,
+    );
     let mut slot = 0usize;
     SETUP_STACK.store(&raw mut slot as usize, Relaxed);
-    let top = stack as usize + SETUP_STACK_SIZE;
-    // SAFETY: a fresh stack; the slot outlives the call.
+    // SAFETY: a fresh stack; what it is told and the slot outlive the call.
     let finished = unsafe {
-        arch::call_on_stack(set_up, settings.as_ptr() as *mut c_void, top, &raw mut slot)
+        let told = (&raw const beginning).cast_mut().cast();
+        arch::call_on_stack(set_up, told, top, &raw mut slot)
     };
     SETUP_STACK.store(0, Relaxed);
     if finished == 0 {
         sys::write_stderr(b"rsunwind: not profiled: internal error during set-up\n");
     }
-    // SAFETY: the call is over.
-    unsafe { sys::unmap(stack, SETUP_STACK_SIZE) };
 }
 
-unsafe extern "C" fn set_up(settings: *mut c_void) {
-    // SAFETY: `construct` passes a C string of the environment.
-    let settings = unsafe { CStr::from_ptr(settings as *const c_char) };
-    let started = Config::parse(settings.to_bytes())
-        .map_err(StartError::Config)
-        .and_then(|config| start::start(config, Auxiliary::of_process(), Origin::Exec));
-    match started {
-        Ok(()) => {
+unsafe extern "C" fn set_up(told: *mut c_void) {
+    // SAFETY: `begin` passes one.
+    let Beginning { config, state } = unsafe { &*told.cast::<Beginning>() };
+    // SAFETY: made for this thread.
+    match unsafe { start::start(config, *state, Auxiliary::of_process(), Origin::Exec) } {
+        Ok(caught) => {
             let measured = PROCESS.config().event_cost_ns.is_none();
             if let (true, Some(cost)) = (measured, PROCESS.event_cost_ns()) {
                 environment::remember_cost(cost);
@@ -85,7 +101,7 @@ unsafe extern "C" fn set_up(settings: *mut c_void) {
             fork::register();
             thread_end::register();
             syscalls::find();
-            handlers::adopt();
+            handlers::adopt(caught);
             if let Some(this) = ThreadState::current() {
                 this.handler_stack.lend(core::ptr::null_mut());
             }

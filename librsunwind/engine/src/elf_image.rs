@@ -110,10 +110,10 @@ impl Headers<'static> {
         let end = place.offset.checked_add(place.length())?;
         if end <= NEAR {
             let from = base.0.checked_add(place.offset)?;
-            return Self::new(readable(from, place.length())?, &place, base);
+            return Self::new(readable(from, place.length(), Some(base.0))?, &place, base);
         }
         let from = elsewhere(place.offset)?;
-        let headers = Self::new(readable(from, place.length())?, &place, base)?;
+        let headers = Self::new(readable(from, place.length(), None)?, &place, base)?;
         // By their own account they must be mapped where they were found.
         let own = headers.address_of(place.offset, |_| true)?;
         let bias = base.0.wrapping_sub(Extent::of(headers.table)?.first);
@@ -127,17 +127,17 @@ impl Headers<'static> {
 /// A probe, or two.
 #[must_use]
 pub fn header_at(base: RuntimeAddress) -> Option<&'static [u8; HEADER]> {
-    let header = readable(base.0, HEADER as u64)?.first_chunk()?;
+    let header = readable(base.0, HEADER as u64, None)?.first_chunk()?;
     place_of(header)?;
     Some(header)
 }
 
-/// Mapped bytes, if each of their pages can be read.
-fn readable(from: u64, length: u64) -> Option<&'static [u8]> {
+/// Mapped bytes, if each of their pages can be read, of which that at `known` is known to be.
+fn readable(from: u64, length: u64, known: Option<u64>) -> Option<&'static [u8]> {
     let end = from.checked_add(length)?;
     let mut page = from & !PAGE.wrapping_sub(1);
     while page < end {
-        if !memory::is_readable(page) {
+        if Some(page) != known && !memory::is_readable(page) {
             return None;
         }
         page = page.checked_add(PAGE)?;
@@ -254,7 +254,9 @@ impl ElfImage {
     /// A probe for each page looked at.
     pub fn notes(&self) -> impl Iterator<Item = (u64, &'static [u8])> + use<> {
         let places = self.notes.into_iter();
-        places.filter_map(|(start, end)| Some((start, readable(start, end.checked_sub(start)?)?)))
+        places.filter_map(|(start, end)| {
+            Some((start, readable(start, end.checked_sub(start)?, None)?))
+        })
     }
 
     /// The build-id, from the note segments of the mapped image.

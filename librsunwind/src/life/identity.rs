@@ -13,8 +13,12 @@ use engine::wire::process::Origin;
 
 /// Fields of `/proc/self/stat`, counted from the one behind the command name.
 const START_TICKS: usize = 19;
+const CAUGHT: usize = 31;
 const ARGUMENTS_START: usize = 45;
 const ARGUMENTS_END: usize = 46;
+
+/// The signals of which the kernel does not tell whether they have a handler.
+const UNTOLD: u64 = !0 << 31;
 
 /// See the module. Empty and 0 where `/proc` is hidden.
 #[derive(Debug)]
@@ -22,6 +26,9 @@ pub(super) struct Identity {
     pub origin: Origin,
     /// When it started, in clock ticks since boot.
     pub start_ticks: u64,
+    /// Signals that have a handler, one bit for each. The kernel does not tell of those from 32 on:
+    /// they are in it if any other is.
+    pub caught: u64,
     arguments: Range<u64>,
     executable: Text<1024>,
 }
@@ -32,10 +39,16 @@ impl Identity {
         let (mut stat, mut link) = ([0; 1024], [0; 1024]);
         let stat = sys::read_file(b"/proc/self/stat\0", &mut stat);
         let executable = sys::read_link(b"/proc/self/exe\0", &mut link);
+        let number = |index| field(stat, index).unwrap_or(0);
         Self {
             origin,
-            start_ticks: field(stat, START_TICKS),
-            arguments: field(stat, ARGUMENTS_START)..field(stat, ARGUMENTS_END),
+            start_ticks: number(START_TICKS),
+            caught: match field(stat, CAUGHT) {
+                Some(0) => 0,
+                Some(some) => some | UNTOLD,
+                None => !0,
+            },
+            arguments: number(ARGUMENTS_START)..number(ARGUMENTS_END),
             executable: Text::new().then(executable),
         }
     }
@@ -60,14 +73,13 @@ impl Identity {
 
 /// A number among those behind the command name, which may hold anything, but the last parenthesis
 /// ends it.
-fn field(stat: &[u8], index: usize) -> u64 {
+fn field(stat: &[u8], index: usize) -> Option<u64> {
     let rest = stat
         .iter()
         .rposition(|byte| *byte == b')')
         .and_then(|end| stat.get(end.wrapping_add(2)..));
     rest.and_then(|rest| rest.split(|byte| *byte == b' ').nth(index))
         .and_then(parse_decimal)
-        .unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -79,9 +91,28 @@ mod tests {
         let stat = b"4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21";
         assert_eq!(
             (field(stat, 1), field(stat, 19), field(stat, 45)),
-            (1, 19, 0)
+            (Some(1), Some(19), None)
         );
-        assert_eq!(field(b"", 19), 0);
+        assert_eq!(field(b"", 19), None);
+    }
+
+    #[test]
+    fn a_signal_with_a_handler_is_caught() {
+        let caught = || Identity::read(Origin::Exec).caught;
+        let action = |handler| sys::KernelAction {
+            handler,
+            flags: sys::SA_RESTORER,
+            restorer: crate::arch::restorer(),
+            mask: 0,
+        };
+        extern "C" fn nothing(_: i32) {}
+        let (signal, handler) = (libc::SIGWINCH, nothing as *const () as usize);
+        let before = sys::signal_action(signal, Some(&action(handler))).expect("an action");
+        assert_eq!(caught() & sys::bit(signal), sys::bit(signal));
+        assert_eq!(caught() & UNTOLD, UNTOLD);
+        sys::signal_action(signal, Some(&action(libc::SIG_IGN))).expect("an action");
+        assert_eq!(caught() & sys::bit(signal), 0);
+        sys::signal_action(signal, Some(&before)).expect("the action before");
     }
 
     #[test]

@@ -35,11 +35,20 @@ pub enum StartError {
     Signal(Errno),
 }
 
-/// Sets the whole runtime up and arms the calling thread.
+/// Sets the whole runtime up and arms the calling thread. Gives the signals for which libraries may
+/// have set a handler by then, one bit for each.
 ///
 /// # Errors
 /// The program is then unprofiled, and unchanged.
-pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(), StartError> {
+///
+/// # Safety
+/// `state` came from [`ThreadState::allocate`] and is no other thread's.
+pub unsafe fn start(
+    config: &Config,
+    state: *mut ThreadState,
+    auxiliary: Auxiliary,
+    origin: Origin,
+) -> Result<u64, StartError> {
     charge::begin();
     family::begin();
     if let Destination::Session(directory) = config.destination {
@@ -50,21 +59,20 @@ pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(),
         })?;
     }
     modules::find_tables(auxiliary).map_err(StartError::Memory)?;
-    let state = ThreadState::allocate(config.max_depth).map_err(StartError::Memory)?;
     // SAFETY: nothing of ours runs yet that reads it.
-    unsafe { PROCESS.set_config(config) };
+    unsafe { PROCESS.set_config(*config) };
     PROCESS.set_key_to_now();
     let identity = Identity::read(origin);
     process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);
     shim::install(signal::current()).map_err(StartError::Signal)?;
     PROCESS.set_period_ns(affordable::period_ns(config.period_ns, || {
-        let cost = cost::of_event(&config)?;
+        let cost = cost::of_event(config)?;
         PROCESS.set_event_cost_ns(cost);
         Some(cost)
     }));
     PROCESS.activate(state.cast());
-    // SAFETY: fresh, and this thread's from now on.
+    // SAFETY: the caller's promise: this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };
     // A mask inherited across exec.
     let ours = sys::bit(this.signal());
@@ -75,5 +83,5 @@ pub fn start(config: Config, auxiliary: Auxiliary, origin: Origin) -> Result<(),
     modules::record_own(this);
     modules::record_program(this, identity.executable());
     this.arm();
-    Ok(())
+    Ok(identity.caught)
 }

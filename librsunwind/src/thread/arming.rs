@@ -33,7 +33,7 @@ impl ThreadState {
             true => Outlook::Program,
             false => unsampled::outlook(),
         };
-        self.arm_from(self.cpu_ns().unwrap_or(0), outlook);
+        self.arm_from(true, outlook);
     }
 
     /// At a sample, in the handler: gives a thread the trigger that it is to have, once it has
@@ -64,15 +64,16 @@ impl ThreadState {
     /// Arms the thread after a pause too short to count, or with a better trigger.
     pub fn arm_again(&self) {
         self.disarm();
-        self.arm_from(0, Outlook::Lasting);
+        self.arm_from(false, Outlook::Lasting);
     }
 
     /// A thread that has just begun is recorded by its first sample, or at its end: unless the
     /// collector has a ring of it, which would be an unknown thread's.
-    fn arm_from(&self, unarmed_cpu_ns: u64, outlook: Outlook) {
+    fn arm_from(&self, is_first: bool, outlook: Outlook) {
         // The handler must not meet a trigger that is half in place.
         let _held = HeldBack::ours();
         let began_ns = self.cpu_ns().unwrap_or(0);
+        let unarmed_cpu_ns = if is_first { began_ns } else { 0 };
         self.account.count_from(began_ns);
         let refused = self.arm_now(outlook);
         self.count_arming_since(began_ns);

@@ -61,6 +61,11 @@ impl HandlerStack {
         }
     }
 
+    /// Its end.
+    pub(super) const fn top(&self) -> usize {
+        self.top
+    }
+
     /// For the next thread.
     pub(super) fn reset(&self) {
         self.lent.set(false);

@@ -56,6 +56,15 @@ impl ThreadState {
         Ok(state)
     }
 
+    /// The end of the stack of a state's handler, which nothing else uses before there is one.
+    ///
+    /// # Safety
+    /// It came from [`ThreadState::allocate`].
+    pub unsafe fn handler_stack_top(state: *const Self) -> usize {
+        // SAFETY: the caller's promise.
+        unsafe { (*state).handler_stack.top() }
+    }
+
     /// In a fork child, before anything else looks: the states of the parent's threads, which fork
     /// has wiped, are the child's own. `own` is the calling thread's, or null.
     pub fn inherit(own: *mut Self, max_depth: usize) {

@@ -4,6 +4,7 @@
 
 use super::handlers;
 use super::sets::{self, mask_set, mask_word, note_mask, with, without};
+use crate::next::Next;
 use core::ffi::c_int;
 use core::ptr;
 use rsunwind::config::SignalChoice;
@@ -27,6 +28,21 @@ mod real {
         fn sigignore(signal: c_int) -> c_int = -1;
         fn siginterrupt(signal: c_int, interrupts: c_int) -> c_int = -1;
     }
+}
+
+/// Whether actions were set, or asked for, by a function of libc's.
+pub fn were_set() -> bool {
+    use real::next;
+    let functions = [
+        &next::sigaction,
+        &next::signal,
+        &next::bsd_signal,
+        &next::ssignal,
+        &next::sysv_signal,
+        &next::__sysv_signal,
+        &next::sigset,
+    ];
+    functions.into_iter().any(Next::is_known)
 }
 
 extern "C" fn fail(errno: i32) -> c_int {
