@@ -1,7 +1,7 @@
 //! The constructor and the destructor.
 
 use crate::environment;
-use crate::interpose::{exit, fork, handlers, strict, syscalls};
+use crate::interpose::{exit, fork, handlers, signals, strict, syscalls};
 use crate::plugins;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -101,7 +101,8 @@ unsafe extern "C" fn set_up(told: *mut c_void) {
             fork::register();
             thread_end::register();
             syscalls::find();
-            handlers::adopt(caught);
+            // Whoever called libc may have set some that the kernel does not tell of.
+            handlers::adopt(if signals::were_set() { !0 } else { caught });
             if let Some(this) = ThreadState::current() {
                 this.handler_stack.lend(core::ptr::null_mut());
             }

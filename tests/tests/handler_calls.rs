@@ -108,3 +108,30 @@ fn samples_say_whether_the_stack_was_the_threads_own() {
     let (all, others) = foreign(&["context"]);
     assert!(all > 40 && others == all, "{others} of {all}");
 }
+
+/// How often a short program makes each system call.
+fn calls_of_a_short_program(run: Run) -> Vec<String> {
+    let directory = tempfile::tempdir().unwrap();
+    let file = directory.path().join("trace");
+    let traced = run.with(|command| traced::trace(command, &file));
+    traced.outcome().quiet();
+    let steps = Trace::read(&file).threads.into_values().flatten();
+    let calls = steps.filter_map(|step| match step {
+        traced::Step::Call(name, _) => Some(name),
+        traced::Step::Signal(_) => None,
+    });
+    calls.collect()
+}
+
+#[test]
+fn a_program_that_begins_and_ends_asks_for_little_more() {
+    /// What it took when this was written, and a few; it had been 180.
+    const MOST: usize = 110;
+    let plain = calls_of_a_short_program(Run::plain("/bin/true"));
+    let recorded = calls_of_a_short_program(Run::profiled("rate=1", "/bin/true"));
+    let more = recorded.len() - plain.len();
+    assert!(more <= MOST, "{more} more: {recorded:?}");
+    let of = |name: &str| recorded.iter().filter(|call| *call == name).count();
+    // No library of its has set a handler, and the kernel says so.
+    assert!(of("rt_sigaction") < 8 && more > 20, "{recorded:?}");
+}

@@ -10,7 +10,7 @@
 //!
 //! Not here: how actions are set and read back ([`super::signals`]).
 
-use super::{sets, signals};
+use super::sets;
 use core::ffi::{c_int, c_void};
 use core::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use rsunwind::arch::signal_frame::{self, Pushed};
@@ -74,10 +74,9 @@ pub fn shown(handler: usize) -> usize {
     }
 }
 
-/// Takes over the handlers that were set before us, by constructors of libraries. `caught` has the
-/// signals that the kernel knows to have some; whoever called libc may have set others.
+/// Takes over the handlers that were set before us, by constructors of libraries: `caught` has the
+/// signals that may have some.
 pub fn adopt(caught: u64) {
-    let caught = if signals::were_set() { !0 } else { caught };
     let is_caught = |signal: &c_int| caught & sys::bit(*signal) != 0;
     let is_ours = |signal: &c_int| signal::is_taken(*signal) || OF_LIBC.contains(signal);
     for signal in (1..=64).filter(|signal| is_caught(signal) && !is_ours(signal)) {

@@ -32,7 +32,7 @@ pub mod fork;
 pub mod handlers;
 mod masks;
 mod sets;
-mod signals;
+pub mod signals;
 pub mod strict;
 pub mod syscalls;
 mod threads;
