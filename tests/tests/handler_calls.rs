@@ -114,7 +114,7 @@ fn calls_of_a_short_program(run: Run) -> Vec<String> {
     let directory = tempfile::tempdir().unwrap();
     let file = directory.path().join("trace");
     let traced = run.with(|command| traced::trace(command, &file));
-    traced.outcome().quiet();
+    let _ = traced.outcome().quiet();
     let steps = Trace::read(&file).threads.into_values().flatten();
     let calls = steps.filter_map(|step| match step {
         traced::Step::Call(name, _) => Some(name),
