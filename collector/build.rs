@@ -1,7 +1,7 @@
-//! Builds the preload library and hands it to the collector to embed (`record/library.rs` includes
-//! it).
+//! Builds the preload library, and the one that is brought into processes that run, and hands them
+//! to the collector to embed (`preload_library.rs` and `inside/image.rs` include them).
 //!
-//! The library is a workspace of its own (no std, panic=abort, fat LTO), so cargo is run for it, in
+//! Each is a workspace of its own (no std, panic=abort, fat LTO), so cargo is run for it, in
 //! a target directory of its own: the one of this build is locked while build scripts run. Nothing
 //! that this build was asked for (flags, wrappers such as clippy's) applies to it, except the
 //! architecture.
@@ -26,9 +26,13 @@ const OUTER: [&str; 10] = [
     "CLIPPY_ARGS",
 ];
 
-/// What the library is made of, from the root of the repository.
-const SOURCES: [&str; 16] = [
+/// What the libraries are made of, from the root of the repository.
+const SOURCES: [&str; 20] = [
     "Cargo.toml",
+    "inside/Cargo.toml",
+    "inside/Cargo.lock",
+    "inside/build.rs",
+    "inside/src",
     "preload/Cargo.toml",
     "preload/Cargo.lock",
     "preload/.cargo",
@@ -60,18 +64,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed=build.rs");
 
-    let built = build(&root.join("preload"), &target_directory(&out)?)?;
-    let library = fs::read(&built).map_err(|error| format!("{}: {error}", built.display()))?;
-    let embedded = out.join("librsunwind_preload.so");
-    fs::write(&embedded, &library)?;
-    println!(
-        "cargo::rustc-env=RSUNWIND_PRELOAD_SO={}",
-        embedded.display()
-    );
-    println!(
-        "cargo::rustc-env=RSUNWIND_PRELOAD_ID={:016x}",
-        content_id(&library)
-    );
+    let target = target_directory(&out)?;
+    for (name, variable) in [
+        ("preload", "RSUNWIND_PRELOAD"),
+        ("inside", "RSUNWIND_INSIDE"),
+    ] {
+        let built = build(&root.join(name), name, &target)?;
+        let library = fs::read(&built).map_err(|error| format!("{}: {error}", built.display()))?;
+        let embedded = out.join(format!("librsunwind_{name}.so"));
+        fs::write(&embedded, &library)?;
+        println!("cargo::rustc-env={variable}_SO={}", embedded.display());
+        println!(
+            "cargo::rustc-env={variable}_ID={:016x}",
+            content_id(&library)
+        );
+    }
     Ok(())
 }
 
@@ -89,11 +96,11 @@ fn target_directory(out: &Path) -> Result<PathBuf, Box<dyn Error>> {
 }
 
 /// Runs cargo and gives the path of the library.
-fn build(preload: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
+fn build(workspace: &Path, name: &str, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
     let mut cargo = Command::new(env::var("CARGO")?);
     // From its own directory, so that its own .cargo/config.toml is found.
     cargo
-        .current_dir(preload)
+        .current_dir(workspace)
         .args(["build", "--release", "--quiet", "--lib", "--target-dir"])
         .arg(target);
     for setting in OUTER {
@@ -111,12 +118,14 @@ fn build(preload: &Path, target: &Path) -> Result<PathBuf, Box<dyn Error>> {
         .map_err(|error| format!("cargo could not be run: {error}"))?;
     if !status.success() {
         return Err(format!(
-            "the preload library in {} could not be built ({status})",
-            preload.display()
+            "the library in {} could not be built ({status})",
+            workspace.display()
         )
         .into());
     }
-    Ok(output.join("release").join("librsunwind_preload.so"))
+    Ok(output
+        .join("release")
+        .join(format!("librsunwind_{name}.so")))
 }
 
 /// FNV-1a: tells builds apart. Whoever uses a file of that name compares its content.

@@ -13,6 +13,8 @@ pub mod doctor;
 pub mod dump;
 mod exec_watch;
 pub mod export;
+mod gentle;
+mod inside;
 mod intern;
 mod interpreters;
 mod jit_map;

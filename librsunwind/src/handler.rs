@@ -23,7 +23,7 @@ use crate::signal::{self, REQUESTED};
 use crate::signal_info::{self, POLL_HUP, POLL_IN, SignalInfo, is_late};
 use crate::sys::{self, KernelAction};
 use crate::thread::{Information, ThreadState, handler_stack};
-use crate::trigger::Armed;
+use crate::trigger::{self, Armed};
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use engine::registers::Registers;
@@ -77,7 +77,9 @@ pub(crate) unsafe extern "C" fn on_signal(
     } else {
         0
     };
-    if theirs == 0 {
+    // Brought into a process that runs, nothing stands in front of the program's handlers, and no
+    // event comes in a call: none is to be made again.
+    if theirs == 0 && cfg!(not(feature = "inside")) {
         // SAFETY: (both) the kernel's ucontext.
         unsafe {
             this.calls
@@ -127,6 +129,17 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
                 return Origin::Stale; // the next walk stands for it
             }
             sampled_by_perf(this, true)
+        }
+        (Armed::Outside, POLL_IN..=POLL_HUP) if trigger::is_outside(info.value as i32) => {
+            if this.budget.may_walk(1, PROCESS.allowance_ns()).is_none() {
+                return Origin::Stale; // the next walk stands for it
+            }
+            Origin::Ours(Request {
+                trigger: Trigger::PerfUser,
+                nonce: this.trigger.next_nonce(),
+                weight: this.take_weight(1),
+                flags: this.left_out(),
+            })
         }
         // A signal of the perf event that came while this one was pending was dropped: its samples
         // wait in the ring.
@@ -259,7 +272,9 @@ fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&ThreadState>) ->
                 // SAFETY: (both) the kernel's ucontext; the shim has pushed the handler's
                 // arguments.
                 unsafe {
-                    this.calls.before_own(context, says(libc::SA_RESTART));
+                    if cfg!(not(feature = "inside")) {
+                        this.calls.before_own(context, says(libc::SA_RESTART));
+                    }
                     let on_alternate = says(libc::SA_ONSTACK);
                     sp.set(handler_stack::off_it(
                         Some(&this.handler_stack),

@@ -25,23 +25,46 @@ pub fn install(signal: i32) -> Result<(), Errno> {
         return Err(Errno(libc::EPERM));
     }
     let remember = |before: KernelAction| {
-        if before.handler != own_action().handler {
+        if before.handler != entry() {
             program_signal::set_action(signal, before);
         }
     };
     // First: from then on the program's own signals come to us, and would end it if it had no
     // handler.
     remember(sys::signal_action(signal, None)?);
-    remember(sys::signal_action(signal, Some(&own_action()))?);
+    remember(sys::signal_action(signal, Some(&own_action(signal)))?);
     signal::take(signal);
     Ok(())
 }
 
+/// Puts the action back that was there before [`install`], if ours still stands.
+///
+/// # Errors
+/// As `rt_sigaction`.
+#[cfg(feature = "inside")]
+pub fn remove(signal: i32, before: &KernelAction) -> Result<(), Errno> {
+    if sys::signal_action(signal, None)?.handler == entry() {
+        sys::signal_action(signal, Some(before))?;
+    }
+    signal::leave(signal);
+    Ok(())
+}
+
+fn entry() -> usize {
+    signal_entry as *const () as usize
+}
+
 /// The action that the runtime installs.
-fn own_action() -> KernelAction {
+fn own_action(signal: i32) -> KernelAction {
+    // Brought into a process that runs, it comes in where the program's own handler would: of
+    // alternate stacks that it did not set up for this it knows nothing.
+    let on_stack = match cfg!(feature = "inside") {
+        true => program_signal::action(signal).flags & libc::SA_ONSTACK as u64,
+        false => libc::SA_ONSTACK as u64,
+    };
     KernelAction {
-        handler: signal_entry as *const () as usize,
-        flags: (libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK) as u64 | sys::SA_RESTORER,
+        handler: entry(),
+        flags: (libc::SA_SIGINFO | libc::SA_RESTART) as u64 | on_stack | sys::SA_RESTORER,
         restorer: arch::restorer(),
         mask: sys::ALL_BUT_FAULTS,
     }
@@ -62,11 +85,23 @@ fn own_action() -> KernelAction {
 pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context: *mut c_void) {
     naked_asm!(
         "endbr64",
-        "mov rcx, qword ptr [rip + rsunwind_thread_word@gottpoff]",
-        "mov rcx, qword ptr fs:[rcx]",
         "push rdi",
         "push rsi",
         "push rdx", // 16-byte aligned again: the kernel enters with rsp = 8 modulo 16
+        #[cfg(not(feature = "inside"))]
+        "mov rcx, qword ptr [rip + rsunwind_thread_word@gottpoff]",
+        #[cfg(not(feature = "inside"))]
+        "mov rcx, qword ptr fs:[rcx]",
+        #[cfg(feature = "inside")]
+        "call {word_at_entry}",
+        #[cfg(feature = "inside")]
+        "mov rcx, rax",
+        #[cfg(feature = "inside")]
+        "mov rdx, qword ptr [rsp]",
+        #[cfg(feature = "inside")]
+        "mov rsi, qword ptr [rsp + 8]",
+        #[cfg(feature = "inside")]
+        "mov rdi, qword ptr [rsp + 16]",
         "test rcx, rcx",
         "jz 2f",
         "mov r8, qword ptr [rcx + {stack_top}]",
@@ -79,8 +114,16 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         "jbe 5f", // lent to the kernel, which has entered there
         "mov rsp, r8",
         "5:",
+        #[cfg(feature = "inside")]
+        "push rcx",
+        #[cfg(feature = "inside")]
+        "push rcx",
         "call {on_signal}",
+        #[cfg(feature = "inside")]
+        "pop rcx",
+        #[cfg(not(feature = "inside"))]
         "mov rcx, qword ptr [rip + rsunwind_thread_word@gottpoff]",
+        #[cfg(not(feature = "inside"))]
         "mov rcx, qword ptr fs:[rcx]",
         "mov rsp, qword ptr [rcx + {saved_sp}]",
         "test rax, rax",
@@ -114,6 +157,8 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         sets_mask = const offset_of!(ThreadState, shim.sets_mask),
         set_mask = const libc::SIG_SETMASK,
         rt_sigprocmask = const libc::SYS_rt_sigprocmask,
+        #[cfg(feature = "inside")]
+        word_at_entry = sym crate::thread::inside::word_at_entry,
         on_signal = sym handler::on_signal,
         on_stray_signal = sym handler::on_stray_signal,
     )
@@ -128,11 +173,21 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
 #[unsafe(naked)]
 pub unsafe extern "C" fn abandon_handler() -> ! {
     naked_asm!(
+        #[cfg(not(feature = "inside"))]
         "mov rcx, qword ptr [rip + rsunwind_thread_word@gottpoff]",
+        #[cfg(not(feature = "inside"))]
         "mov rcx, qword ptr fs:[rcx]",
+        #[cfg(feature = "inside")]
+        "and rsp, -16",
+        #[cfg(feature = "inside")]
+        "call {thread_word}",
+        #[cfg(feature = "inside")]
+        "mov rcx, rax",
         "mov rsp, qword ptr [rcx + {saved_sp}]",
         "add rsp, 24",
         "ret",
+        #[cfg(feature = "inside")]
+        thread_word = sym crate::thread::inside::word,
         saved_sp = const offset_of!(ThreadState, shim.saved_sp),
     )
 }

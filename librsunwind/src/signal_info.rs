@@ -7,7 +7,7 @@
 use crate::signal::REQUESTED;
 use crate::sys;
 use crate::thread::{Information, ThreadState};
-use crate::trigger::Armed;
+use crate::trigger::{self, Armed};
 use core::ptr;
 
 /// The parts of `siginfo_t` that triggers fill, at the kernel's offsets.
@@ -51,6 +51,7 @@ pub(crate) const fn looks_like_ours(info: &SignalInfo) -> bool {
 /// Whether a signal was raised by a trigger that is gone by now.
 pub(crate) fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
     match (info.code, this) {
+        (POLL_IN..=POLL_HUP, _) if trigger::is_outside(info.value as i32) => true,
         (POLL_IN..=POLL_HUP, Some(this)) => this.trigger.knows(info.value as i32),
         (libc::SI_TIMER, Some(this)) => info.value == ptr::from_ref(this) as u64,
         (REQUESTED, _) | (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,

@@ -184,6 +184,21 @@ pub fn traces(pid: u32) -> Vec<String> {
     all
 }
 
+/// Removes what a killed rsunwind has left in memory: the session whose recording is there.
+///
+/// # Panics
+/// If it cannot be removed.
+pub fn remove_session(bench: &Bench) {
+    let here = bench.path("");
+    for session in fs::read_dir("/dev/shm").unwrap().flatten() {
+        let inside = fs::read_dir(session.path()).into_iter().flatten().flatten();
+        let mut links = inside.map(|inner| fs::read_link(inner.path().join("recording.rsu")));
+        if links.any(|link| link.is_ok_and(|path| path.starts_with(&here))) {
+            fs::remove_dir_all(session.path()).unwrap();
+        }
+    }
+}
+
 /// CPU time that each thread of `static_split.c` says it used at its end, ns.
 ///
 /// # Panics

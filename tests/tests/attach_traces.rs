@@ -1,7 +1,7 @@
 //! `record -p` leaves nothing in a process and changes nothing of what it does, however the
 //! recording ends; and says what it cannot record.
 
-use rsunwind_tests::attach::{Recorder, Target, cpu_ns, threads, traces};
+use rsunwind_tests::attach::{Recorder, Target, cpu_ns, remove_session, threads, traces};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::victim;
 use std::fs;
@@ -10,18 +10,6 @@ use std::process::{Command, Stdio};
 fn samples(bench: &Bench, file: &str) -> usize {
     let read = collector::correlate::read(&[bench.path(file)]);
     read.expect("a recording").samples.len()
-}
-
-/// Removes what a killed rsunwind has left in memory: the session whose recording is there.
-fn remove_session(bench: &Bench) {
-    let here = bench.path("");
-    for session in fs::read_dir("/dev/shm").unwrap().flatten() {
-        let inside = fs::read_dir(session.path()).into_iter().flatten().flatten();
-        let mut links = inside.map(|inner| fs::read_link(inner.path().join("recording.rsu")));
-        if links.any(|link| link.is_ok_and(|path| path.starts_with(&here))) {
-            fs::remove_dir_all(session.path()).unwrap();
-        }
-    }
 }
 
 #[test]

@@ -105,6 +105,10 @@ pub struct Args {
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 
+    /// With -p: how stacks come about
+    #[arg(long, value_enum, default_value_t, requires = "pid")]
+    pub how: How,
+
     /// Record whatever runs on this machine, until Ctrl-C or for the time of -d
     #[arg(short, long)]
     pub all: bool,
@@ -150,6 +154,19 @@ pub enum Trigger {
     Perf,
     /// CPU timers, which the kernel's tick bounds
     Timer,
+}
+
+/// How stacks of processes that run already come about.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum How {
+    /// The way that touches nothing: copies
+    #[default]
+    Auto,
+    /// The kernel copies the upper part of each stack: the process is not touched
+    Copies,
+    /// A library is brought into the process, by which its threads unwind themselves, and taken
+    /// away at the end; user mode only, and what the process starts is not recorded
+    Inside,
 }
 
 /// The signal by which a thread is asked to unwind itself.

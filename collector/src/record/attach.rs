@@ -5,11 +5,12 @@
 //! Not here: which processes are meant ([`crate::target`]).
 
 use super::End;
-use super::args::{Args, Trigger};
+use super::args::{Args, How, Trigger};
 use super::copying::Copies;
 use super::drain::Drain;
 use super::error::Error;
 use super::events;
+use super::inside;
 use super::output::Output;
 use super::program::Charged;
 use super::publish::Recorded;
@@ -42,7 +43,7 @@ const IDLE: &str =
     "nothing was recorded: no thread used CPU time (--wall records what they wait for)";
 
 /// Whom to record.
-enum Whom<'a> {
+pub(super) enum Whom<'a> {
     /// These, as they were asked for.
     Processes(Vec<Target>, &'a str),
     Everybody,
@@ -72,6 +73,10 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
             "--no-follow is for programs that are started: what a process starts is recorded with it",
         ),
         (
+            args.how == How::Inside && args.records_off_cpu(),
+            "--how inside has no time off the CPU: leave it out for --off-cpu and --wall, whose stacks are copies",
+        ),
+        (
             args.trigger == Trigger::Timer,
             "timers are a program's own: a process that runs already is sampled by perf events; leave --trigger=timer out",
         ),
@@ -90,6 +95,9 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         Some(list) => Whom::Processes(target::find(list)?, list),
         None => Whom::Everybody,
     };
+    if let (How::Inside, Whom::Processes(targets, _)) = (args.how, &whom) {
+        return inside::run(args, &whom, targets);
+    }
     if args.records_off_cpu() {
         events::try_off_cpu()?;
     }
@@ -148,7 +156,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
 }
 
 /// Each thread takes some for each processor; the limit is our own.
-fn allow_many_descriptors() {
+pub(super) fn allow_many_descriptors() {
     if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
         // Refused, it stays: then a refusal of events says what helps.
         let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
@@ -161,7 +169,7 @@ fn refused(targets: String, refusal: Refusal) -> Error {
 
 impl Whom<'_> {
     /// What stands in the recording as its command.
-    fn command(&self) -> Vec<OsString> {
+    pub(super) fn command(&self) -> Vec<OsString> {
         let Self::Processes(targets, list) = self else {
             return vec!["-a".into()];
         };

@@ -3,6 +3,7 @@
 
 use crate::cpu_rings::Refusal;
 use crate::export;
+use crate::inside;
 use crate::target;
 use crate::visible::Shown;
 use nix::errno::Errno;
@@ -30,6 +31,16 @@ pub enum Error {
         targets: String,
         /// Why not.
         refusal: Refusal,
+    },
+    /// `--how inside`.
+    #[error(
+        "{target} cannot be recorded from inside: {refusal}; without --how inside it is recorded by copies of its stacks"
+    )]
+    Inside {
+        /// Who was to be recorded.
+        target: String,
+        /// Why not.
+        refusal: inside::Refusal,
     },
     /// `-e`.
     #[error("{0}")]

@@ -23,6 +23,7 @@ mod executable;
 mod forward;
 mod hold;
 pub mod inherited;
+mod inside;
 mod launch;
 pub(crate) mod library;
 mod listener;

@@ -8,5 +8,16 @@ mod x86_64;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
+#[cfg(any(feature = "inside", test))]
+mod thread_table;
+#[cfg(not(feature = "inside"))]
+mod thread_word;
+#[cfg(feature = "inside")]
+pub(crate) use thread_table::{forget_thread, word_of};
+#[cfg(feature = "inside")]
+pub use thread_table::{set_thread_word, thread_word};
+#[cfg(not(feature = "inside"))]
+pub use thread_word::{set_thread_word, thread_word};
+
 #[cfg(not(target_arch = "x86_64"))]
 compile_error!("the runtime supports x86-64 only, for now");

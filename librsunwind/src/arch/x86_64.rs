@@ -1,4 +1,4 @@
-//! x86-64: system calls, the thread-local word, stacks. (The signal handler's shim is in
+//! x86-64: system calls, stacks. (The signal handler's shim is in
 //! [`crate::shim`].)
 //!
 //! # Safety
@@ -36,18 +36,9 @@ pub unsafe fn syscall6(
     result
 }
 
-// One word per thread in the static TLS block (initial-exec: no lazy allocation, legal in a
-// handler), and the signal restorer, byte for byte what unwinders and debuggers recognise as the
-// end of a signal handler.
+// The signal restorer, byte for byte what unwinders and debuggers recognise as the end of a signal
+// handler.
 global_asm!(
-    ".pushsection .tbss,\"awT\",@nobits",
-    ".balign 8",
-    ".hidden rsunwind_thread_word",
-    ".globl rsunwind_thread_word",
-    "rsunwind_thread_word: .zero 8",
-    ".size rsunwind_thread_word, 8",
-    ".type rsunwind_thread_word, @object",
-    ".popsection",
     ".pushsection .text.rsunwind_restorer,\"ax\",@progbits",
     ".hidden rsunwind_restorer",
     ".globl rsunwind_restorer",
@@ -67,32 +58,6 @@ unsafe extern "C" {
 /// `sa_restorer` for our actions.
 pub fn restorer() -> usize {
     rsunwind_restorer as *const () as usize
-}
-
-/// This thread's word: where its state is ([`crate::thread`]), or null for a thread that is not
-/// ours to sample.
-///
-/// # Signal safety
-/// One load from static TLS.
-#[inline]
-pub fn thread_word() -> *mut c_void {
-    let pointer: *mut c_void;
-    // SAFETY: reads this thread's word of the static TLS block declared above.
-    unsafe {
-        asm!("mov {p}, qword ptr [rip + rsunwind_thread_word@gottpoff]", "mov {p}, qword ptr fs:[{p}]",
-             p = out(reg) pointer, options(nostack, preserves_flags, readonly));
-    }
-    pointer
-}
-
-/// Sets what [`thread_word`] gives on this thread.
-#[inline]
-pub fn set_thread_word(pointer: *mut c_void) {
-    // SAFETY: writes this thread's word of the static TLS block declared above.
-    unsafe {
-        asm!("mov {t}, qword ptr [rip + rsunwind_thread_word@gottpoff]", "mov qword ptr fs:[{t}], {p}",
-             t = out(reg) _, p = in(reg) pointer, options(nostack, preserves_flags));
-    }
 }
 
 /// Where the interrupted signal mask lies in the kernel's `struct ucontext`.

@@ -53,6 +53,15 @@ impl Identity {
         }
     }
 
+    /// Of a process that has run for a while, and may have changed its arguments.
+    #[cfg(feature = "inside")]
+    pub fn read_late() -> Self {
+        Self {
+            arguments: 0..0,
+            ..Self::read(Origin::Exec)
+        }
+    }
+
     /// The file of the program.
     pub fn executable(&self) -> &[u8] {
         self.executable.bytes()

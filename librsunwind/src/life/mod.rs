@@ -5,6 +5,8 @@ pub mod complaint;
 mod family;
 pub mod follow;
 mod identity;
+#[cfg(feature = "inside")]
+pub mod inside;
 pub mod leave;
 pub mod process;
 pub mod start;

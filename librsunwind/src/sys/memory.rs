@@ -35,6 +35,14 @@ fn map_fresh(length: usize, flags: i32) -> Result<*mut u8, Errno> {
             0
         )
     }?;
+    noted(address, length)
+}
+
+/// Notes a mapping, where all are to be taken away again.
+fn noted(address: usize, length: usize) -> Result<*mut u8, Errno> {
+    #[cfg(feature = "inside")]
+    super::mapped::note(address, length)?;
+    let _ = length;
     Ok(address as *mut u8)
 }
 
@@ -77,7 +85,7 @@ pub fn map_file(
             offset
         )
     }?;
-    Ok(address as *mut u8)
+    noted(address, length)
 }
 
 /// Copies what can be read of a range of this process, and cannot fault; gives how many bytes,
@@ -114,6 +122,8 @@ pub unsafe fn copy_from_self(address: u64, to: *mut u8, length: usize) -> Option
 /// # Safety
 /// The range was given by one of the functions above and nothing uses it any more.
 pub unsafe fn unmap(address: *mut u8, length: usize) {
+    #[cfg(feature = "inside")]
+    super::mapped::forget(address as usize);
     // SAFETY: the caller's promise.
     let _ = unsafe { call!(libc::SYS_munmap, address, length) };
 }

@@ -11,11 +11,15 @@
 
 mod files;
 pub mod filters;
+#[cfg(feature = "inside")]
+mod mapped;
 mod memory;
 mod signals;
 mod sockets;
 
 pub use files::*;
+#[cfg(feature = "inside")]
+pub use mapped::unmap_all;
 pub use memory::*;
 pub use signals::*;
 pub use sockets::*;

@@ -106,6 +106,8 @@ impl ThreadState {
     pub unsafe fn release(state: *mut Self) {
         // SAFETY: the caller's promise.
         let this = unsafe { &*state };
+        #[cfg(feature = "inside")]
+        forget_word(state);
         this.shared.tid.store(0, Release);
         // SAFETY: the caller's promise.
         unsafe { this.trigger.reset() };
@@ -146,7 +148,7 @@ impl ThreadState {
         let top = if sys::gettid() == sys::getpid() {
             PROCESS.main_stack_top()
         } else {
-            thread_block()
+            known_top()
         };
         let page = top.saturating_sub(1) & !(PAGE as u64).wrapping_sub(1);
         // SAFETY: the caller's promise.
@@ -176,8 +178,37 @@ impl ThreadState {
         if this.signal() == 0 {
             this.belief.set_signal(signal::current());
         }
+        #[cfg(feature = "inside")]
+        this.shared.block.store(thread_block(), Relaxed);
         arch::set_thread_word(state.cast());
         this
+    }
+}
+
+/// The top of the calling thread's stack, if it is one that libc made: its control block is there.
+fn known_top() -> u64 {
+    let block = thread_block();
+    // What other makers of threads have there may be anything.
+    #[cfg(feature = "inside")]
+    {
+        // SAFETY: just found readable.
+        let is_own = block.is_multiple_of(8)
+            && engine::memory::is_readable(block)
+            && unsafe { engine::memory::load_verified(block) } == block;
+        if !is_own {
+            return 0;
+        }
+    }
+    block
+}
+
+/// The thread that had the state is gone.
+#[cfg(feature = "inside")]
+fn forget_word(state: *mut ThreadState) {
+    // SAFETY: the caller of `release` has it.
+    let tid = unsafe { &*state }.shared.tid.load(Relaxed);
+    if arch::word_of(tid) == state.cast() {
+        arch::forget_thread(tid);
     }
 }
 

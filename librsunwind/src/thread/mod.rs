@@ -16,6 +16,8 @@ mod belief;
 mod birth;
 mod early;
 pub mod handler_stack;
+#[cfg(feature = "inside")]
+pub(crate) mod inside;
 mod memory;
 mod output;
 mod records;

@@ -210,7 +210,7 @@ impl ThreadState {
 
     /// Its CPU time, ns.
     pub fn cpu_ns(&self) -> Option<u64> {
-        sys::thread_cpu_ns(self.tid()).ok()
+        self.shared.cpu_ns()
     }
 
     /// Counts all CPU time of the thread, from its beginning, as not yet given. With the signal
@@ -255,11 +255,10 @@ impl ThreadState {
 
 /// What the clock of a thread says at its end; `None` if it is gone.
 fn end_of(thread: &Shared, reason: ThreadEndReason) -> Option<ThreadEnd> {
-    let tid = thread.tid.load(Relaxed);
     Some(ThreadEnd {
-        tid,
+        tid: thread.tid.load(Relaxed),
         thread_key: thread.key.load(Relaxed),
-        cpu_ns: sys::thread_cpu_ns(tid).ok()?,
+        cpu_ns: thread.cpu_ns()?,
         time_ns: clock::monotonic_ns(),
         reason,
     })

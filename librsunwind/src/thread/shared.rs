@@ -1,6 +1,7 @@
 //! The part of a thread's state that other threads look at. All atomics.
 
 use super::handler_stack;
+use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
 use engine::wire::sample::Trigger;
@@ -24,6 +25,11 @@ pub struct Shared {
     late: AtomicBool,
     /// Its recording knows it.
     told: AtomicBool,
+    /// CPU time of the thread at which its account begins, ns.
+    pub(super) base_ns: AtomicU64,
+    /// Its thread pointer, where it is known by its number.
+    #[cfg(feature = "inside")]
+    pub(super) block: AtomicU64,
     /// Frames that it has room for.
     room: usize,
 }
@@ -40,6 +46,9 @@ impl Shared {
             trigger: AtomicU8::new(Trigger::None as u8),
             late: AtomicBool::new(false),
             told: AtomicBool::new(false),
+            base_ns: AtomicU64::new(0),
+            #[cfg(feature = "inside")]
+            block: AtomicU64::new(0),
             room,
         }
     }
@@ -54,7 +63,14 @@ impl Shared {
     pub(super) fn release(&self) {
         self.tid.store(0, Release);
         self.told.store(false, Relaxed);
+        self.base_ns.store(0, Relaxed);
         self.claimed.store(0, Release);
+    }
+
+    /// CPU time of its account, ns; `None` if it is gone.
+    pub(super) fn cpu_ns(&self) -> Option<u64> {
+        let clock = sys::thread_cpu_ns(self.tid.load(Relaxed)).ok()?;
+        Some(clock.saturating_sub(self.base_ns.load(Relaxed)))
     }
 
     /// It is armed with that from now on; `late` until its first signal only.

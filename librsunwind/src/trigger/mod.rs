@@ -41,6 +41,8 @@ pub enum Armed {
     /// A CPU timer in the place of an event, until its first signal: of a thread that will hardly
     /// live to see it.
     Late(CpuTimer),
+    /// An event that the collector has opened on it, of user mode.
+    Outside,
 }
 
 impl Armed {
@@ -49,10 +51,23 @@ impl Armed {
         match self {
             Self::None => Trigger::None,
             Self::Perf(event) if event.samples_kernel() => Trigger::PerfKernel,
-            Self::Perf(_) => Trigger::PerfUser,
+            Self::Perf(_) | Self::Outside => Trigger::PerfUser,
             Self::Timer(..) | Self::Late(_) => Trigger::Timer,
         }
     }
+}
+
+/// What `si_fd` of the signals of events that the collector has opened says; -1 if there are none.
+static OUTSIDE: AtomicI32 = AtomicI32::new(-1);
+
+/// From now on signals with that `si_fd` are those of the collector's events.
+pub fn set_outside(descriptor: i32) {
+    OUTSIDE.store(descriptor, Relaxed);
+}
+
+/// Whether a signal with that `si_fd` is one of those.
+pub fn is_outside(descriptor: i32) -> bool {
+    descriptor >= 0 && OUTSIDE.load(Relaxed) == descriptor
 }
 
 /// What the process has learnt about permissions: errno of the refusal of perf with and without

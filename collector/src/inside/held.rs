@@ -1,0 +1,368 @@
+//! A thread of another process that is held for some milliseconds and made to call what we like, as
+//! if nothing had been: all its registers, its signal mask and the call that it was in are as before
+//! when it goes on. While it is held it gets no signals.
+//!
+//! ptrace belongs to a thread of ours: all of this runs on one, at whose end the kernel lets go.
+//!
+//! # Safety
+//! ptrace on structures of ours.
+#![allow(unsafe_code)]
+
+use super::Refusal;
+use crate::gentle::{Stop, is_filtered, may_be_stopped, wait};
+use crate::processes;
+use crate::unwind::registers;
+use crate::whereabouts::{Call, Whereabouts};
+use nix::errno::Errno;
+use nix::libc::{self, user_regs_struct};
+use nix::sys::ptrace;
+use nix::sys::signal::Signal;
+use nix::sys::socket::{getsockopt, sockopt};
+use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
+use nix::unistd::Pid;
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::fs::FileExt;
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// So long it is worth while to look all the time.
+const SOON: Duration = Duration::from_millis(2);
+/// How long what is called may take.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+const GET_MASK: libc::c_uint = 0x420a;
+const SET_MASK: libc::c_uint = 0x420b;
+const GET_RSEQ: libc::c_uint = 0x420f;
+const NT_X86_XSTATE: usize = 0x202;
+/// Code of 64 bits.
+const OF_64_BITS: u64 = 0x33;
+/// Bytes that the vector registers take at most.
+const MOST_VECTORS: usize = 16 << 10;
+const SYSCALL: [u8; 2] = [0x0f, 0x05];
+const AT_SYSINFO_EHDR: u64 = 33;
+
+/// See the module.
+pub(super) struct Held {
+    tid: Pid,
+    user: user_regs_struct,
+    vectors: Vec<u8>,
+    mask: u64,
+    memory: File,
+    /// A system call instruction.
+    instruction: u64,
+    pub(super) since: Instant,
+}
+
+impl Held {
+    /// Stops a thread of the process that is not disturbed by that, if there is one.
+    ///
+    /// # Errors
+    /// `EAGAIN` and `EPERM` of [`Refusal::Ptrace`] where a thread was not to be had just now: to try
+    /// again takes another thread of ours, since this one may have it half and not let go.
+    pub(super) fn stop(pid: u32) -> Result<Self, Refusal> {
+        let memory = format!("/proc/{pid}/mem");
+        let memory = File::options().read(true).write(true).open(memory);
+        let memory = memory.map_err(|error| Refusal::Memory(error.to_string()))?;
+        let instruction = instruction(pid, &memory).ok_or(Refusal::NoVdso)?;
+        let tids = processes::threads(pid.cast_signed());
+        if tids.is_empty() {
+            return Err(Refusal::Ended);
+        }
+        for tid in tids.into_iter().map(i32::cast_unsigned) {
+            let there = Whereabouts::of(pid, tid);
+            if is_undisturbed(pid, tid, there) {
+                return Self::stop_one(pid, tid, there, memory, instruction);
+            }
+        }
+        Err(Refusal::NobodyToStop)
+    }
+
+    fn stop_one(
+        pid: u32,
+        tid: u32,
+        there: Whereabouts,
+        memory: File,
+        instruction: u64,
+    ) -> Result<Self, Refusal> {
+        let thread = Pid::from_raw(tid.cast_signed());
+        ptrace::seize(thread, ptrace::Options::empty()).map_err(Refusal::Ptrace)?;
+        let let_go = |signal| {
+            let _ = ptrace::detach(thread, signal);
+        };
+        if Whereabouts::of(pid, tid) != there {
+            // One that is not stopped cannot be let go of; it is at the end of our thread.
+            return Err(Refusal::Ptrace(Errno::EAGAIN));
+        }
+        let since = Instant::now();
+        ptrace::interrupt(thread).map_err(Refusal::Ptrace)?;
+        match wait(thread).map_err(Refusal::Ptrace)? {
+            Stop::Asked => {}
+            Stop::Signal(signal) => {
+                let_go(Some(signal));
+                return Err(Refusal::Ptrace(Errno::EAGAIN));
+            }
+            // The kernel hands it on at the end of our thread.
+            Stop::RealTime => return Err(Refusal::Ptrace(Errno::EAGAIN)),
+        }
+        let held = Self::begin(thread, memory, instruction, since);
+        if held.is_err() {
+            let_go(None);
+        }
+        held
+    }
+
+    fn begin(tid: Pid, memory: File, instruction: u64, since: Instant) -> Result<Self, Refusal> {
+        let mut user = ptrace::getregs(tid).map_err(Refusal::Ptrace)?;
+        if user.cs != OF_64_BITS {
+            return Err(Refusal::Machine);
+        }
+        if user.fs_base == 0 {
+            return Err(Refusal::NoThreadPointer);
+        }
+        if is_in_sequence(tid, &memory) {
+            return Err(Refusal::Ptrace(Errno::EAGAIN));
+        }
+        registers::go_on(&mut user, false);
+        let mut vectors = vec![0; MOST_VECTORS];
+        let mut part = libc::iovec {
+            iov_base: vectors.as_mut_ptr().cast(),
+            iov_len: vectors.len(),
+        };
+        let mut mask = 0u64;
+        let all = !faults();
+        // SAFETY: the kernel fills the vector, and writes and reads 8 bytes of a mask.
+        unsafe {
+            trace(
+                libc::PTRACE_GETREGSET,
+                tid,
+                NT_X86_XSTATE,
+                &raw mut part as usize,
+            )?;
+            trace(GET_MASK, tid, 8, &raw mut mask as usize)?;
+            trace(SET_MASK, tid, 8, &raw const all as usize)?;
+        }
+        vectors.truncate(part.iov_len);
+        Ok(Self {
+            tid,
+            user,
+            vectors,
+            mask,
+            memory,
+            instruction,
+            since,
+        })
+    }
+
+    /// Has it make a system call.
+    pub(super) fn call(&self, number: i64, arguments: [u64; 6]) -> Result<u64, Refusal> {
+        let [rdi, rsi, rdx, r10, r8, r9] = arguments;
+        let registers = user_regs_struct {
+            rip: self.instruction,
+            rax: number.cast_unsigned(),
+            orig_rax: u64::MAX,
+            rdi,
+            rsi,
+            rdx,
+            r10,
+            r8,
+            r9,
+            ..self.user
+        };
+        ptrace::setregs(self.tid, registers).map_err(Refusal::Ptrace)?;
+        let after = self.trapped(|tid| ptrace::step(tid, None))?;
+        if after.rip != self.instruction + SYSCALL.len() as u64 {
+            return Err(Refusal::Astray(after.rip));
+        }
+        match after.rax.cast_signed() {
+            errno @ -4095..=-1 => Err(Refusal::Call(Errno::from_raw(-errno as i32))),
+            _ => Ok(after.rax),
+        }
+    }
+
+    /// Has it call a function by `caller`, which is `call rax; int3`, on that stack.
+    pub(super) fn run(
+        &self,
+        caller: u64,
+        function: u64,
+        argument: u64,
+        stack: u64,
+    ) -> Result<u64, Refusal> {
+        /// The direction flag, which functions expect clear.
+        const DOWN: u64 = 0x400;
+        let registers = user_regs_struct {
+            rip: caller,
+            rax: function,
+            orig_rax: u64::MAX,
+            rdi: argument,
+            rsp: stack & !15,
+            eflags: self.user.eflags & !DOWN,
+            ..self.user
+        };
+        ptrace::setregs(self.tid, registers).map_err(Refusal::Ptrace)?;
+        let after = self.trapped(|tid| ptrace::cont(tid, None))?;
+        match after.rip == caller + 3 {
+            true => Ok(after.rax),
+            false => Err(Refusal::Astray(after.rip)),
+        }
+    }
+
+    /// Lets it go on like that until it has come to the end of what it was made to do. In the end it
+    /// is stopped in any case.
+    fn trapped(&self, go: impl Fn(Pid) -> nix::Result<()>) -> Result<user_regs_struct, Refusal> {
+        let began = Instant::now();
+        go(self.tid).map_err(Refusal::Ptrace)?;
+        loop {
+            match waitpid(self.tid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {
+                    return ptrace::getregs(self.tid).map_err(Refusal::Ptrace);
+                }
+                // Somebody stops the process: the thread takes part in that when it goes on.
+                Ok(WaitStatus::PtraceEvent(..)) => {
+                    go(self.tid).map_err(Refusal::Ptrace)?;
+                }
+                Ok(WaitStatus::StillAlive) if began.elapsed() < SOON => thread::yield_now(),
+                Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => {
+                    thread::sleep(Duration::from_micros(50));
+                }
+                Ok(WaitStatus::Stopped(_, signal)) => {
+                    let rip = ptrace::getregs(self.tid).map_or(0, |user| user.rip);
+                    return Err(Refusal::Faulted(signal, rip));
+                }
+                Ok(WaitStatus::StillAlive) => {
+                    ptrace::interrupt(self.tid).map_err(Refusal::Ptrace)?;
+                    wait(self.tid).map_err(Refusal::Ptrace)?;
+                    return Err(Refusal::Ptrace(Errno::ETIMEDOUT));
+                }
+                Ok(_) => return Err(Refusal::Ended),
+                Err(errno) => return Err(Refusal::Ptrace(errno)),
+            }
+        }
+    }
+
+    /// Writes to its memory.
+    pub(super) fn write(&self, address: u64, bytes: &[u8]) -> Result<(), Refusal> {
+        let written = self.memory.write_all_at(bytes, address);
+        written.map_err(|error| Refusal::Memory(error.to_string()))
+    }
+
+    /// Lets it go on.
+    pub(super) fn release(self) -> Result<(), Refusal> {
+        let part = libc::iovec {
+            iov_base: self.vectors.as_ptr().cast_mut().cast(),
+            iov_len: self.vectors.len(),
+        };
+        // SAFETY: the kernel reads the vector, and 8 bytes of a mask.
+        unsafe {
+            trace(
+                libc::PTRACE_SETREGSET,
+                self.tid,
+                NT_X86_XSTATE,
+                &raw const part as usize,
+            )?;
+            trace(SET_MASK, self.tid, 8, &raw const self.mask as usize)?;
+        }
+        ptrace::setregs(self.tid, self.user).map_err(Refusal::Ptrace)?;
+        ptrace::detach(self.tid, None).map_err(Refusal::Ptrace)
+    }
+}
+
+/// # Safety
+/// As the request.
+unsafe fn trace(request: libc::c_uint, tid: Pid, what: usize, data: usize) -> Result<i64, Refusal> {
+    // SAFETY: the caller's promise.
+    let done = unsafe { libc::ptrace(request, tid.as_raw(), what, data) };
+    Errno::result(done).map_err(Refusal::Ptrace)
+}
+
+/// Signals that faults raise, and those that nobody blocks.
+fn faults() -> u64 {
+    let all = [
+        libc::SIGSEGV,
+        libc::SIGBUS,
+        libc::SIGILL,
+        libc::SIGFPE,
+        libc::SIGTRAP,
+        libc::SIGSYS,
+    ];
+    all.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
+}
+
+/// Whether a stop ends nothing that the thread is in, or only what goes on as it was when it is made
+/// again: a wait without a limit.
+fn is_undisturbed(pid: u32, tid: u32, there: Whereabouts) -> bool {
+    if is_filtered(pid, tid) {
+        return false;
+    }
+    let waits_for_ever = |Call { number, arguments }: Call| match number {
+        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => (arguments[3] as i32) < 0,
+        libc::SYS_epoll_pwait2 => arguments[3] == 0,
+        libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
+        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_recvfrom | libc::SYS_recvmsg => {
+            is_without_limit(pid, arguments[0] as u32)
+        }
+        _ => false,
+    };
+    match there {
+        Whereabouts::Asleep {
+            call: Some(call), ..
+        } if waits_for_ever(call) => true,
+        _ => may_be_stopped(pid, tid, there, false),
+    }
+}
+
+/// Whether a socket of the process lets who reads from it wait for ever.
+fn is_without_limit(pid: u32, fd: u32) -> bool {
+    // SAFETY: descriptors; those that are given are nobody else's.
+    let socket = unsafe {
+        let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
+        let Ok(process) = Errno::result(process) else {
+            return false;
+        };
+        let process = OwnedFd::from_raw_fd(process as i32);
+        let copy = libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0);
+        let Ok(copy) = Errno::result(copy) else {
+            return false;
+        };
+        OwnedFd::from_raw_fd(copy as i32)
+    };
+    let limit = getsockopt(&socket, sockopt::ReceiveTimeout);
+    limit.is_ok_and(|limit| limit == TimeVal::zero())
+}
+
+/// Whether the thread is in a restartable sequence, which would not be restarted.
+fn is_in_sequence(tid: Pid, memory: &File) -> bool {
+    let mut configuration = [0u64; 3];
+    // SAFETY: the kernel writes 24 bytes.
+    let known = unsafe {
+        trace(
+            GET_RSEQ,
+            tid,
+            size_of_val(&configuration),
+            configuration.as_mut_ptr() as usize,
+        )
+    };
+    let [area, ..] = configuration;
+    if known.is_err() || area == 0 {
+        return false;
+    }
+    let mut sequence = [0; 8];
+    memory.read_exact_at(&mut sequence, area + 8).is_err() || sequence != [0; 8]
+}
+
+/// A system call instruction of the vDSO, which static programs have, too.
+fn instruction(pid: u32, memory: &File) -> Option<u64> {
+    let vdso = super::auxiliary(pid, AT_SYSINFO_EHDR)?;
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
+    let start = format!("{vdso:x}-");
+    let line = maps
+        .lines()
+        .find(|line| line.trim_start_matches('0').starts_with(&start))?;
+    let end = line.split(['-', ' ']).nth(1)?;
+    let length = u64::from_str_radix(end, 16).ok()?.checked_sub(vdso)?;
+    let mut bytes = vec![0; usize::try_from(length).ok()?.min(64 << 10)];
+    memory.read_exact_at(&mut bytes, vdso).ok()?;
+    let found = bytes.windows(2).position(|pair| pair == SYSCALL)?;
+    Some(vdso + found as u64)
+}

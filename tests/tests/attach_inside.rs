@@ -1,0 +1,240 @@
+//! `record -p --how inside`: a library of ours in processes that run already. What it records, that
+//! nothing is left of it however the recording ends, and that calls go on as without it.
+
+use collector::profile::{Profile, Sample};
+use rsunwind_tests::assert_measured;
+use rsunwind_tests::attach::{Target, cpu_ns, remove_session, threads, traces};
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::statistics::judge;
+use rsunwind_tests::victim::{self, Compiler};
+use std::fs;
+use std::process::{Child, Command, Stdio};
+
+/// `rsunwind record -p` of these, from inside.
+fn record(bench: &Bench, file: &str, who: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(rsunwind());
+    command.args(["record", "-F", "2k", "-p", who, "--how", "inside"]);
+    command.args(options).arg("-o").arg(bench.path(file));
+    command
+}
+
+#[track_caller]
+fn recorded(command: &mut Command) -> String {
+    let result = output(command);
+    let said = text(&result.stderr);
+    assert_eq!(result.status.code(), Some(0), "{said}");
+    said
+}
+
+#[track_caller]
+fn profile(bench: &Bench, file: &str) -> Profile {
+    let read = collector::correlate::read(&[bench.path(file)]);
+    Profile::new(read.expect("a recording"), &Default::default())
+}
+
+fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
+    let frames = profile.walk(sample.stack);
+    frames.map(|frame| &*profile.function(frame).name).collect()
+}
+
+fn weight(profile: &Profile, keep: impl Fn(&Sample) -> bool) -> u64 {
+    let kept = profile.samples.iter().filter(|sample| keep(sample));
+    kept.map(|sample| sample.weight).sum()
+}
+
+#[test]
+fn threads_unwind_themselves_and_nothing_is_left() {
+    for arguments in [&[][..], &["-static"]] {
+        judge(|| {
+            let program = victim::compile(Compiler::C, "static_split.c", arguments);
+            let bench = Bench::new();
+            let target = Target::start(Command::new(&program).args(["600000", "3"]));
+            wait_for("its threads", || {
+                let threads = threads(target.pid());
+                let work = threads.iter().all(|tid| cpu_ns(*tid) > 20_000_000);
+                (threads.len() == 3 && work).then_some(())
+            });
+            let before = traces(target.pid());
+            let who = target.pid().to_string();
+            let options = ["-d", "300ms"];
+            let said = recorded(&mut record(&bench, "a.rsu", &who, &options));
+            assert!(said.contains("3 threads unwind themselves"), "{said}");
+            assert_eq!(traces(target.pid()), before, "{said}");
+            let profile = profile(&bench, "a.rsu");
+            let all = weight(&profile, |_| true);
+            let known = weight(&profile, |sample| {
+                let names = names(&profile, sample);
+                sample.complete && ["half", "third", "fifth"].iter().any(|f| names.contains(f))
+            });
+            assert_measured!(all > 50 && known * 100 >= all * 95, "{known} of {all}");
+        });
+    }
+}
+
+#[test]
+fn threads_that_are_born_later_are_sampled() {
+    judge(|| {
+        let bench = Bench::new();
+        let target = Target::start(Command::new(victim::c("born_later.c")).arg("1"));
+        let who = target.pid().to_string();
+        recorded(&mut record(&bench, "a.rsu", &who, &[]));
+        assert_eq!(target.end(), (Some(3), "10\n".to_owned()));
+        let profile = profile(&bench, "a.rsu");
+        let born = weight(&profile, |sample| names(&profile, sample).contains(&"born"));
+        // Of each thread its first moments are missing.
+        assert_measured!(born > 400 && profile.recording.threads.len() > 5, "{born}");
+    });
+}
+
+#[test]
+fn calls_go_on_as_without_us() {
+    const LIMIT: u64 = 2000;
+    let calls = [
+        "nanosleep",
+        "poll",
+        "ppoll",
+        "select",
+        "futex",
+        "read",
+        "epoll",
+        "recv",
+        "sigsuspend",
+    ];
+    judge(|| {
+        let bench = Bench::new();
+        let mut program = Command::new(victim::c("sleeps.c"));
+        let target = Target::start(program.arg(LIMIT.to_string()).args(calls));
+        // Those that sleep in the calls, not those that wake them.
+        let children = || {
+            let path = format!("/proc/{0}/task/{0}/children", target.pid());
+            let text = fs::read_to_string(path).unwrap_or_default();
+            text.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        };
+        wait_for("all to sleep", || {
+            let all = children();
+            let sleeps = |pid: &String| {
+                let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+                stat.contains(") S")
+            };
+            (all.len() >= calls.len() + 3 && all.iter().all(sleeps)).then_some(())
+        });
+        let who = children().join(",");
+        recorded(&mut record(&bench, "a.rsu", &who, &["-q", "-d", "50ms"]));
+        let (status, printed) = target.end();
+        assert_eq!(status, Some(0));
+        let lines: Vec<_> = printed.lines().collect();
+        assert_eq!(lines.len(), calls.len(), "{printed}");
+        for line in lines {
+            let words: Vec<_> = line.split(' ').collect();
+            let [name, how, took] = words[..] else {
+                panic!("{line}: {printed}");
+            };
+            assert!(calls.contains(&name) && how == "well", "{line}");
+            let took: u64 = took.parse().unwrap();
+            assert!(took >= LIMIT - 1, "{line}: it ended early");
+            // Begun anew it would take until then.
+            assert_measured!(took < LIMIT + 150, "{line}");
+        }
+    });
+}
+
+#[test]
+fn python_has_its_frames() {
+    let bench = Bench::new();
+    let script = "def inner():\n    return sum(i * i for i in range(1000))\nwhile True: inner()\n";
+    let target = Target::start(Command::new("python3").args(["-c", script]));
+    wait_for("its work", || {
+        (cpu_ns(target.pid()) > 200_000_000).then_some(())
+    });
+    let before = traces(target.pid());
+    judge(|| {
+        let who = target.pid().to_string();
+        recorded(&mut record(&bench, "a.rsu", &who, &["-d", "300ms"]));
+        let profile = profile(&bench, "a.rsu");
+        let all = weight(&profile, |_| true);
+        let inner = weight(&profile, |sample| {
+            names(&profile, sample).contains(&"inner")
+        });
+        assert_measured!(all > 20 && inner * 10 >= all * 9, "{inner} of {all}");
+    });
+    let now = traces(target.pid());
+    let [before, now] = [before, now].map(|traces| {
+        let is_kept = |line: &String| line.starts_with("Sig") || line.contains("descriptors");
+        traces.into_iter().filter(is_kept).collect::<Vec<_>>()
+    });
+    assert_eq!(before, now, "its memory it changes itself");
+}
+
+/// Whether a process has a handler for SIGURG.
+fn has_handler(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    caught & 1 << (libc::SIGURG - 1) != 0
+}
+
+#[test]
+fn what_a_killed_recording_leaves_does_nothing_and_is_taken_away() {
+    let bench = Bench::new();
+    let target = Target::busy();
+    let (pid, who) = (target.pid(), target.pid().to_string());
+    let before = traces(pid);
+    let mut first: Child = record(&bench, "killed.rsu", &who, &["-q"]).spawn().unwrap();
+    wait_for("the library", || has_handler(pid).then_some(()));
+    let result = output(&mut record(&bench, "two.rsu", &who, &[]));
+    let said = text(&result.stderr);
+    assert_eq!(result.status.code(), Some(1), "{said}");
+    assert!(said.contains("one does at a time"), "{said}");
+    first.kill().unwrap();
+    first.wait().unwrap();
+    remove_session(&bench);
+    let used = cpu_ns(pid);
+    wait_for("it to go on", || {
+        (cpu_ns(pid) > used + 20_000_000).then_some(())
+    });
+    assert!(has_handler(pid), "nobody was there to take it away");
+    recorded(&mut record(&bench, "next.rsu", &who, &["-q", "-d", "50ms"]));
+    assert_eq!(traces(pid), before);
+}
+
+#[test]
+fn who_may_not_be_touched_is_refused_and_goes_on() {
+    let bench = Bench::new();
+    let refused = |pid: u32, why: &str| {
+        let result = output(&mut record(&bench, "a.rsu", &pid.to_string(), &[]));
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(1), "{said}");
+        assert!(
+            said.contains(why) && said.contains("without --how inside"),
+            "{said}"
+        );
+        assert!(!bench.path("a.rsu").exists());
+    };
+    let target = Target::start(
+        bench
+            .record(&["-q"])
+            .arg(victim::c("static_split.c"))
+            .args(["9000", "1"]),
+    );
+    let program = wait_for("the program", || {
+        let children = threads(target.pid()).into_iter().map(|tid| {
+            fs::read_to_string(format!("/proc/{tid}/task/{tid}/children")).unwrap_or_default()
+        });
+        let children = children.collect::<String>();
+        let mut children = children.split_whitespace().map(|pid| pid.parse().unwrap());
+        children.find(|child| has_handler(*child))
+    });
+    refused(program, "started under rsunwind");
+    let killed = Command::new("kill")
+        .args(["-9", &program.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    assert_eq!(target.end().0, Some(128 + 9), "it was killed by us alone");
+    let plain = Target::busy();
+    let mut options = record(&bench, "a.rsu", &plain.pid().to_string(), &["--wall"]);
+    let result = output(options.stdout(Stdio::null()));
+    assert_eq!(result.status.code(), Some(2));
+    assert!(text(&result.stderr).contains("--how inside has no time off the CPU"));
+}
