@@ -33,8 +33,7 @@ pub fn rsunwind() -> &'static Path {
             .expect("tests lie in the workspace");
         let optimised = profile.ends_with("release");
         lock::once_a_run(&format!("rsunwind-{optimised}"), || {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            let mut cargo = Command::new(cargo);
+            let mut cargo = cargo();
             let package = ["--package", "rsunwind-collector", "--bin", "rsunwind"];
             cargo.current_dir(root).args(["build", "--quiet"]);
             cargo.args(package).args(optimised.then_some("--release"));
@@ -47,6 +46,21 @@ pub fn rsunwind() -> &'static Path {
     })
 }
 
+/// cargo, without what tests are told of their own package: some build scripts look at that, and
+/// what they build would be built anew.
+#[must_use]
+pub fn cargo() -> Command {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let about_us =
+        |name: &str| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_");
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(about_us) {
+            cargo.env_remove(name);
+        }
+    }
+    cargo
+}
+
 /// A program of `examples/`, optimised.
 ///
 /// # Panics
@@ -54,9 +68,8 @@ pub fn rsunwind() -> &'static Path {
 #[must_use]
 pub fn example(name: &str) -> PathBuf {
     lock::once_a_run(&format!("example-{name}"), || {
-        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
         let package = ["--package", "rsunwind-examples", "--bin", name];
-        let mut cargo = Command::new(cargo);
+        let mut cargo = cargo();
         cargo.current_dir(crate::repository());
         cargo.args(["build", "--quiet", "--release"]).args(package);
         assert!(cargo.status().expect("cargo runs").success(), "{name}");

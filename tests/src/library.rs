@@ -1,9 +1,9 @@
 //! The preload library, built as docs/usage.md says, in a target directory of its own (a shared one
 //! would wait for the cargo that runs the tests).
 
+use crate::command::cargo;
 use crate::{lock, repository, target_directory};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::OnceLock;
 
 /// The library's path. The first caller of a test run builds it; cargo finds out fast when there is
@@ -20,7 +20,7 @@ pub fn path() -> &'static Path {
 fn build() -> PathBuf {
     let target = target_directory().join("preload");
     lock::once_a_run("preload", || {
-        let status = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+        let status = cargo()
             .args(["build", "--release", "--quiet"])
             .current_dir(repository().join("preload"))
             .env("CARGO_TARGET_DIR", &target)

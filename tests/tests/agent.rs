@@ -1,7 +1,7 @@
 //! `rsunwind agent`: what it sends is what was recorded, to whomever.
 
 use collector::correlate;
-use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::command::{Bench, rsunwind, text, wait_for};
 use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
 use serde_json::{Value, json};
 use std::fs;
@@ -56,6 +56,27 @@ fn agent() -> Command {
     }
     command.arg("agent");
     command
+}
+
+/// Runs the program under an agent for so many seconds of CPU time, and then until that is so. Gives
+/// the status, and what was said.
+fn run(
+    bench: &Bench,
+    agent: &mut Command,
+    program: &Path,
+    seconds: &str,
+    until: impl Fn() -> bool,
+) -> (Option<i32>, String) {
+    const SCRIPT: &str = r#""$1" "$2"; r=$?; while [ ! -e "$3" ]; do sleep 0.05; done; exit $r"#;
+    let end = bench.path("end");
+    let _ = fs::remove_file(&end);
+    agent.args(["sh", "-c", SCRIPT, "sh"]);
+    agent.args([program, Path::new(seconds), &end]);
+    let child = agent.stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("windows", || until().then_some(()));
+    fs::write(&end, "").unwrap();
+    let out = child.wait_with_output().unwrap();
+    (out.status.code(), text(&out.stderr))
 }
 
 /// Has a window read, as the agent does; gives the sum of its weights.
@@ -179,12 +200,11 @@ fn all_receivers_get_the_same_and_all_of_it() {
         .args(["--service", "shop", "--otlp", address, "--parca", address])
         .args(["--pyroscope", address, "--files"])
         .arg(&files)
-        .arg("--")
-        .arg(&program)
-        .arg("2.5");
-    let out = output(&mut command);
-    let says = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(3), "{says}");
+        .arg("--");
+    let (status, says) = run(&bench, &mut command, &program, "2.5", || {
+        receiver.taken("/v1development/profiles").len() >= 2
+    });
+    assert_eq!(status, Some(3), "{says}");
     assert!(
         !says.contains("refused") && !says.contains("dropped"),
         "{says}"
@@ -213,7 +233,7 @@ fn all_receivers_get_the_same_and_all_of_it() {
         };
         assert_eq!(attribute("service.name"), Some("shop"));
         assert_eq!(attribute("a"), Some("b,c}"));
-        assert_eq!(attribute("process.executable.name"), Some("program"));
+        assert_eq!(attribute("process.executable.name"), Some("sh"));
         assert!(attribute("host.name").is_some());
     }
     // Two threads, of which each has less than a period that is not in a sample.
@@ -251,16 +271,16 @@ fn a_receiver_that_fails_costs_nothing_but_time() {
     ];
     let receiver = Receiver::new(&failures);
     let spool = bench.path("spool");
-    let run = |address: &str, seconds: &str| {
+    let send = |address: &str, window: &str, seconds: &str, until: &dyn Fn() -> bool| {
         let mut command = agent();
-        command.args(["-v", "--window", "1s", "--otlp", address, "--spool"]);
-        command.arg(&spool).arg("--").arg(&program).arg(seconds);
-        let out = output(&mut command);
-        assert_eq!(out.status.code(), Some(3), "{}", text(&out.stderr));
-        text(&out.stderr)
+        command.args(["-v", "--window", window, "--otlp", address, "--spool"]);
+        command.arg(&spool).arg("--");
+        let (status, says) = run(&bench, &mut command, &program, seconds, until);
+        assert_eq!(status, Some(3), "{says}");
+        says
     };
     // Nobody is there: what could not be sent is kept, and sent the next time.
-    let nobody = run("http://127.0.0.1:9", "0.3");
+    let nobody = send("http://127.0.0.1:9", "1h", "0.3", &|| true);
     assert!(nobody.contains("takes nothing now"), "{nobody}");
     assert!(
         nobody.contains("0 windows sent, 1 kept for the next time"),
@@ -279,7 +299,9 @@ fn a_receiver_that_fails_costs_nothing_but_time() {
     };
     assert_eq!(folder.path(), plain("http://127.0.0.1:9"));
     fs::rename(folder.path(), plain(&receiver.address)).unwrap();
-    let says = run(&receiver.address, "0.8");
+    let says = send(&receiver.address, "1s", "0.8", &|| {
+        !receiver.taken("/v1development/profiles").is_empty()
+    });
     let sent = receiver.taken("/v1development/profiles");
     assert!(
         sent.len() >= 2 && says.contains("takes windows again"),

@@ -3,7 +3,7 @@
 
 use collector::profile::{Profile, Show};
 use collector::symbolize::Places;
-use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::command::{Bench, cargo, output, text};
 use rsunwind_tests::language::{assert_stacks, stacks};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::victim::{self, Compiler};
@@ -92,7 +92,7 @@ fn a_rust_interpreter_links_in_debug_and_in_release() {
     let target = target_directory().join("example");
     for profile in ["dev", "release"] {
         let lock = lock::take("example");
-        let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+        let mut cargo = cargo();
         cargo.args(["build", "--quiet", "--profile", profile]);
         cargo.current_dir(repository().join("examples/interpreter"));
         cargo.env("CARGO_TARGET_DIR", &target);

@@ -168,3 +168,94 @@ fn write(chunks: &[(ChunkInfo, Vec<u8>)], path: &Path) -> io::Result<()> {
     writer.finish()?;
     fs::rename(new, path)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::correlate;
+    use crate::recording::example::{Chunk, head, recording};
+    use engine::wire::sample::Trigger;
+    use engine::wire::session::SegmentTotals;
+    use engine::wire::thread::{Thread, ThreadEndReason};
+    use std::os::unix::fs::MetadataExt;
+
+    fn begins(pid: u32, tid: u32, sequence: u64, time_ns: u64) -> Chunk {
+        let thread = Thread {
+            time_ns,
+            trigger: Trigger::PerfKernel,
+            period_ns: 1000 + u64::from(tid),
+            refused: 0,
+            signal: 0,
+            unarmed_cpu_ns: 0,
+            name: b"t",
+        };
+        let chunk = Chunk::new(pid, tid, sequence);
+        let chunk = chunk.record(RecordKind::Thread, |out| thread.encode(out));
+        // Enough for the room that is given back to be seen.
+        (0..2000).fold(chunk, |chunk, at| {
+            chunk.sample(head(time_ns + at, 1), &[0x1000 + at])
+        })
+    }
+
+    #[test]
+    fn what_is_taken_away_leaves_what_goes_on() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, beside) = (
+            directory.path().join("a.rsu"),
+            directory.path().join("b.rsu"),
+        );
+        let end = ThreadEnd {
+            tid: 12,
+            thread_key: 12_001,
+            time_ns: 30,
+            cpu_ns: 5,
+            reason: ThreadEndReason::Stopped,
+        };
+        let totals = SegmentTotals {
+            chunkless_samples: 0,
+            chunkless_weight: 0,
+            unarmed_threads: 0,
+            damaged_bytes: 0,
+        };
+        let chunks = [
+            begins(10, 11, 0, 10),
+            begins(10, 12, 1, 20).record(RecordKind::ThreadEnd, |out| end.encode(out)),
+            begins(13, 13, 0, 30),
+            Chunk::new(13, 0, 0).record(RecordKind::SegmentTotals, |out| totals.encode(out)),
+            Chunk::new(10, 11, 2).sample(head(90_000, 7), &[0x9000]),
+        ];
+        let before = recording(&chunks[..4]).len() as u64;
+        fs::write(&path, recording(&chunks)).unwrap();
+        let blocks = fs::metadata(&path).unwrap().blocks();
+        // Into the middle of a chunk, to its end, and nothing.
+        let first = carry(&path, &beside, FIRST, before - 100, false).unwrap();
+        assert!(first > FIRST && first < before);
+        assert_eq!(carry(&path, &beside, first, before, false).unwrap(), before);
+        assert_eq!(
+            carry(&path, &beside, before, before, false).unwrap(),
+            before
+        );
+        assert!(fs::metadata(&path).unwrap().blocks() < blocks / 2);
+        let left = correlate::read(&[&beside, &path]).unwrap();
+        let [sample] = &left.samples[..] else {
+            panic!("{:?}", left.samples);
+        };
+        assert_eq!((sample.weight, left.period_ns(sample.thread)), (7, 1011));
+        assert_eq!((left.processes.len(), left.threads.len()), (1, 1));
+        let alone = correlate::read(&[&path]).unwrap();
+        assert_ne!(alone.period_ns(alone.samples[0].thread), 1011);
+    }
+
+    #[test]
+    fn what_is_no_chunk_is_an_error_and_nothing_is_taken_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let (path, beside) = (
+            directory.path().join("a.rsu"),
+            directory.path().join("b.rsu"),
+        );
+        fs::write(&path, vec![1; 9000]).unwrap();
+        assert!(carry(&path, &beside, FIRST, 9000, false).is_err());
+        assert_eq!(fs::read(&path).unwrap(), vec![1; 9000]);
+        assert!(!beside.exists());
+    }
+}
