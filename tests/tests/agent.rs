@@ -1,15 +1,18 @@
 //! `rsunwind agent`: what it sends is what was recorded, to whomever.
 
 use collector::correlate;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rsunwind_tests::command::{Bench, rsunwind, text, wait_for};
 use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// Two threads work for so many seconds of CPU time of the process; if that is asked for, one begins
 /// others that end.
@@ -322,4 +325,71 @@ fn a_receiver_that_fails_costs_nothing_but_time() {
             .next()
             .is_none()
     );
+}
+
+#[test]
+fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let receiver = Receiver::new(&[]);
+    let config = bench.path("agent.toml");
+    let write = |label: &str| {
+        let address = &receiver.address;
+        let text = format!("[labels]\nname = '{label}'\n[[send]]\notlp = '{address}'\n");
+        fs::write(&config, text).unwrap();
+    };
+    write("first");
+    let socket = bench.path("notify");
+    let heard = UnixDatagram::bind(&socket).unwrap();
+    heard
+        .set_read_timeout(Some(Duration::from_secs(60)))
+        .unwrap();
+    let hear = || {
+        let mut words = [0; 256];
+        let length = heard.recv(&mut words).expect("a word within a minute");
+        String::from_utf8_lossy(&words[..length]).into_owned()
+    };
+    let mut target = Command::new(&program);
+    target.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut target = target.spawn().unwrap();
+    let mut command = agent();
+    command
+        .args(["-v", "-F", "199", "--window", "1s", "--config"])
+        .arg(&config);
+    command.args(["-p", &target.id().to_string()]);
+    command.env("NOTIFY_SOCKET", &socket).stderr(Stdio::piped());
+    let agent = command.spawn().unwrap();
+    let pid = Pid::from_raw(agent.id().cast_signed());
+    assert_eq!(hear(), "READY=1");
+    wait_for("a window", || {
+        let sent = receiver.taken("/v1development/profiles");
+        (!sent.is_empty()).then_some(())
+    });
+    write("second");
+    kill(pid, Signal::SIGHUP).unwrap();
+    assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
+    assert_eq!(hear(), "READY=1");
+    kill(pid, Signal::SIGTERM).unwrap();
+    assert_eq!(hear(), "STOPPING=1");
+    let out = agent.wait_with_output().unwrap();
+    let goes_on = target.try_wait().unwrap().is_none();
+    target.kill().unwrap();
+    target.wait().unwrap();
+    let says = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{says}");
+    assert!(
+        goes_on && says.contains("settings were read anew"),
+        "{says}"
+    );
+    let sent = receiver.taken("/v1development/profiles").into_iter();
+    let sent: Vec<_> = sent.map(|one| otlp(&unzipped(&one.body))).collect();
+    for name in ["first", "second"] {
+        let label = ("name".to_owned(), name.to_owned());
+        let of_it = sent.iter().filter(|one| one.attributes.contains(&label));
+        let functions: Vec<_> = of_it.flat_map(|one| &one.functions).collect();
+        assert!(
+            functions.iter().any(|one| *one == "work_a_while"),
+            "{name}: {says}"
+        );
+    }
 }

@@ -35,7 +35,7 @@ use crate::visible::say;
 use clap::Args as ClapArgs;
 use form::Form;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use queue::{Limits, Message};
 use recorder::Recorder;
 use sender::Sender;
@@ -184,7 +184,12 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         settings,
         senders: Vec::new(),
     };
-    agent.connect().map_err(Error::Settings)?;
+    // Threads that send get no signals: what they did not hold back would end us, or be lost.
+    let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let connected = agent.connect();
+    let restored = mask.and_then(|mask| mask.thread_set_mask());
+    connected.map_err(Error::Settings)?;
+    restored.map_err(|errno| Error::System(errno.into()))?;
     let mut recorder = Recorder::start(args).map_err(Error::System)?;
     // Not before: what is started must not have them blocked.
     let signals = Signals::take().map_err(|errno| Error::System(errno.into()))?;
