@@ -101,7 +101,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let mut profile = args.selection.open(&files)?;
     if args.selection.event.is_none() {
-        show_usual(&mut profile, format);
+        let left_out = show_usual(&mut profile, format);
+        if format.holds() == Holds::CpuTime && !left_out.is_empty() {
+            let (path, events) = (args.output.shown(), left_out.join(", "));
+            say(format_args!(
+                "{path}: CPU time only: {events} needs another format (.html and .pb.gz hold all)"
+            ));
+        }
     }
     let options = Options {
         roots: args.roots,

@@ -60,7 +60,7 @@ impl Format for Svg {
         .to_owned();
         look.deterministic = true;
         look.text_truncate_direction = flamegraph::TextTruncateDirection::Right;
-        palette.insert("all", colours::plain());
+        palette.insert("", colours::plain()); // all together, which inferno gives no name
         look.palette_map = Some(&mut palette);
         look.bgcolors = Some(colours::ground());
         // Into memory first: an error of the file must come out as what it is.

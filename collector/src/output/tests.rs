@@ -2,8 +2,9 @@
 //! `tests/outputs/check`.
 
 use super::*;
-use crate::profile::Mode;
 use crate::profile::tests::example;
+use crate::profile::{Mode, Sample};
+use engine::wire::source::{OFF_CPU, WALL};
 use std::io::Read;
 
 fn written(format: &str, options: &Options) -> Vec<u8> {
@@ -121,6 +122,9 @@ fn a_flame_graph_has_a_colour_for_each_kind_and_a_legend() {
     let shades = ["rgb(234,143,136)", "rgb(243,152,145)", "rgb(225,134,127)"];
     let fill = main.split_once("fill=\"").unwrap().1;
     assert!(shades.iter().any(|it| fill.starts_with(it)), "{fill}");
+    let all = svg.split_once("<title>all (").unwrap().1;
+    let fill = all.split_once("fill=\"").unwrap().1;
+    assert!(fill.starts_with("rgb(227,227,227)"), "{fill}");
     assert!(svg.contains(r#"<svg id="frames" x="10" y="22""#), "{svg}");
     assert!(
         !svg.contains(|letter| u32::from(letter) >= 0xf_0000),
@@ -279,6 +283,74 @@ fn the_firefox_profile_has_times_weights_and_functions() {
         stack = &main["stackTable"]["prefix"][row];
     }
     assert_eq!(names, ["leaf", "work; more", "main", "_start"]);
+}
+
+/// What a format gives of time off the CPU and of wall-clock time is that, in a unit that it names.
+#[test]
+fn other_times_than_the_cpus_are_right_in_each_format_or_refused() {
+    // It waited for longer than a number of 32 bits has microseconds.
+    const WAITED: u64 = 3_000_000_500_000;
+    let shown = |event: u32| {
+        let mut profile = example();
+        profile.aside.push(Sample {
+            event: OFF_CPU,
+            weight: WAITED,
+            ..profile.samples[0]
+        });
+        profile.show(event);
+        profile
+    };
+    let write = |profile: &Profile, format: &str| {
+        let mut out = Vec::new();
+        let format = choose(Some(format), Path::new("-")).unwrap();
+        let written = format.write(profile, &Options::default(), &mut out);
+        written.map(|()| out)
+    };
+    let plain = |bytes: &[u8]| {
+        let mut out = Vec::new();
+        let mut from = flate2::read::GzDecoder::new(bytes);
+        from.read_to_end(&mut out).unwrap();
+        out
+    };
+    for (event, name, whole) in [
+        (OFF_CPU, "time off the CPU", WAITED),
+        (WALL, "wall-clock time", WAITED + 7_000_000),
+    ] {
+        let profile = shown(event);
+        let text = |format| String::from_utf8(write(&profile, format).unwrap()).unwrap();
+        let lines = text("folded");
+        let weights = lines.lines().map(|line| line.rsplit(' ').next().unwrap());
+        let sum: u64 = weights.map(|it| it.parse::<u64>().unwrap()).sum();
+        assert_eq!(sum, whole, "{lines}");
+        let svg = text("svg");
+        assert!(svg.contains(&format!(" of {name}<")), "{svg}");
+        assert!(svg.contains(">waiting</text>"), "{svg}");
+        let json: serde_json::Value = serde_json::from_str(&text("speedscope")).unwrap();
+        let profiles = json["profiles"].as_array().unwrap();
+        let ends = profiles.iter().map(|it| it["endValue"].as_u64().unwrap());
+        assert_eq!(ends.sum::<u64>(), whole);
+        assert!(profiles.iter().all(|it| it["unit"] == "nanoseconds"));
+        let json = plain(&write(&profile, "firefox").unwrap());
+        let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+        let threads = json["threads"].as_array().unwrap();
+        let weights = threads.iter().flat_map(|thread| {
+            assert_eq!(thread["samples"]["weightType"], "tracing-ms");
+            thread["samples"]["weight"].as_array().unwrap()
+        });
+        let sum: f64 = weights.map(|it| it.as_f64().unwrap()).sum();
+        assert!((sum - whole as f64 / 1e6).abs() < 1e-6, "{sum} ms");
+        let lines = text("perf-script");
+        let event = profile.event_name(event);
+        assert!(lines.contains(&format!("{WAITED} {event}: \n")), "{lines}");
+        for format in ["perf-data", "perf-data-deferred"] {
+            let refused = write(&profile, format).unwrap_err().to_string();
+            assert!(refused.contains("of CPU time only"), "{refused}");
+        }
+        // All events are in it, each with its unit.
+        let bytes = plain(&write(&profile, "pprof").unwrap());
+        let has = |part: &str| bytes.windows(part.len()).any(|it| it == part.as_bytes());
+        assert!(has("off-cpu") && has("nanoseconds"));
+    }
 }
 
 #[test]

@@ -35,7 +35,7 @@ pub(super) fn print(
         out.push_str(line.trim_end());
         out.push('\n');
     };
-    let total = if threads { "TIME" } else { "TOTAL" };
+    let total = if threads { "AMOUNT" } else { "TOTAL" };
     line(
         &look.heading(&format!("{:>18}", "SELF")),
         &look.heading(&format!("{total:>18}")),

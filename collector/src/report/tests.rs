@@ -210,7 +210,7 @@ fn by_own_functions_and_what_they_called() {
     assert_eq!(
         rows,
         [
-            "              TIME  FUNCTION   CALLED",
+            "            AMOUNT  FUNCTION   CALLED",
             "  3.00 ms   42.9 %  std::work",
             "  2.00 ms   28.6 %  main       std::work ([anonymous])",
             "  1.00 ms   14.3 %  main       [5 frames elided]",

@@ -37,15 +37,33 @@ impl Format for Firefox {
         let made = Maker::new(profile).make();
         let mut json = serde_json::to_value(&made)?;
         tables::fill(&mut json, profile)?;
+        weigh(&mut json, profile);
         let mut gzip = GzEncoder::new(out, Compression::default());
         serde_json::to_writer(&mut gzip, &json)?;
         gzip.finish()?.flush()
     }
 }
 
-/// Weights of time off the CPU and of wall-clock time are microseconds: there is no room for
-/// nanoseconds.
-const NS_PER_WEIGHT: u64 = 1000;
+/// Whether weights are milliseconds, as the format has them; CPU time is counted in samples.
+const fn is_in_ms(event: u32) -> bool {
+    event != CPU_EVENT && is_time(event)
+}
+
+/// Puts milliseconds in the place of the numbers of the samples: the library has no room for
+/// fractions, nor for long waits in nanoseconds.
+fn weigh(json: &mut serde_json::Value, profile: &Profile) {
+    if !is_in_ms(profile.shown_event) {
+        return;
+    }
+    for thread in json["threads"].as_array_mut().into_iter().flatten() {
+        let weights = thread["samples"]["weight"].as_array_mut();
+        for weight in weights.into_iter().flatten() {
+            let number = weight.as_u64().and_then(|it| usize::try_from(it).ok());
+            let sample = number.and_then(|number| profile.samples.get(number));
+            *weight = (sample.map_or(0, |it| it.weight) as f64 / 1e6).into();
+        }
+    }
+}
 
 /// The label that stands for a frame.
 fn label(frame: SourceFrameId) -> String {
@@ -100,13 +118,12 @@ impl<'a> Maker<'a> {
     }
 
     fn make(mut self) -> fx::Profile {
-        for sample in &self.profile.samples {
+        for (number, sample) in self.profile.samples.iter().enumerate() {
             let thread = self.thread(sample.thread);
             let stack = self.stack(sample.thread, thread, sample.stack);
-            let weight = match sample.event {
-                CPU_EVENT => sample.weight,
-                event if is_time(event) => sample.weight / NS_PER_WEIGHT,
-                _ => sample.weight,
+            let weight = match is_in_ms(sample.event) {
+                true => number as u64,
+                false => sample.weight,
             };
             let weight = i32::try_from(weight).unwrap_or(i32::MAX);
             let cpu = match sample.event {
@@ -157,6 +174,10 @@ impl<'a> Maker<'a> {
             .add_thread(process, thread.tid, start, thread.tid == pid);
         self.out
             .set_thread_name(handle, thread_name(self.profile, id));
+        if is_in_ms(self.profile.shown_event) {
+            let unit = fx::WeightType::TracingMs;
+            self.out.set_thread_samples_weight_type(handle, unit);
+        }
         if let Some(end) = thread.end {
             self.out.set_thread_end_time(handle, self.time(end.time_ns));
         }
