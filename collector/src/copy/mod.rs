@@ -72,6 +72,8 @@ pub struct Settings {
     /// Whether the programs ran before recording began: they are copied whether they could unwind
     /// themselves or not, and their CPU time counts from then on.
     running: bool,
+    /// Whether all processes are copied but this one, whatever is known of their beginning.
+    everybody: bool,
     /// Whether programs that do not unwind themselves are looked out for among those that are
     /// started.
     pub execs: bool,
@@ -97,6 +99,7 @@ impl Settings {
             switches: false,
             execs: false,
             running: false,
+            everybody: false,
             stack_bytes: STACK_BYTES,
             switch_bytes: STACK_BYTES,
             kernel: true,

@@ -14,7 +14,7 @@ use super::run::{Nature, Run};
 use super::{Outcome, Settings};
 use crate::cpu_rings::{Adopted, Copied, Task, TaskRecord, What};
 use crate::off_cpu::{self, Presence};
-use crate::processes::Found;
+use crate::processes::{self, Found};
 use crate::recording::records::Chunk;
 use crate::remote::{MOST, unwind_asleep};
 use crate::remote_memory::RemoteMemory;
@@ -94,6 +94,21 @@ impl ProgramRuns {
             Presence::running(),
         );
         self.runs.insert(pid, run);
+    }
+
+    /// Looks at a process that runs and at those of its threads, which are copied from now on; not
+    /// at one that has ended.
+    pub(super) fn find(&mut self, pid: i32, tids: &[i32], time_ns: u64) {
+        if tids.is_empty() {
+            return;
+        }
+        let adopted = Adopted {
+            found: processes::find(pid, tids),
+            kernel_refused: None,
+            unwatched: 0,
+            has_library: true,
+        };
+        self.adopt(pid, time_ns, adopted);
     }
 
     /// A process that runs already, and is copied from now on.
@@ -303,6 +318,11 @@ impl ProgramRuns {
     }
 
     fn sample(&mut self, time_ns: u64, task: Task, copied: &Copied) {
+        let own = std::process::id().cast_signed();
+        if self.settings.everybody && task.pid != own && !self.runs.contains_key(&task.pid) {
+            // The record of its beginning was lost.
+            self.find(task.pid, &processes::threads(task.pid), time_ns);
+        }
         let Some(run) = self.runs.get_mut(&task.pid) else {
             return;
         };

@@ -12,7 +12,7 @@ use super::reader::Reader;
 use super::{Attached, STACK_BYTES, Settings};
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::{
-    Adopted, CpuRing, Refusal, Step, TaskRecord, What, lent, read,
+    CpuRing, Refusal, Step, TaskRecord, What, lent, read,
     request::{self, Tells},
 };
 use crate::processes;
@@ -64,6 +64,7 @@ pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, 
 /// [`Refusal`]: all that is asked for needs more rights than events on processes of one's own.
 pub fn attach_everybody(mut settings: Settings) -> Result<Attached, Refusal> {
     settings.running = true;
+    settings.everybody = true;
     let rings = On::Everybody.rings(&mut settings);
     let rings = rings.map_err(|refusal| match refusal.step {
         Step::Open => Refusal {
@@ -72,34 +73,31 @@ pub fn attach_everybody(mut settings: Settings) -> Result<Attached, Refusal> {
         },
         _ => refusal,
     })?;
-    for ring in &rings {
+    let mut opening = Opening {
+        rings,
+        events: Vec::new(),
+        early: Vec::new(),
+    };
+    for ring in &opening.rings {
         request::enable(ring.buffer.event());
     }
-    // What happens meanwhile is in the rings, and taken in after this.
+    // What happens meanwhile is taken in after this; the rings have no room for all of it.
     let mut runs = ProgramRuns::new(settings);
     for pid in processes::all().filter(|pid| *pid != getpid().as_raw()) {
         let now = monotonic_ns();
         adopt(&mut runs, pid, &processes::threads(pid), now, settings);
+        opening.look().for_each(drop);
     }
     Ok(Attached {
-        reader: Reader::new(rings, None),
+        reader: Reader::new(opening.rings, None).with(opening.events, opening.early),
         runs,
         settings,
     })
 }
 
-/// Takes in a process that runs, and those of its threads; not one that has ended.
+/// Takes in a process that runs, and those of its threads.
 fn adopt(runs: &mut ProgramRuns, pid: i32, tids: &[i32], time_ns: u64, settings: Settings) {
-    if tids.is_empty() {
-        return;
-    }
-    let adopted = Adopted {
-        found: processes::find(pid, tids),
-        kernel_refused: None,
-        unwatched: 0,
-        has_library: true,
-    };
-    runs.adopt(pid, time_ns, adopted);
+    runs.find(pid, tids, time_ns);
     if settings.switches {
         let asleep = tids
             .iter()
