@@ -44,7 +44,8 @@ enum Command {
     Dump(dump::Args),
     /// Show live who uses the CPU in a program, or in processes that run
     Top(top::Args),
-    /// Record for as long as a program runs, and send a profile of every 15 s to where they are kept
+    /// Record for as long as a program runs, and send a profile of every 15 s to where they are
+    /// kept
     #[cfg(feature = "agent")]
     Agent(agent::Args),
     /// For the agent alone

@@ -32,8 +32,8 @@ Examples:
   rsunwind export prog.rsu -o prog.html --from 2 --to 5     a page of three seconds of it
   rsunwind export prog.rsu -f folded -o - | grep parse      stacks as text on standard output")]
 pub struct Args {
-    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one [default:
-    /// the newest recording here]
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
+    /// [default: the newest recording here]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 

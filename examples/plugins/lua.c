@@ -1,11 +1,13 @@
 /*
- * The frames of Lua 5.4 in profiles: a plug-in for programs that export Lua's functions, such as Debian's lua5.4.
+ * The frames of Lua 5.4 in profiles: a plug-in for programs that export Lua's functions, such as
+ * Debian's lua5.4.
  *   gcc -O2 -shared -fPIC -I librsunwind/include -o lua.so examples/plugins/lua.c
  *   RSUNWIND_PLUGINS=$PWD/lua.so rsunwind record -- lua5.4 program.lua
  *
- * Lua's loop runs Lua functions that call each other in one native frame, and keeps its lua_State in a register. Which one, and
- * where the loop is, the compiler decided, and a stripped program does not say: at the start a small chunk runs in a state of our
- * own and calls a function of ours, which has its own stack walked. docs/interpreters.md goes through all of this.
+ * Lua's loop runs Lua functions that call each other in one native frame, and keeps its lua_State
+ * in a register. Which one, and where the loop is, the compiler decided, and a stripped program
+ * does not say: at the start a small chunk runs in a state of our own and calls a function of ours,
+ * which has its own stack walked. docs/interpreters.md goes through all of this.
  */
 #define _GNU_SOURCE
 #include "rsunwind.h"

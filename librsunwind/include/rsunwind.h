@@ -192,10 +192,11 @@ RSUNWIND_API const char *rsunwind_error(int result);
  *   callback is asked about each frame there.
  * - *By stack address*: an interpreter that keeps a record of each of its entries on the C stack
  *   names the address of the innermost one when
- *   a walk begins (`entry`). The native frame with stack pointer <= entry < CFA is then the interpreter's; the callback is asked
- *   about it (RSUNWIND_CURSOR_ENTRY) and sets `entry` to the next outer one, or to 0. No symbol and no range is needed, and nothing
- *   is slower where there is no entry. If the walk ends and an entry was not met, the callback is asked for what frames it has
- *   (RSUNWIND_CURSOR_REST), which are shown behind a gap.
+ *   a walk begins (`entry`). The native frame with stack pointer <= entry < CFA is then the
+ *   interpreter's; the callback is asked about it (RSUNWIND_CURSOR_ENTRY) and sets `entry` to the
+ *   next outer one, or to 0. No symbol and no range is needed, and nothing is slower where there is
+ *   no entry. If the walk ends and an entry was not met, the callback is asked for what frames it
+ *   has (RSUNWIND_CURSOR_REST), which are shown behind a gap.
  *
  * Callbacks run in a signal handler, on any thread, at any instruction, also of the interpreter
  * itself while it changes what is read:
@@ -204,11 +205,13 @@ RSUNWIND_API const char *rsunwind_error(int result);
  *   exception, no longjmp. There are 16 KiB of stack. All signals but faults are held back.
  * - What is read may be half changed, or garbage. Read through rsunwind_load() and rsunwind_copy(),
  *   which fail instead of faulting, and
- *   bound every loop. *A wild load of your own is a crash of the program, and a loop without end hangs it: neither can be contained.*
+ *   bound every loop. *A wild load of your own is a crash of the program, and a loop without end
+ *   hangs it: neither can be contained.*
  * - What can be, is: reading what cannot be read, or more than the budget of a walk; a caller or a
  *   next entry that is not further up; more
- *   than 2 ms in each of two calls, or 16,384 frames in one; frames that are missed. Each is counted, and marks the sample. A language that is in trouble in more
- *   than one call in nine for long is switched off; the recording says so.
+ *   than 2 ms in each of two calls, or 16,384 frames in one; frames that are missed. Each is
+ *   counted, and marks the sample. A language that is in trouble in more than one call in nine for
+ *   long is switched off; the recording says so.
  */
 
 /* How many languages can be registered at a time, how many ranges they can have together, and bytes of a language's state in a walk. */
@@ -405,7 +408,8 @@ RSUNWIND_API int rsunwind_language_counts(int language, struct rsunwind_language
  * An interpreter that is linked with nothing of this says in its own file, the program or a shared
  * library, what rsunwind_language_add() would be told:
  *
- *     RSUNWIND_LANGUAGE_NOTE(toy, {sizeof(struct rsunwind_language), "toy", frames, innermost_entry, 0});
+ *     RSUNWIND_LANGUAGE_NOTE(toy, {sizeof(struct rsunwind_language), "toy", frames,
+ *     innermost_entry, 0});
  *
  * at file scope, once for each language, at most 4 in a file. It is data: nothing is linked, called
  * or looked up while nobody profiles. A profiler finds the note (section .note.rsunwind) when it

@@ -1,4 +1,5 @@
-//! [`Abi`]: the processor and calling convention a section is for, and the constants that follow from it.
+//! [`Abi`]: the processor and calling convention a section is for, and the constants that follow
+//! from it.
 
 use crate::{ByteOrder, Register};
 

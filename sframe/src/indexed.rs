@@ -1,6 +1,6 @@
-//! [`IndexedSection`]: a section and, in memory the caller provides, hints where in it to begin. Made once where there is
-//! time; then a look-up reads a few cache lines instead of the dozen or more that a binary search
-//! over a large section does.
+//! [`IndexedSection`]: a section and, in memory the caller provides, hints where in it to begin.
+//! Made once where there is time; then a look-up reads a few cache lines instead of the dozen or
+//! more that a binary search over a large section does.
 
 use crate::index::Found;
 use crate::{Address, Error, Function, Row, Section};

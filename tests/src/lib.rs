@@ -2,8 +2,8 @@
 //! and without profiling, and the recordings that they leave, read back through the wire contract
 //! alone.
 //!
-//! Not here: any assertion about a profile, but how near two times must be ([`account`]). Tests state
-//! those.
+//! Not here: any assertion about a profile, but how near two times must be ([`account`]). Tests
+//! state those.
 
 pub mod account;
 pub mod at_once;

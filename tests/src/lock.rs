@@ -19,8 +19,8 @@ pub fn take(name: &str) -> Lock {
     hold(&directory.join(name))
 }
 
-/// Makes what all tests of a run share, once for that run where the runner says which it is, or else
-/// for each of its processes.
+/// Makes what all tests of a run share, once for that run where the runner says which it is, or
+/// else for each of its processes.
 ///
 /// # Panics
 /// As `make`, and if the lock file cannot be written.

@@ -187,9 +187,10 @@ const GO: &str = "package main
 
 // #include <time.h>
 // static volatile unsigned long sink;
-// static long used_ms(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return t.tv_sec * 1000 + t.tv_nsec / 1000000; }
-// __attribute__((noinline)) static void leaf(void) { for (int i = 0; i < 3000000; i++) sink += i; }
-// __attribute__((noinline)) static void work(void) { long end = used_ms() + 100; do leaf(); while (used_ms() < end); sink++; }
+// static long used_ms(void) { struct timespec t; clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t); return
+// t.tv_sec * 1000 + t.tv_nsec / 1000000; } __attribute__((noinline)) static void leaf(void) { for
+// (int i = 0; i < 3000000; i++) sink += i; } __attribute__((noinline)) static void work(void) {
+// long end = used_ms() + 100; do leaf(); while (used_ms() < end); sink++; }
 import \"C\"
 
 //go:noinline

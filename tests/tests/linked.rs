@@ -86,7 +86,8 @@ fn a_linked_interpreter_runs_plain_and_has_its_frames_where_it_is_recorded() {
     }
 }
 
-/// A crate of its own, with cargo's own profiles: many codegen units, and no link-time optimisation.
+/// A crate of its own, with cargo's own profiles: many codegen units, and no link-time
+/// optimisation.
 #[test]
 fn a_rust_interpreter_links_in_debug_and_in_release() {
     let target = target_directory().join("example");

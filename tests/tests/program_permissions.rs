@@ -127,8 +127,8 @@ fn who_asks_whether_there_is_a_strict_mode_is_sampled_on() {
 
 #[test]
 fn a_killing_filter_from_before_kills_who_insists_on_perf() {
-    // The control: the filter does what it says, so that the timer above is our choice. One that the
-    // process puts on itself is asked first.
+    // The control: the filter does what it says, so that the timer above is our choice. One that
+    // the process puts on itself is asked first.
     let program = victim::c("filtered.c");
     let insists = || Run::profiled("rate=1000,trigger=perf", &program);
     assert_eq!(insists().arg("kill").outcome().text(), "end\n");

@@ -6,8 +6,8 @@
 //   frames        what handlers find in their frames, and where they run
 //   left          handlers that are left by siglongjmp
 //   forks         what children have
-//   set           a stack that a handler sets, of a process that has taken none away, and of a thread
-//   within        handlers that fork where they stand, with an action like those of Go's
+//   set           a stack that a handler sets, of a process that has taken none away, and of a
+//   thread within        handlers that fork where they stand, with an action like those of Go's
 //   overflow      a handler for which there is no stack left, and no other
 //   many          threads that come and go while they get signals
 #define _GNU_SOURCE

@@ -1,7 +1,8 @@
 // Installs a seccomp filter for perf_event_open (or, for `files`, for making files), then goes on:
 // `filtered refuse|deny|kill|files [PROGRAM ARGUMENT…]`; without a program it burns in a
-// thread of its own, for `files` in a child; for `own-files` that child installs it, at once. `filtered probe` asks for the strict
-// mode as libseccomp does to see whether the kernel knows it, and burns.
+// thread of its own, for `files` in a child; for `own-files` that child installs it, at once.
+// `filtered probe` asks for the strict mode as libseccomp does to see whether the kernel knows it,
+// and burns.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>

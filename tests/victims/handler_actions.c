@@ -1,7 +1,7 @@
 // Actions of handlers, as they are set, read and used: `handler_actions WAY`, each with the same
 // output whoever looks on.
-//   small SIZE   handlers on an alternate stack of that many bytes come in sleeping calls and in busy code
-//   race         two threads set two kinds of handlers for one signal while it is sent
+//   small SIZE   handlers on an alternate stack of that many bytes come in sleeping calls and in
+//   busy code race         two threads set two kinds of handlers for one signal while it is sent
 //   chain        a handler calls the one before, which was read by a raw system call
 //   names        the functions that few know of
 //   nothing      exec of no path

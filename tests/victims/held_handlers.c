@@ -1,8 +1,9 @@
 // What a program does in, and out of, a handler of its own that comes in a sleeping call.
 // `held_handlers WAY [PROGRAM]`:
-//   pause sigsuspend poll sleep ppoll   handlers work: three parts of CPU time in work_a(), one in work_b()
-//   jump cancel                         the call is left for good, and work_after() follows
-//   start become                        a program is started from the handler, or takes the place of this one after a jump out of it
+//   pause sigsuspend poll sleep ppoll   handlers work: three parts of CPU time in work_a(), one in
+//   work_b() jump cancel                         the call is left for good, and work_after()
+//   follows start become                        a program is started from the handler, or takes the
+//   place of this one after a jump out of it
 #define _GNU_SOURCE
 #include <poll.h>
 #include <pthread.h>

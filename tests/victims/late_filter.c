@@ -1,10 +1,11 @@
 // Puts a seccomp filter on after its start that kills for anything but what it does itself, and
 // makes calls that a signal can end, transfers that one can cut short, and deep calls: prints a
 // line for each that went wrong. `late_filter HOW WORD…`: HOW is `prctl`, `number` (seccomp by
-// syscall(2)), `bare` (by a system call of its own), or `none`. A WORD is the name of a call that is
-// allowed, too (`return`, `mask`, `clock`, `futex`), or: `narrow`, no sendto and sendmsg; `twice`, a
-// first filter that kills for some calls and allows all others; `counter`, the processor's counter
-// is forbidden first; `start`, another program is started, under a filter that kills for timers.
+// syscall(2)), `bare` (by a system call of its own), or `none`. A WORD is the name of a call that
+// is allowed, too (`return`, `mask`, `clock`, `futex`), or: `narrow`, no sendto and sendmsg;
+// `twice`, a first filter that kills for some calls and allows all others; `counter`, the
+// processor's counter is forbidden first; `start`, another program is started, under a filter that
+// kills for timers.
 #define _GNU_SOURCE
 #include <alloca.h>
 #include <errno.h>

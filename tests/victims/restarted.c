@@ -1,14 +1,15 @@
 // Calls that a signal ends, and that must not be seen to have been ended: `restarted WAY [NUMBER]`
 // prints a line for each that was, or that ended before its time.
 //   storm ROUNDS      sleeps and waits of all kinds
-//   own SIGNAL        a signal of its own must end every call that it comes in: "lost" counts those that went on
-//   limited           a socket that had a time limit before exec
+//   own SIGNAL        a signal of its own must end every call that it comes in: "lost" counts those
+//   that went on limited           a socket that had a time limit before exec
 //   passed            one that came by SCM_RIGHTS
 //   full ROUNDS       a socket with a time limit for sending that has no room for it
 //   pieces ROUNDS     a vector of many pieces through a pipe and a socket: each byte once, in order
 //   all ROUNDS        recv() and recvmsg() that wait for all of it, which comes in little by little
-//   many ROUNDS       calls that look at so many descriptors that the next sample comes before they are through
-//   elsewhere ROUNDS  poll() by an instruction that stands far from where the number is loaded
+//   many ROUNDS       calls that look at so many descriptors that the next sample comes before they
+//   are through elsewhere ROUNDS  poll() by an instruction that stands far from where the number is
+//   loaded
 #define _GNU_SOURCE
 #include "bare.h"
 #include <errno.h>

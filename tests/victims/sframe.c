@@ -2,8 +2,8 @@
 // can be checked call by call:
 //
 //   main - run -+- walk - walk ... - leaf          frames of many sizes, alloca
-//               +- (qsort in libc) - compare - leaf   a library without SFrame in between, and the PLT
-//               +- (raise in libc) - on_signal - leaf   a signal frame
+//               +- (qsort in libc) - compare - leaf   a library without SFrame in between, and the
+//               PLT +- (raise in libc) - on_signal - leaf   a signal frame
 #include <alloca.h>
 #include <signal.h>
 #include <stdlib.h>

@@ -6,7 +6,8 @@
 //   handler  counts them in a handler that saves all masks and restores them, as locks do
 //   jump     the same, and leaves each time by siglongjmp
 //   swap     the same, and leaves each time by swapcontext
-//   exec     replaces itself by a program that takes no notice of anything, by a system call of its own, again and again
+//   exec     replaces itself by a program that takes no notice of anything, by a system call of its
+//   own, again and again
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <setjmp.h>

@@ -1,6 +1,6 @@
 // Real-time signals that come all the time, and a thread that goes to sleep in epoll_wait again and
-// again: how many signals were sent and came, and how many sleeps ended with EINTR, is printed after
-// SIGUSR1; before that its pid.
+// again: how many signals were sent and came, and how many sleeps ended with EINTR, is printed
+// after SIGUSR1; before that its pid.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <pthread.h>

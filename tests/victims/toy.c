@@ -1,8 +1,8 @@
 /* A program of the toy interpreter's. Its stack, for 0.2 s of CPU time, is
  *   main, outer (a.toy:10), between, inner (b.toy:33), work
- * with a toy_run for each frame of the interpreter's. It prints "done". -DLINKED: it tells of its frames itself, and prints the result.
- * -DNOTED: its file describes the language; with -DLINKED it then asks for a stack, and prints how many frames are the language's.
- * -DNOTE_SIZE=".." -DNOTE="..": the size and the content of a note that is not good. -DLIBRARY: a plugin for unload.c. */
+ * with a toy_run for each frame of the interpreter's. It prints "done". -DLINKED: it tells of its
+ * frames itself, and prints the result. -DNOTED: its file describes the language; with -DLINKED it
+ * then asks for a stack, and prints how many frames are the language's. -DNOTE_SIZE=".." -DNOTE="..": the size and the content of a note that is not good. -DLIBRARY: a plugin for unload.c. */
 #define _GNU_SOURCE
 #if defined LINKED || defined NOTED
 #include "toy_language.h"

@@ -1,16 +1,17 @@
 //! Stacks that the kernel copies and that are unwound here: of programs that the preload library
 //! cannot get into, at each sample of their CPU time, whether they are what is recorded or one of
-//! its descendants ([`crate::exec_watch`]); and of all programs where their threads go off the CPU, when
-//! no signal may be sent, for it would wake them.
+//! its descendants ([`crate::exec_watch`]); and of all programs where their threads go off the CPU,
+//! when no signal may be sent, for it would wake them.
 //!
 //! **Start at [`attach()`]**; at [`attach_running()`] for processes that run already, and at
 //! [`attach_everybody()`] for all of them. Perf events on the program and all that it starts fill
 //! rings for each processor with samples: registers, the upper part of the stack, the kernel's own
-//! stack. Threads of ours read them ([`reader`]), follow what each process is and has mapped ([`program_runs`],
-//! [`run`]), unwind the copies with framehop ([`crate::unwind`]) from the ELF files' tables, and
-//! make the same chunks of them as programs that unwind themselves do ([`copied_thread`]). A
-//! descendant that loads the preload library is left to itself, but for its context switches: those
-//! of all programs become absences in chunks of their own ([`crate::off_cpu`]).
+//! stack. Threads of ours read them ([`reader`]), follow what each process is and has mapped
+//! ([`program_runs`], [`run`]), unwind the copies with framehop ([`crate::unwind`]) from the ELF
+//! files' tables, and make the same chunks of them as programs that unwind themselves do
+//! ([`copied_thread`]). A descendant that loads the preload library is left to itself, but for its
+//! context switches: those of all programs become absences in chunks of their own
+//! ([`crate::off_cpu`]).
 //!
 //! ```text
 //! rings of CPU time (copied programs) ──┐                    ┌─ run ── copied_thread ─► chunks of the thread

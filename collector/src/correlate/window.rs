@@ -1,9 +1,9 @@
-//! Which samples of a recording that goes on are wanted: those of a window of time that were in none
-//! before, so that windows that follow on each other hold each sample once.
+//! Which samples of a recording that goes on are wanted: those of a window of time that were in
+//! none before, so that windows that follow on each other hold each sample once.
 //!
 //! Whatever the kernel has sampled of an entry is of the window in which the entry's user stack was
-//! taken: all of its weight is in that stack, whether the kernel's halves are still there or not. For
-//! a kernel sample whose user stack has not come the next window waits.
+//! taken: all of its weight is in that stack, whether the kernel's halves are still there or not.
+//! For a kernel sample whose user stack has not come the next window waits.
 
 /// A window; times are `CLOCK_MONOTONIC`, ns.
 #[derive(Clone, Copy, Debug)]

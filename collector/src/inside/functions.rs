@@ -1,5 +1,5 @@
-//! Functions of a process's libc: their addresses, from the files that it has mapped. A file that is
-//! not the mapped one any more is not believed.
+//! Functions of a process's libc: their addresses, from the files that it has mapped. A file that
+//! is not the mapped one any more is not believed.
 
 use crate::processes::{self, Mapping};
 use crate::remote_memory::RemoteMemory;

@@ -1,6 +1,6 @@
 //! A thread of another process that is held for some milliseconds and made to call what we like, as
-//! if nothing had been: all its registers, its signal mask and the call that it was in are as before
-//! when it goes on. While it is held it gets no signals.
+//! if nothing had been: all its registers, its signal mask and the call that it was in are as
+//! before when it goes on. While it is held it gets no signals.
 //!
 //! ptrace belongs to a thread of ours: all of this runs on one, at whose end the kernel lets go.
 //!
@@ -59,8 +59,8 @@ impl Held {
     /// Stops a thread of the process that is not disturbed by that, if there is one.
     ///
     /// # Errors
-    /// `EAGAIN` and `EPERM` of [`Refusal::Ptrace`] where a thread was not to be had just now: to try
-    /// again takes another thread of ours, since this one may have it half and not let go.
+    /// `EAGAIN` and `EPERM` of [`Refusal::Ptrace`] where a thread was not to be had just now: to
+    /// try again takes another thread of ours, since this one may have it half and not let go.
     pub(super) fn stop(pid: u32) -> Result<Self, Refusal> {
         let memory = format!("/proc/{pid}/mem");
         let memory = File::options().read(true).write(true).open(memory);
@@ -208,8 +208,8 @@ impl Held {
         }
     }
 
-    /// Lets it go on like that until it has come to the end of what it was made to do. In the end it
-    /// is stopped in any case.
+    /// Lets it go on like that until it has come to the end of what it was made to do. In the end
+    /// it is stopped in any case.
     fn trapped(&self, go: impl Fn(Pid) -> nix::Result<()>) -> Result<user_regs_struct, Refusal> {
         let began = Instant::now();
         go(self.tid).map_err(Refusal::Ptrace)?;
@@ -289,8 +289,8 @@ fn faults() -> u64 {
     all.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
 }
 
-/// Whether a stop ends nothing that the thread is in, or only what goes on as it was when it is made
-/// again: a wait without a limit.
+/// Whether a stop ends nothing that the thread is in, or only what goes on as it was when it is
+/// made again: a wait without a limit.
 fn is_undisturbed(pid: u32, tid: u32, there: Whereabouts) -> bool {
     if is_filtered(pid, tid) {
         return false;

@@ -1,5 +1,5 @@
-//! The library of ours in a process that runs: it is brought in, its threads are armed from outside,
-//! and it is taken away again.
+//! The library of ours in a process that runs: it is brought in, its threads are armed from
+//! outside, and it is taken away again.
 //!
 //! One thread of the process is held for some milliseconds ([`held`]): it maps memory and calls the
 //! library, which is mapped and relocated from here ([`image`]); the loader and libc of the process
@@ -7,8 +7,8 @@
 //! itself. At the end the events are closed, the thread's action is put back, and when no thread is
 //! in the handler any more ([`departure`]) all memory is taken away.
 //!
-//! If this process is killed, the kernel closes the events with it; what stays in the other one does
-//! nothing, and the next recording of it from inside takes it away.
+//! If this process is killed, the kernel closes the events with it; what stays in the other one
+//! does nothing, and the next recording of it from inside takes it away.
 //!
 //! Not here: when this is done (`record/inside.rs`), and what the library does there
 //! (`librsunwind/src/life/inside.rs`).

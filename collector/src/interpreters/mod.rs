@@ -1,6 +1,6 @@
 //! Frames of interpreters on the stacks of threads that are seen from outside, while they sleep or
-//! wait for a CPU: their native frames are known by then, from a copy of the stack or by reading it;
-//! what the interpreters say of them lies elsewhere, and is read here, by the same readers that
+//! wait for a CPU: their native frames are known by then, from a copy of the stack or by reading
+//! it; what the interpreters say of them lies elsewhere, and is read here, by the same readers that
 //! unwinding threads have ([`engine::python`], [`engine::v8`]).
 //!
 //! ```text

@@ -44,8 +44,8 @@ impl Python {
         })
     }
 
-    /// The entries of a thread of that number (in its own PID namespace), by where on its stack they
-    /// are; and whether some were left out.
+    /// The entries of a thread of that number (in its own PID namespace), by where on its stack
+    /// they are; and whether some were left out.
     pub(super) fn entries(
         &self,
         memory: &Pages,

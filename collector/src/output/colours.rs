@@ -1,7 +1,8 @@
 //! The colours of a flame graph: those of the page, by the kind of code, and a legend of them.
 //!
-//! Inferno colours a frame by its text, but the same text can stand in several kinds. So each begins
-//! with a character that no text has, and that is taken away again when the picture is drawn.
+//! Inferno colours a frame by its text, but the same text can stand in several kinds. So each
+//! begins with a character that no text has, and that is taken away again when the picture is
+//! drawn.
 
 use super::call_tree::{CallTree, Step};
 use crate::profile::{Kind, Profile, WAITING};

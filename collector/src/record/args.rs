@@ -95,8 +95,8 @@ pub struct Args {
     #[arg(short, long)]
     pub quiet: bool,
 
-    /// Print the whole summary, instead of three lines: what was recorded, where most of it went, and
-    /// what is wrong with it
+    /// Print the whole summary, instead of three lines: what was recorded, where most of it went,
+    /// and what is wrong with it
     #[arg(short, long)]
     pub verbose: bool,
 

@@ -1,6 +1,7 @@
 //! `rsunwind record -p` and `-a`: processes that run already, and what they start from now on; or
-//! whatever runs. Their stacks are copied by the kernel ([`crate::copy`]): nothing is put into them, none of their threads is
-//! stopped or signalled, and when the collector ends, however it does, so do its events.
+//! whatever runs. Their stacks are copied by the kernel ([`crate::copy`]): nothing is put into
+//! them, none of their threads is stopped or signalled, and when the collector ends, however it
+//! does, so do its events.
 //!
 //! Not here: which processes are meant ([`crate::target`]).
 
@@ -49,7 +50,8 @@ pub(super) enum Whom<'a> {
     Everybody,
 }
 
-/// What is asked for beside `-p` or `-a` that is for programs that are started, and what to do instead.
+/// What is asked for beside `-p` or `-a` that is for programs that are started, and what to do
+/// instead.
 pub fn not_for_running(args: &Args) -> Option<&'static str> {
     let all = [
         (

@@ -102,8 +102,9 @@ impl Output {
                 file: older,
             });
         }
-        // A link's file is replaced, beside which there is room if anywhere. But where the older one
-        // is kept that is the link, and a name with letters filled in is another than the link's.
+        // A link's file is replaced, beside which there is room if anywhere. But where the older
+        // one is kept that is the link, and a name with letters filled in is another than the
+        // link's.
         let real = match keep_older || kept::expanded(path, 0) != path {
             true => path.to_owned(),
             false => meant,

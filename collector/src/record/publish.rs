@@ -78,8 +78,8 @@ impl Recorded {
         matches!(self.destination, Destination::Export { .. })
     }
 
-    /// Says what was recorded and where it is; makes of it what was asked for. With `signals`, those
-    /// that would end rsunwind end its work on names.
+    /// Says what was recorded and where it is; makes of it what was asked for. With `signals`,
+    /// those that would end rsunwind end its work on names.
     ///
     /// # Errors
     /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the

@@ -72,8 +72,8 @@ impl Account {
     }
 
     /// At the end: writes it, and finishes the recording. `charged` is what the kernel charged the
-    /// program, `library` what was loaded into it, if anything was. All that the collector started must have ended:
-    /// it measures.
+    /// program, `library` what was loaded into it, if anything was. All that the collector started
+    /// must have ended: it measures.
     ///
     /// # Errors
     /// As write.

@@ -53,8 +53,8 @@ Examples:
   rsunwind report prog.rsu --event off-cpu         where it waits (record --off-cpu)
   rsunwind report prog.rsu --format csv -n 20")]
 pub struct Args {
-    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one [default:
-    /// the newest recording here]
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
+    /// [default: the newest recording here]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 

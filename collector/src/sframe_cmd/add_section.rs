@@ -1,4 +1,5 @@
-//! [`Image`]: an ELF file, to which a loaded section is added without moving anything that is there.
+//! [`Image`]: an ELF file, to which a loaded section is added without moving anything that is
+//! there.
 //!
 //! ```text
 //! the file as it was | padding | program headers, two more | .sframe | section names | section headers, one more

@@ -1,7 +1,7 @@
 //! How well a recording went: samples, what else became of the CPU time that the kernel charged,
 //! what was lost, how many stacks are complete and why the others are not, which triggers were
-//! granted, what it cost. Printed at the end of a recording, in three lines or with `-v` as a whole,
-//! and by `rsunwind report --summary`.
+//! granted, what it cost. Printed at the end of a recording, in three lines or with `-v` as a
+//! whole, and by `rsunwind report --summary`.
 //!
 //! Start at [`print()`]. A stack is complete if its outermost frame is by its *name* where threads
 //! begin ([`crate::profile::is_root`]), or if its unwind tables say that nothing called it; where

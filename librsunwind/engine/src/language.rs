@@ -1,8 +1,8 @@
 //! What a walk asks of those who know frames that no table has: interpreters and JITs.
 //!
 //! They are asked in two ways. **By code**: a rule of
-//! [`Kind::Language`](crate::rule::Kind::Language) leads to them, which is cached like any other; one
-//! language may be asked about all code that no table knows.
+//! [`Kind::Language`](crate::rule::Kind::Language) leads to them, which is cached like any other;
+//! one language may be asked about all code that no table knows.
 //! **By stack address**: a language names the stack address of its innermost entry, the fast loop
 //! pauses at the native frame that reaches over it (`sp <= entry < CFA`), that frame is the
 //! language's, and the next entry is further up. Neither costs anything on stacks without them.

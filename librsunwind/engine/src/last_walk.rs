@@ -70,8 +70,8 @@ pub struct LastWalk<'m> {
     new_end: UnwindRule,
 }
 
-/// Frames of memory that are worth having: 1,024 are remembered, whatever the stack's depth. 60 KiB,
-/// of which a walk touches as much as it takes.
+/// Frames of memory that are worth having: 1,024 are remembered, whatever the stack's depth. 60
+/// KiB, of which a walk touches as much as it takes.
 pub const MEMORY: usize = 1280;
 
 /// So often a walk may fill its own part of the memory: one with more new frames than that, 2,048,
@@ -81,8 +81,8 @@ const ROUNDS: u32 = 8;
 const NO_RULE: UnwindRule = UnwindRule::from_bits(0);
 
 impl<'m> LastWalk<'m> {
-    /// Nothing yet; in memory of which four fifths are for what is remembered, and the rest for what
-    /// one walk adds to it.
+    /// Nothing yet; in memory of which four fifths are for what is remembered, and the rest for
+    /// what one walk adds to it.
     #[must_use]
     pub fn new(memory: &'m mut [Known]) -> Self {
         let made = memory.len() / 5;
@@ -243,9 +243,9 @@ impl<'m> LastWalk<'m> {
         }
     }
 
-    /// Puts a frame in the place of the one that was there behind those that were met, if it lies at
-    /// the same place of the stack: often nothing is new but a register's value. If not, those that
-    /// were met lead to others than they did, and are remembered as if they had been walked.
+    /// Puts a frame in the place of the one that was there behind those that were met, if it lies
+    /// at the same place of the stack: often nothing is new but a register's value. If not, those
+    /// that were met lead to others than they did, and are remembered as if they had been walked.
     #[cold]
     fn replace(&mut self, frame: &Known) -> bool {
         let index = self.low.wrapping_sub(1);

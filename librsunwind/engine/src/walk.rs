@@ -33,8 +33,8 @@ pub(crate) enum Pause {
 
 /// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves.
 /// Otherwise the frame pointer and the stack pointer only, which is what nearly every rule needs;
-/// the others are then unknown, and what `last` remembers is not walked again. `first` is the rule of
-/// the cursor's own frame, if it has just been found. It pauses at a frame that reaches beyond
+/// the others are then unknown, and what `last` remembers is not walked again. `first` is the rule
+/// of the cursor's own frame, if it has just been found. It pauses at a frame that reaches beyond
 /// `limit`, where a language is to be asked.
 ///
 /// Stacks are unpredictable, and so are the branches that they would steer: what depends on the

@@ -167,8 +167,8 @@ pub(super) fn describe(
     write(this, Some(key), number, code);
 }
 
-/// The same of a description as it is written. Its number and time are given here. Without a key the
-/// object is described again at the next sample.
+/// The same of a description as it is written. Its number and time are given here. Without a key
+/// the object is described again at the next sample.
 pub(super) fn write(this: &ThreadState, key: Option<Key>, number: u64, mut code: code::Code<'_>) {
     code.number = number;
     code.time_ns = clock::monotonic_ns();

@@ -1,5 +1,5 @@
-//! V8's frames, without a word from the program: of Node 20, 22 and 24, found by what V8 exports for
-//! debuggers, read from its own objects ([`engine::v8`]).
+//! V8's frames, without a word from the program: of Node 20, 22 and 24, found by what V8 exports
+//! for debuggers, read from its own objects ([`engine::v8`]).
 //!
 //! Nothing of V8 is called, and nothing is taken from it but by guarded reads. All code that V8
 //! makes or brings has frame pointers, by which the native walk goes along; this language is asked

@@ -1,6 +1,6 @@
 //! The life of a library that was brought into a process that runs: it begins and ends by order of
-//! the collector, which stops one thread for a moment and has it call these functions, on a stack of
-//! their own and with all signals held back. The collector opens the events, on each thread, and
+//! the collector, which stops one thread for a moment and has it call these functions, on a stack
+//! of their own and with all signals held back. The collector opens the events, on each thread, and
 //! closes them before the end.
 //!
 //! # Safety

@@ -1,5 +1,6 @@
-//! [`EhFrame`]: rows from `.eh_frame`, for programs whose producer wrote no `.sframe`. Feature `convert`; interprets the
-//! programs of `.eh_frame` with gimli. A function's rules are `rules.rs`, expressions in them
+//! [`EhFrame`]: rows from `.eh_frame`, for programs whose producer wrote no `.sframe`. Feature
+//! `convert`; interprets the programs of `.eh_frame` with gimli. A function's rules are `rules.rs`,
+//! expressions in them
 //! `expression.rs`.
 
 mod augmentation;

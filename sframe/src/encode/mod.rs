@@ -1,4 +1,5 @@
-//! [`Encoder`]: writes a section of version 2 or 3 from rows. Feature `encode`; needs `alloc`. The bytes a row takes are
+//! [`Encoder`]: writes a section of version 2 or 3 from rows. Feature `encode`; needs `alloc`. The
+//! bytes a row takes are
 //! `words.rs`.
 
 mod error;

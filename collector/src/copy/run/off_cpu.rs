@@ -42,8 +42,8 @@ impl Run {
         self.bounds = before.switches_know.process;
     }
 
-    /// The stack of a thread that is off the CPU, as far as is known, with what interpreters have on
-    /// it; and where its native frames are.
+    /// The stack of a thread that is off the CPU, as far as is known, with what interpreters have
+    /// on it; and where its native frames are.
     pub(in crate::copy) fn look(
         &mut self,
         tid: i32,

@@ -57,8 +57,8 @@ const PARTS: u64 = 8;
 const WALKS: usize = 40;
 const UNCOUNTED: usize = 5;
 
-/// ns per frame of the median walk. `walk` runs the program along a path and gives the time of the walk there, in ns,
-/// and its frames, unless something came between.
+/// ns per frame of the median walk. `walk` runs the program along a path and gives the time of the
+/// walk there, in ns, and its frames, unless something came between.
 pub fn measure(
     case: &Case,
     program: &Program,

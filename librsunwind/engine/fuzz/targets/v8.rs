@@ -1,8 +1,8 @@
 //! V8's structures of any content: from a frame to its function and the lines of that, nothing else
 //! is read, everything ends, and texts fit.
 //!
-//! Input: the version (1 byte), what is known of the frame (1), where its registers lead to (6 times
-//! 2), then memory.
+//! Input: the version (1 byte), what is known of the frame (1), where its registers lead to (6
+//! times 2), then memory.
 #![no_main]
 
 mod fuzzed;

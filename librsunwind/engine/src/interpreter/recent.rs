@@ -1,4 +1,5 @@
-//! What a walk found out about the code objects that it met last, in the words of a language's state.
+//! What a walk found out about the code objects that it met last, in the words of a language's
+//! state.
 
 use crate::mix::mix;
 

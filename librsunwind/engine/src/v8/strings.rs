@@ -27,8 +27,8 @@ const CONS: u32 = 1;
 const EXTERNAL: u32 = 2;
 const SLICED: u32 = 3;
 const THIN: u32 = 5;
-/// Of a string: the word with its length in the upper half, and a hash in the other; of a form: what
-/// follows.
+/// Of a string: the word with its length in the upper half, and a hash in the other; of a form:
+/// what follows.
 const LENGTH: u64 = 8;
 const FIRST: u64 = 16;
 const SECOND: u64 = 24;

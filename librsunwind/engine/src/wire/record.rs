@@ -27,7 +27,8 @@ pub enum RecordKind {
     Session = 8,
     /// [`super::session::PerfMap`]: a JIT's symbol file, taken along by the collector.
     PerfMap = 9,
-    /// [`super::session::SegmentTotals`]: the counters of a segment's file header, kept by the collector.
+    /// [`super::session::SegmentTotals`]: the counters of a segment's file header, kept by the
+    /// collector.
     SegmentTotals = 10,
     /// [`super::kernel`]: the kernel's half of a sample.
     Kernel = 11,
@@ -39,7 +40,8 @@ pub enum RecordKind {
     CodeGone = 14,
     /// [`super::clocks::Clocks`]: the collector's clocks at one moment.
     Clocks = 20,
-    /// [`super::charge::ProcessEnd`]: what a process and the children that it waited for had used when it was looked at for the last time.
+    /// [`super::charge::ProcessEnd`]: what a process and the children that it waited for had used
+    /// when it was looked at for the last time.
     ProcessEnd = 21,
     /// [`super::charge::ChildEnd`]: what the kernel charged a child until its end.
     ChildEnd = 22,
