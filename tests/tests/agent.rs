@@ -2,11 +2,13 @@
 
 use collector::correlate;
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
+use rsunwind_tests::attach::cpu_ns;
 use rsunwind_tests::command::{Bench, rsunwind, text, wait_for};
 use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
 use serde_json::{Value, json};
-use std::fs;
+use std::fs::{self, File};
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::net::UnixDatagram;
@@ -61,29 +63,40 @@ fn agent() -> Command {
     command
 }
 
-/// Runs the program under an agent for so many seconds of CPU time, and then until that is so. Gives
-/// the status, and what was said.
+/// Works for so many seconds of CPU time (and what else is said), waits for a line, and works on for
+/// so many more.
+fn in_two_parts(bench: &Bench, command: &mut Command, program: &Path, seconds: [&str; 2]) -> File {
+    const SCRIPT: &str = r#""$1" $2; read -r line < "$3"; exec "$1" "$4""#;
+    let pipe = bench.path("pipe");
+    let _ = fs::remove_file(&pipe);
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).unwrap();
+    let [before, after] = seconds.map(Path::new);
+    command.args(["sh", "-c", SCRIPT, "sh"]);
+    command.args([program, before, &pipe, after]);
+    // Open for both, it waits for nobody.
+    let mut options = File::options();
+    options.read(true).write(true).open(pipe).unwrap()
+}
+
+/// Runs the program under an agent for so many seconds of CPU time, until that is so, and then for so
+/// many more. Gives the status, and what was said.
 fn run(
     bench: &Bench,
     agent: &mut Command,
     program: &Path,
-    seconds: &str,
+    seconds: [&str; 2],
     until: impl Fn() -> bool,
 ) -> (Option<i32>, String) {
-    const SCRIPT: &str = r#""$1" "$2"; r=$?; while [ ! -e "$3" ]; do sleep 0.05; done; exit $r"#;
-    let end = bench.path("end");
-    let _ = fs::remove_file(&end);
-    agent.args(["sh", "-c", SCRIPT, "sh"]);
-    agent.args([program, Path::new(seconds), &end]);
+    let mut line = in_two_parts(bench, agent, program, seconds);
     let child = agent.stderr(Stdio::piped()).spawn().unwrap();
     wait_for("windows", || until().then_some(()));
-    fs::write(&end, "").unwrap();
+    line.write_all(b"\n").unwrap();
     let out = child.wait_with_output().unwrap();
     (out.status.code(), text(&out.stderr))
 }
 
-/// Has a window read, as the agent does; gives the sum of its weights.
-fn window(paths: &[&Path], times: [u64; 4], names: &Path) -> u64 {
+/// Has a window read, as the agent does; gives the sum of its weights. `None` if it cannot be read.
+fn window(paths: &[&Path], times: [u64; 4], names: &Path) -> Option<u64> {
     let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let request = json!({
         "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
@@ -103,10 +116,12 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path) -> u64 {
     drop(stdin);
     let mut out = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
-    assert!(child.wait().unwrap().success());
+    if !child.wait().unwrap().success() {
+        return None;
+    }
     let head = out.split(|byte| *byte == b'\n').next().unwrap();
     let head: Value = serde_json::from_slice(head).unwrap();
-    head["numbers"][1].as_u64().unwrap()
+    head["numbers"][1].as_u64()
 }
 
 /// Where a recording's session is.
@@ -134,11 +149,8 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
     let bench = Bench::new();
     let program = works(&bench);
     let mut recorder = bench.record(&["-q", "-F", "997"]);
-    let mut recorder = recorder
-        .arg(&program)
-        .args(["1.2", "brief"])
-        .spawn()
-        .unwrap();
+    let mut line = in_two_parts(&bench, &mut recorder, &program, ["0.7 brief", "0.5"]);
+    let mut recorder = recorder.spawn().unwrap();
     let begun = wait_for("a recording", || bench.begun());
     let session = wait_for("a session", || session_of(&begun));
     let names = bench.path("names.rsu");
@@ -152,14 +164,25 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
         // Nothing is younger than the recording is behind.
         let until = monotonic_ns().saturating_sub(1_500_000_000).max(last);
         let now = window(&[&session], [last, until, before, last], &names);
+        if !session.join("recording.rsu").exists() {
+            // It may have ended meanwhile.
+            recorder.wait().unwrap();
+            break;
+        }
+        let now = now.expect("a window of a session that is there");
         windows += u64::from(now > 0);
+        if windows == 1 && now > 0 {
+            line.write_all(b"\n").unwrap();
+        }
         (sum, before, last) = (sum + now, last, until);
     }
-    sum += window(
+    assert!(windows > 0);
+    let rest = window(
         &[&bench.path("profile.rsu")],
         [last, u64::MAX, before, u64::MAX],
         &names,
     );
+    sum += rest.unwrap();
     let whole = bench.recording();
     let weights = whole.samples.iter().map(|sample| sample.weight);
     assert_eq!(sum, weights.sum::<u64>());
@@ -186,7 +209,6 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
     }
     let weights = whole.samples.iter().map(|sample| sample.weight);
     assert_eq!(sum, weights.sum::<u64>());
-    println!("{windows} windows while it ran");
 }
 
 #[test]
@@ -199,13 +221,13 @@ fn all_receivers_get_the_same_and_all_of_it() {
     let before = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let mut command = agent();
     command
-        .args(["-v", "-F", "499", "--window", "1s", "--label", "a=b,c}"])
+        .args(["-v", "-F", "499", "--window", "2s", "--label", "a=b,c}"])
         .args(["--service", "shop", "--otlp", address, "--parca", address])
         .args(["--pyroscope", address, "--files"])
         .arg(&files)
         .arg("--");
-    let (status, says) = run(&bench, &mut command, &program, "2.5", || {
-        receiver.taken("/v1development/profiles").len() >= 2
+    let (status, says) = run(&bench, &mut command, &program, ["1.5", "1"], || {
+        !receiver.taken("/v1development/profiles").is_empty()
     });
     assert_eq!(status, Some(3), "{says}");
     assert!(
@@ -214,7 +236,7 @@ fn all_receivers_get_the_same_and_all_of_it() {
     );
     let sent = receiver.taken("/v1development/profiles");
     assert!(sent.len() >= 2, "{says}");
-    let mut sum = 0;
+    let (mut sum, mut works) = (0, false);
     let mut last_ns = u64::try_from(before.as_nanos()).unwrap();
     for one in &sent {
         assert!(
@@ -229,7 +251,7 @@ fn all_receivers_get_the_same_and_all_of_it() {
         // Each window takes the difference of the clocks anew.
         assert!(read.from_ns + 1_000_000_000 > last_ns && read.to_ns >= read.from_ns);
         last_ns = read.to_ns;
-        assert!(read.functions.iter().any(|name| name == "work_a_while"));
+        works |= read.functions.iter().any(|name| name == "work_a_while");
         let attribute = |key: &str| {
             let mut all = read.attributes.iter();
             all.find(|(name, _)| name == key).map(|(_, value)| &**value)
@@ -239,7 +261,8 @@ fn all_receivers_get_the_same_and_all_of_it() {
         assert_eq!(attribute("process.executable.name"), Some("sh"));
         assert!(attribute("host.name").is_some());
     }
-    // Two threads, of which each has less than a period that is not in a sample.
+    assert!(works, "{says}");
+    // Two threads, and two more, of which each has less than a period that is not in a sample.
     let seconds = sum as f64 / 1e9;
     assert!((2.3..2.8).contains(&seconds), "{seconds} s; {says}");
     let of_files = fs::read_dir(&files).unwrap().map(|entry| {
@@ -274,19 +297,19 @@ fn a_receiver_that_fails_costs_nothing_but_time() {
     ];
     let receiver = Receiver::new(&failures);
     let spool = bench.path("spool");
-    let send = |address: &str, window: &str, seconds: &str, until: &dyn Fn() -> bool| {
+    let send = |address: &str, seconds: &str, until: &dyn Fn() -> bool| {
         let mut command = agent();
-        command.args(["-v", "--window", window, "--otlp", address, "--spool"]);
+        command.args(["-v", "--window", "1h", "--otlp", address, "--spool"]);
         command.arg(&spool).arg("--");
-        let (status, says) = run(&bench, &mut command, &program, seconds, until);
+        let (status, says) = run(&bench, &mut command, &program, [seconds, "0"], until);
         assert_eq!(status, Some(3), "{says}");
         says
     };
     // Nobody is there: what could not be sent is kept, and sent the next time.
-    let nobody = send("http://127.0.0.1:9", "1h", "0.3", &|| true);
+    let nobody = send("http://127.0.0.1:9", "0.3", &|| true);
     assert!(nobody.contains("takes nothing now"), "{nobody}");
     assert!(
-        nobody.contains("0 windows sent, 1 kept for the next time"),
+        nobody.contains(" 0 windows sent, ") && nobody.contains(" kept for the next time"),
         "{nobody}"
     );
     let [folder] = &fs::read_dir(&spool).unwrap().flatten().collect::<Vec<_>>()[..] else {
@@ -302,7 +325,7 @@ fn a_receiver_that_fails_costs_nothing_but_time() {
     };
     assert_eq!(folder.path(), plain("http://127.0.0.1:9"));
     fs::rename(folder.path(), plain(&receiver.address)).unwrap();
-    let says = send(&receiver.address, "1s", "0.8", &|| {
+    let says = send(&receiver.address, "0.8", &|| {
         !receiver.taken("/v1development/profiles").is_empty()
     });
     let sent = receiver.taken("/v1development/profiles");
@@ -354,21 +377,21 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     let mut target = target.spawn().unwrap();
     let mut command = agent();
     command
-        .args(["-v", "-F", "199", "--window", "1s", "--config"])
+        .args(["-v", "-F", "199", "--window", "1h", "--config"])
         .arg(&config);
     command.args(["-p", &target.id().to_string()]);
     command.env("NOTIFY_SOCKET", &socket).stderr(Stdio::piped());
     let agent = command.spawn().unwrap();
     let pid = Pid::from_raw(agent.id().cast_signed());
     assert_eq!(hear(), "READY=1");
-    wait_for("a window", || {
-        let sent = receiver.taken("/v1development/profiles");
-        (!sent.is_empty()).then_some(())
-    });
     write("second");
     kill(pid, Signal::SIGHUP).unwrap();
     assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(hear(), "READY=1");
+    let recorded = cpu_ns(target.id());
+    wait_for("work", || {
+        (cpu_ns(target.id()) > recorded + 200_000_000).then_some(())
+    });
     kill(pid, Signal::SIGTERM).unwrap();
     assert_eq!(hear(), "STOPPING=1");
     let out = agent.wait_with_output().unwrap();
@@ -383,13 +406,14 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     );
     let sent = receiver.taken("/v1development/profiles").into_iter();
     let sent: Vec<_> = sent.map(|one| otlp(&unzipped(&one.body))).collect();
-    for name in ["first", "second"] {
-        let label = ("name".to_owned(), name.to_owned());
-        let of_it = sent.iter().filter(|one| one.attributes.contains(&label));
-        let functions: Vec<_> = of_it.flat_map(|one| &one.functions).collect();
-        assert!(
-            functions.iter().any(|one| *one == "work_a_while"),
-            "{name}: {says}"
-        );
-    }
+    let [sent] = &sent[..] else {
+        panic!("{sent:?}; {says}");
+    };
+    let label = ("name".to_owned(), "second".to_owned());
+    assert!(sent.attributes.contains(&label), "{sent:?}; {says}");
+    let functions = &mut sent.functions.iter();
+    assert!(
+        functions.any(|one| one == "work_a_while"),
+        "{sent:?}; {says}"
+    );
 }

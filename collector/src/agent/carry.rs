@@ -33,8 +33,8 @@ const KEPT: [RecordKind; 8] = [
 pub(super) const FIRST: u64 = HEADER_SIZE as u64;
 
 /// Takes away the part of a recording between two offsets; `to` may lie inside a chunk, which then
-/// stays. `copied`: its processes were recorded from outside, and their end is not in it. Gives
-/// where the next part begins.
+/// stays. `gone`: its processes are recorded from outside, and their end is not in it; those that
+/// were gone the last time, and then those that are now. Gives where the next part begins.
 ///
 /// # Errors
 /// As read, write and fallocate; and if the chunks do not lead from one to the next.
@@ -43,7 +43,7 @@ pub(super) fn carry(
     beside: &Path,
     from: u64,
     to: u64,
-    copied: bool,
+    gone: Option<&mut HashSet<(u32, u64)>>,
 ) -> io::Result<u64> {
     let file = File::options().read(true).write(true).open(recording)?;
     let mut chunks = Chunks::default();
@@ -59,7 +59,19 @@ pub(super) fn carry(
     if end == from {
         return Ok(from);
     }
-    let left = chunks.left(copied);
+    if let Some(gone) = gone {
+        let is_gone = |info: &ChunkInfo| info.pid != 0 && Stat::read(info.pid).is_none();
+        let all = chunks.list.iter().map(|(info, _)| info);
+        let now = all.filter(|info| is_gone(info)).map(process_of).collect();
+        // What was sampled last is written a while after the end, and not before it.
+        let before = std::mem::replace(gone, now);
+        let later = processes_behind(&file, end)?;
+        let over = gone.intersection(&before);
+        chunks
+            .processes
+            .extend(over.filter(|process| !later.contains(process)));
+    }
+    let left = chunks.left();
     write(&left, beside)?;
     let offset = |at: u64| i64::try_from(at).map_err(io::Error::other);
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
@@ -101,7 +113,7 @@ impl Chunks {
 
     /// The records of a chunk that are kept; ends are noted.
     fn kept(&mut self, info: &ChunkInfo, records: &[u8]) -> Vec<u8> {
-        let process = (info.pid, info.process_key);
+        let process = process_of(info);
         select(records, |found| {
             let ended = match RecordKind::from_number(found.kind) {
                 Some(RecordKind::SegmentTotals) => {
@@ -123,12 +135,10 @@ impl Chunks {
     }
 
     /// Those of processes and threads that have not ended.
-    fn left(mut self, copied: bool) -> Vec<(ChunkInfo, Vec<u8>)> {
-        let is_over = |info: &ChunkInfo| {
-            self.processes.contains(&(info.pid, info.process_key))
-                || copied && info.pid != 0 && Stat::read(info.pid).is_none()
-        };
-        self.list.retain(|(info, _)| !is_over(info));
+    fn left(mut self) -> Vec<(ChunkInfo, Vec<u8>)> {
+        let processes = &self.processes;
+        self.list
+            .retain(|(info, _)| !processes.contains(&process_of(info)));
         for (info, records) in &mut self.list {
             let thread = (info.pid, info.process_key, info.tid, info.thread_key);
             if self.threads.contains(&thread) {
@@ -139,6 +149,26 @@ impl Chunks {
         self.list.retain(|(_, records)| !records.is_empty());
         self.list
     }
+}
+
+fn process_of(info: &ChunkInfo) -> (u32, u64) {
+    (info.pid, info.process_key)
+}
+
+/// The processes that have chunks behind an offset; the last chunk may be in the making.
+fn processes_behind(file: &File, mut at: u64) -> io::Result<HashSet<(u32, u64)>> {
+    let mut found = HashSet::new();
+    let mut header = [0; chunk::HEADER_SIZE];
+    let length = file.metadata()?.len();
+    while at + chunk::HEADER_SIZE as u64 <= length {
+        file.read_exact_at(&mut header, at)?;
+        let Ok(info) = ChunkInfo::parse(&header) else {
+            break;
+        };
+        found.insert(process_of(&info));
+        at += u64::from(info.stride);
+    }
+    Ok(found)
 }
 
 /// The records that are wanted, of whole ones.
@@ -228,13 +258,10 @@ mod tests {
         fs::write(&path, recording(&chunks)).unwrap();
         let blocks = fs::metadata(&path).unwrap().blocks();
         // Into the middle of a chunk, to its end, and nothing.
-        let first = carry(&path, &beside, FIRST, before - 100, false).unwrap();
+        let first = carry(&path, &beside, FIRST, before - 100, None).unwrap();
         assert!(first > FIRST && first < before);
-        assert_eq!(carry(&path, &beside, first, before, false).unwrap(), before);
-        assert_eq!(
-            carry(&path, &beside, before, before, false).unwrap(),
-            before
-        );
+        assert_eq!(carry(&path, &beside, first, before, None).unwrap(), before);
+        assert_eq!(carry(&path, &beside, before, before, None).unwrap(), before);
         assert!(fs::metadata(&path).unwrap().blocks() < blocks / 2);
         let left = correlate::read(&[&beside, &path]).unwrap();
         let [sample] = &left.samples[..] else {
@@ -247,6 +274,38 @@ mod tests {
     }
 
     #[test]
+    fn a_process_that_is_recorded_from_outside_is_kept_until_its_last_samples_are_away() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (path, beside) = (path("a.rsu"), path("b.rsu"));
+        // More than there can be, and one that there is.
+        let (pid, own) = (u32::MAX >> 1, std::process::id());
+        let chunks = [
+            begins(pid, pid, 0, 10),
+            begins(own, own, 0, 20),
+            Chunk::new(own, own, 1).sample(head(30, 7), &[0x9000]),
+            Chunk::new(pid, pid, 1).sample(head(40, 7), &[0x9000]),
+            Chunk::new(own, own, 2).sample(head(50, 7), &[0x9000]),
+        ];
+        let upto = |count: usize| recording(&chunks[..count]).len() as u64;
+        fs::write(&path, recording(&chunks)).unwrap();
+        let mut gone = HashSet::new();
+        let mut begins = FIRST;
+        let mut left = |count: usize| {
+            begins = carry(&path, &beside, begins, upto(count), Some(&mut gone)).unwrap();
+            assert_eq!(begins, upto(count));
+            let left = correlate::read(&[&beside]).unwrap().processes;
+            left.iter()
+                .map(|process| process.pid)
+                .collect::<HashSet<_>>()
+        };
+        let both = HashSet::from([pid, own]);
+        assert_eq!(left(2), both, "it was there the last time");
+        assert_eq!(left(3), both, "its last chunk is still needed");
+        assert_eq!(left(4), HashSet::from([own]));
+    }
+
+    #[test]
     fn what_is_no_chunk_is_an_error_and_nothing_is_taken_away() {
         let directory = tempfile::tempdir().unwrap();
         let (path, beside) = (
@@ -254,7 +313,7 @@ mod tests {
             directory.path().join("b.rsu"),
         );
         fs::write(&path, vec![1; 9000]).unwrap();
-        assert!(carry(&path, &beside, FIRST, 9000, false).is_err());
+        assert!(carry(&path, &beside, FIRST, 9000, None).is_err());
         assert_eq!(fs::read(&path).unwrap(), vec![1; 9000]);
         assert!(!beside.exists());
     }

@@ -51,6 +51,8 @@ use windows::Windows;
 
 /// How often is looked whether the recording has begun.
 const GLANCE: Duration = Duration::from_millis(50);
+/// How often it is let grow on.
+const LOOK: Duration = Duration::from_secs(1);
 /// How long the last windows may take to be sent.
 const PARTING: Duration = Duration::from_secs(5);
 
@@ -69,7 +71,7 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "49", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
-    /// How long windows are, 1s or more [default: 15s]
+    /// How long windows are, 2s or more [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = window_length)]
     pub window: Option<Duration>,
 
@@ -126,8 +128,8 @@ pub struct Args {
 
 fn window_length(text: &str) -> Result<Duration, String> {
     let length = units::duration(text)?;
-    match length < Duration::from_secs(1) {
-        true => Err("windows are of 1s or more".into()),
+    match length < windows::SETTLED {
+        true => Err("windows are of 2s or more".into()),
         false => Ok(length),
     }
 }
@@ -278,23 +280,22 @@ impl Agent<'_> {
             if let Some(status) = recorder.ended() {
                 return status;
             }
-            let recording = windows.recording();
-            if let Some(recording) = recording.filter(|_| !begun) {
-                begun = true;
-                recorder.extend(&recording);
-                notify::ready();
-            }
-            let now = Instant::now();
-            if next <= now {
-                next = now + self.settings.window;
-                let made = windows.next(self.settings.window, &self.forms(), &self.attributes);
-                self.send(made);
+            if windows.session().is_some() {
+                if !std::mem::replace(&mut begun, true) {
+                    notify::ready();
+                }
                 if let Some(recording) = windows.recording() {
                     recorder.extend(&recording);
                 }
             }
+            let now = Instant::now();
+            if next <= now {
+                next = now + self.settings.window;
+                let made = windows.next(&self.forms(), &self.attributes);
+                self.send(made);
+            }
             let left = next.saturating_duration_since(Instant::now());
-            let left = if begun { left } else { left.min(GLANCE) };
+            let left = left.min(if begun { LOOK } else { GLANCE });
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
             // An interrupted poll is a short sleep.
             let _ = poll(

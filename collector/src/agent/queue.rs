@@ -1,9 +1,11 @@
 //! Windows that wait to be sent to one receiver: as many as fit in memory, and then on disk, if
 //! there is a folder for them. Where nothing fits any more the oldest go, and are counted.
 
+use nix::fcntl::OFlag;
 use std::collections::VecDeque;
-use std::fs;
-use std::io;
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -70,7 +72,10 @@ impl Queue {
         let Some(folder) = queue.folder.clone() else {
             return Ok(queue);
         };
-        fs::create_dir_all(&folder)?;
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)?;
         let entries = fs::read_dir(&folder)?.flatten();
         let mut left: Vec<_> = entries
             .filter_map(|entry| times_of(&entry.path()))
@@ -112,7 +117,7 @@ impl Queue {
             let first = self.waiting.front()?;
             let bytes = match &first.place {
                 Place::Memory(bytes) => Arc::clone(bytes),
-                Place::Disk(path, length) => match fs::read(path) {
+                Place::Disk(path, length) => match read(path) {
                     Ok(bytes) if bytes.len() as u64 == *length => bytes.into(),
                     _ => {
                         self.drop_oldest();
@@ -195,7 +200,9 @@ impl Queue {
         let name = format!("{:020}-{:020}.{END}", message.from_ns, message.to_ns);
         let path = self.folder.as_ref()?.join(name);
         let part = path.with_extension("part");
-        let written = fs::write(&part, &message.bytes).and_then(|()| fs::rename(&part, &path));
+        // One that was left half written.
+        let _ = fs::remove_file(&part);
+        let written = write(&part, &message.bytes).and_then(|()| fs::rename(&part, &path));
         if written.is_err() {
             let _ = fs::remove_file(part);
         }
@@ -223,6 +230,29 @@ impl Queue {
     }
 }
 
+/// Reads a message of ours; what a link leads to is none.
+fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let no_links = OFlag::O_NOFOLLOW.bits();
+    let mut file = File::options()
+        .read(true)
+        .custom_flags(no_links)
+        .open(path)?;
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+/// Writes a new file, for us alone.
+fn write(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut options = File::options();
+    let mut file = options
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(bytes)
+}
+
 /// How messages on disk end.
 const END: &str = "message";
 
@@ -236,6 +266,7 @@ fn times_of(path: &Path) -> Option<(u64, u64, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt as _;
 
     fn message(at: u64, length: usize) -> Message {
         Message {
@@ -283,9 +314,16 @@ mod tests {
         queue.push(&message(4, 40));
         queue.close();
         assert_eq!(queue.dropped, 4, "the disk has room for one");
-        fs::write(directory.path().join("a/strange"), "x").unwrap();
+        let strange = directory.path().join("a/strange");
+        fs::write(&strange, "x").unwrap();
+        let link = directory.path().join("a/1-2.message");
+        std::os::unix::fs::symlink(&strange, link).unwrap();
+        let mode = |path: PathBuf| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(directory.path().join("a")), 0o700);
+        let name = format!("a/{:020}-{:020}.message", 3, 4);
+        assert_eq!(mode(directory.path().join(name)), 0o600);
         let mut queue = Queue::new(LIMITS, folder()).unwrap();
-        assert_eq!(drain(&mut queue), [3]);
+        assert_eq!(drain(&mut queue), [3], "what a link leads to is not sent");
         assert_eq!(fs::read_dir(directory.path().join("a")).unwrap().count(), 1);
     }
 

@@ -63,8 +63,6 @@ pub(super) struct Receiver {
     pub(super) certificate: Option<PathBuf>,
     /// How long an answer is waited for.
     pub(super) timeout: Duration,
-    /// Nobody but the environment has named it.
-    pub(super) by_environment: bool,
 }
 
 /// What became of a message.
@@ -274,7 +272,6 @@ mod tests {
                 headers: BTreeMap::new(),
                 certificate: None,
                 timeout: Duration::ZERO,
-                by_environment: false,
             },
             client: None,
             attributes: attributes.into_iter().map(attribute).collect(),

@@ -4,7 +4,7 @@
 
 use super::Args;
 use crate::kept;
-use crate::underway::{self, Orphaned, limit};
+use crate::underway::{Guardian, Orphaned, limit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::Permissions;
@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;
 
 /// How the recording is called.
@@ -26,8 +26,8 @@ const LEASH: u64 = 64 << 20;
 pub(super) struct Recorder {
     folder: TempDir,
     child: Child,
-    /// Closed when we end: then the guardian does what is left to do.
-    _held: ChildStdin,
+    /// Does what is left to do when we have ended.
+    guardian: Guardian,
 }
 
 impl Recorder {
@@ -58,12 +58,13 @@ impl Recorder {
                 Orphaned::GoesOn
             }
         };
+        let mut guardian = Guardian::start(folder.path(), then)?;
         let child = command.spawn()?;
-        let held = underway::guard(folder.path(), child.id(), then)?;
+        guardian.is_for(child.id());
         Ok(Self {
             folder,
             child,
-            _held: held,
+            guardian,
         })
     }
 
@@ -75,6 +76,7 @@ impl Recorder {
     /// The status to exit with, if it has ended.
     pub(super) fn ended(&mut self) -> Option<u8> {
         let status = self.child.try_wait().ok()??;
+        self.guardian.is_for_nobody();
         let signalled = status.signal().map(|signal| 128 + signal);
         let status = status.code().or(signalled).unwrap_or(1);
         Some(u8::try_from(status).unwrap_or(1))
@@ -86,7 +88,7 @@ impl Recorder {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Lets the recording grow on. Not before it has begun: what is started must not have the limit.
+    /// Lets the recording grow on. Not before its program was started, which must not have the limit.
     pub(super) fn extend(&self, recording: &Path) {
         let length = recording.metadata().map_or(0, |file| file.len());
         limit::file_size(self.child.id(), length.saturating_add(LEASH));

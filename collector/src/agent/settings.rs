@@ -3,7 +3,7 @@
 
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
-use super::{Args, Error};
+use super::{Args, Error, window_length};
 use crate::record::units;
 use crate::visible::Shown;
 use std::collections::BTreeMap;
@@ -47,6 +47,10 @@ impl Settings {
             Error::Settings(format!("{place}: {why}"))
         })?;
         settings.take(args, variable).map_err(Error::Settings)?;
+        if settings.receivers.is_empty() {
+            let found = of_environment(variable).map_err(Error::Settings)?;
+            settings.receivers.extend(found);
+        }
         match settings.receivers.is_empty() {
             true => Err(Error::NoReceiver),
             false => Ok(settings),
@@ -73,15 +77,10 @@ impl Settings {
             (Kind::Parca, &args.parca),
             (Kind::Files, &args.files),
         ];
-        let named: Vec<_> = given
-            .into_iter()
-            .flat_map(|(kind, all)| all.iter().map(move |address| (kind, address)))
-            .collect();
-        if named.iter().any(|(kind, _)| *kind == Kind::Otlp) {
-            self.receivers.retain(|one| !one.by_environment);
-        }
-        for (kind, address) in named {
-            self.receivers.push(receiver(kind, address, &variable)?);
+        for (kind, all) in given {
+            for address in all {
+                self.receivers.push(receiver(kind, address, &variable)?);
+            }
         }
         Ok(())
     }
@@ -90,8 +89,16 @@ impl Settings {
 fn read_file(path: &Path) -> Result<Table, Error> {
     let failed = |why: String| Error::Settings(format!("{}: {why}", path.shown()));
     let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
-    text.parse()
-        .map_err(|error: toml::de::Error| failed(error.to_string()))
+    parse(&text).map_err(failed)
+}
+
+/// The line itself is not shown: there may be a secret in it.
+fn parse(text: &str) -> Result<Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        format!("line {line}: {}", error.message())
+    })
 }
 
 /// What a file and the environment say.
@@ -109,23 +116,15 @@ fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Setting
     for entry in list(file, "send")? {
         receivers.push(receiver_of(entry, &variable)?);
     }
-    let whole = variable("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT");
-    let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT");
-    let whole = whole.or_else(|| base.map(|base| joined(&base, OTLP_PATH)));
-    if let Some(address) = whole
-        && !receivers.iter().any(|one| one.kind == Kind::Otlp)
-    {
-        let mut found = receiver(Kind::Otlp, &address, &variable)?;
-        (found.by_environment, found.address) = (true, address);
-        receivers.push(found);
-    }
     let size = |name: &str, otherwise: &str| {
         let given = text(file, name)?;
         units::size(given.as_deref().unwrap_or(otherwise)).map_err(|why| format!("{name}: {why}"))
     };
+    let window = text(file, "window")?.map(|text| window_length(&text));
+    let window = window.transpose().map_err(|why| format!("window: {why}"))?;
     let service = text(file, "service")?.or_else(|| variable("OTEL_SERVICE_NAME"));
     Ok(Settings {
-        window: time(file, "window")?.unwrap_or(WINDOW),
+        window: window.unwrap_or(WINDOW),
         service: service.or_else(|| labels.get("service.name").cloned()),
         labels,
         spool: text(file, "spool")?.map(PathBuf::from),
@@ -135,6 +134,19 @@ fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Setting
         },
         receivers,
     })
+}
+
+/// The receiver that the environment names, where nothing else names one.
+fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Receiver>, String> {
+    let whole = variable("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT");
+    let base = variable("OTEL_EXPORTER_OTLP_ENDPOINT");
+    let whole = whole.or_else(|| base.map(|base| joined(&base, OTLP_PATH)));
+    let found = whole.map(|address| {
+        let found = receiver(Kind::Otlp, &address, variable)?;
+        // As it is, with or without a path.
+        Ok(Receiver { address, ..found })
+    });
+    found.transpose()
 }
 
 /// An entry of `send`.
@@ -189,29 +201,28 @@ fn receiver(
         headers: BTreeMap::new(),
         certificate: None,
         timeout: TIMEOUT,
-        by_environment: false,
     };
     if kind == Kind::Otlp {
-        for prefix in ["OTEL_EXPORTER_OTLP_", "OTEL_EXPORTER_OTLP_PROFILES_"] {
-            let name = |last: &str| format!("{prefix}{last}");
-            if let Some(list) = variable(&name("HEADERS")) {
-                receiver.headers.extend(pairs(&name("HEADERS"), &list)?);
+        let prefixes = ["OTEL_EXPORTER_OTLP_PROFILES_", "OTEL_EXPORTER_OTLP_"];
+        let names = |last: &'static str| prefixes.map(|prefix| format!("{prefix}{last}"));
+        let given = |last| {
+            let mut names = names(last).into_iter();
+            names.find_map(|name| variable(&name).map(|value| (name, value)))
+        };
+        for name in names("HEADERS").into_iter().rev() {
+            if let Some(list) = variable(&name) {
+                receiver.headers.extend(pairs(&name, &list)?);
             }
-            if let Some(path) = variable(&name("CERTIFICATE")) {
-                receiver.certificate = Some(path.into());
-            }
-            if let Some(text) = variable(&name("TIMEOUT")) {
-                let ms = text
-                    .parse()
-                    .map_err(|_| format!("{}: give ms", name("TIMEOUT")))?;
-                receiver.timeout = Duration::from_millis(ms);
-            }
-            if let Some(other) = variable(&name("PROTOCOL")).filter(|it| it != "http/protobuf") {
-                let name = name("PROTOCOL");
-                return Err(format!(
-                    "{name}={other}: profiles are sent as http/protobuf only"
-                ));
-            }
+        }
+        receiver.certificate = given("CERTIFICATE").map(|(_, path)| path.into());
+        if let Some((name, text)) = given("TIMEOUT") {
+            let ms = text.parse().map_err(|_| format!("{name}: give ms"))?;
+            receiver.timeout = Duration::from_millis(ms);
+        }
+        if let Some((name, other)) = given("PROTOCOL").filter(|(_, it)| it != "http/protobuf") {
+            return Err(format!(
+                "{name}={other}: profiles are sent as http/protobuf only"
+            ));
         }
     }
     Ok(receiver)

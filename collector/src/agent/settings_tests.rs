@@ -5,7 +5,11 @@ fn read(file: &str, environment: &[(&str, &str)]) -> Result<Settings, String> {
         let found = environment.iter().find(|(key, _)| *key == name);
         found.map(|(_, value)| (*value).to_owned())
     };
-    of(&file.parse().unwrap(), variable)
+    let mut settings = of(&file.parse().unwrap(), variable)?;
+    if settings.receivers.is_empty() {
+        settings.receivers.extend(of_environment(variable)?);
+    }
+    Ok(settings)
 }
 
 #[test]
@@ -72,6 +76,7 @@ fn what_is_wrong_is_named() {
         ("windows = '5s'", "windows"),
         ("window = 5", "window"),
         ("window = '5 parsecs'", "parsecs"),
+        ("window = '1999ms'", "2s or more"),
         ("memory = '1'", "memory"),
         ("labels = 'a'", "labels"),
         ("send = 'a'", "[[send]]"),
@@ -94,4 +99,18 @@ fn what_is_wrong_is_named() {
     ];
     let why = read("", &grpc).unwrap_err();
     assert!(why.contains("http/protobuf"), "{why}");
+    let own = ("OTEL_EXPORTER_OTLP_PROFILES_PROTOCOL", "http/protobuf");
+    assert!(read("", &[grpc[0], grpc[1], own]).is_ok());
+    let of_files = read("[[send]]\nfiles = '/f'", &grpc).unwrap();
+    assert_eq!(of_files.receivers.len(), 1);
+}
+
+#[test]
+fn a_line_that_cannot_be_read_is_named_and_not_shown() {
+    let text = "window = '5s'\n[[send]]\nheaders = { authorization = 'secret }\n";
+    let why = parse(text).unwrap_err();
+    assert!(
+        why.starts_with("line 3: ") && !why.contains("secret"),
+        "{why}"
+    );
 }

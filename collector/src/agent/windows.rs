@@ -2,8 +2,8 @@
 //!
 //! ```text
 //!        carried away      │ kept for late kernel samples │ this window │ too new
-//! ───────────────┬─────────┴──────────────┬───────────────┴─────────────┴────► time
-//!          cut before last             last cut                    cut       now
+//! ─────────────────────────┼──────────────────────────────┼─────────────┼────────► time
+//!                   cut before last                   last cut         cut      now
 //! ```
 //!
 //! Not here: how a window is read ([`super::window`]).
@@ -15,13 +15,14 @@ use crate::clock;
 use crate::correlate::Window;
 use crate::underway;
 use crate::visible::say;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What was sampled is in the recording or its segments after this time at the latest.
-const SETTLED: Duration = Duration::from_secs(2);
+/// What was sampled is in the recording or its segments after this time at the latest; windows are
+/// of as much or more.
+pub(super) const SETTLED: Duration = Duration::from_secs(2);
 
 /// What is kept of the part that was taken away, and of names.
 const CARRIED: &str = "carried.rsu";
@@ -32,6 +33,8 @@ const NAMES: &str = "names.rsu";
 struct Cut {
     /// Everything up to there is in a window (`CLOCK_MONOTONIC`, ns).
     time_ns: u64,
+    /// When the window was read: what is later was not written yet (the same clock).
+    read_ns: u64,
     /// How long the recording was when the window was read, bytes.
     length: u64,
 }
@@ -42,11 +45,13 @@ pub(super) struct Windows {
     folder: PathBuf,
     /// How the recording is called.
     name: &'static str,
-    /// Its processes are recorded from outside.
-    copied: bool,
+    /// Which of its processes were gone, if they are recorded from outside.
+    gone: Option<HashSet<(u32, u64)>>,
     session: Option<PathBuf>,
     last: Cut,
     before_last: Cut,
+    /// Those before, up to one behind which the beginning of the recording can be taken away.
+    older: Vec<Cut>,
     /// Where what is left of the recording begins.
     begins: u64,
 }
@@ -57,10 +62,11 @@ impl Windows {
         Self {
             folder: folder.to_owned(),
             name,
-            copied,
             session: None,
             last: Cut::default(),
             before_last: Cut::default(),
+            older: Vec::new(),
+            gone: copied.then(HashSet::new),
             begins: carry::FIRST,
         }
     }
@@ -70,31 +76,41 @@ impl Windows {
         underway::recording_in(&self.folder, self.name)
     }
 
-    /// The next window of a recording that goes on. `length` is how long windows are; of what is
-    /// too new the next one is.
+    /// The session that it is of, once that has begun and its program was started.
+    pub(super) fn session(&mut self) -> Option<&Path> {
+        if self.session.is_none() {
+            self.session = underway::session_of(&self.recording()?);
+        }
+        self.session.as_deref()
+    }
+
+    /// The next window of a recording that goes on. Of what is too new the next one is.
     ///
     /// # Errors
     /// A sentence; what is in the window is in the next one, then.
     pub(super) fn next(
         &mut self,
-        length: Duration,
         forms: &[Form],
         attributes: &BTreeMap<String, String>,
     ) -> Result<Made, String> {
-        let settled = u64::try_from(SETTLED.min(length).as_nanos()).unwrap_or(0);
-        let until_ns = clock::monotonic_ns().saturating_sub(settled);
         let Some(recording) = self.recording() else {
             return Ok(Made::default());
         };
-        if self.session.is_none() {
-            self.session = underway::session_of(&recording);
-        }
+        let session = self.session().map(Path::to_owned);
+        let read_ns = clock::monotonic_ns();
+        let settled = u64::try_from(SETTLED.as_nanos()).unwrap_or(0);
         let cut = Cut {
-            time_ns: until_ns.max(self.last.time_ns),
+            time_ns: read_ns.saturating_sub(settled).max(self.last.time_ns),
+            read_ns,
             length: fs::metadata(&recording).map_or(0, |file| file.len()),
         };
-        let paths = vec![self.session.clone().unwrap_or_else(|| recording.clone())];
+        let paths = vec![session.unwrap_or_else(|| recording.clone())];
         let made = self.read(paths, cut.time_ns, self.last.time_ns, forms, attributes)?;
+        if self.session.as_ref().is_some_and(|it| !it.exists()) {
+            // It has ended meanwhile; not all may have been found.
+            return Ok(Made::default());
+        }
+        self.older.push(self.before_last);
         (self.before_last, self.last) = (self.last, cut);
         self.carry(&recording);
         Ok(made)
@@ -117,12 +133,19 @@ impl Windows {
 
     /// Takes away what no window needs any more. Where that fails it is tried again with the next.
     fn carry(&mut self, recording: &Path) {
-        let to = self.before_last.length;
+        // What is written by then is no younger than what the next window wants.
+        let wanted_ns = self.before_last.time_ns;
+        let written = |cut: &Cut| cut.read_ns <= wanted_ns;
+        if let Some(newest) = self.older.iter().rposition(written) {
+            self.older.drain(..newest);
+        }
+        let to = self.older.first().filter(|cut| written(cut));
+        let to = to.map_or(0, |cut| cut.length);
         if to <= self.begins {
             return;
         }
         let beside = self.folder.join(CARRIED);
-        match carry(recording, &beside, self.begins, to, self.copied) {
+        match carry(recording, &beside, self.begins, to, self.gone.as_mut()) {
             Ok(begins) => self.begins = begins,
             // It has ended, and has another name.
             Err(_) if !recording.exists() => {}

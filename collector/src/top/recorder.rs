@@ -5,13 +5,13 @@ use super::{Args, Error};
 use crate::correlate;
 use crate::profile::Profile;
 use crate::symbolize::Places;
-use crate::underway::{self, Orphaned, limit};
+use crate::underway::{self, Guardian, Orphaned, limit};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// A recording that goes on.
 #[derive(Debug)]
@@ -19,8 +19,8 @@ pub(super) struct Recorder {
     directory: PathBuf,
     /// It is not waited for, so that its number stays its own until we end.
     child: Child,
-    /// Closed when we end: then the guardian does what is left to do.
-    _held: ChildStdin,
+    /// Does what is left to do when we have ended.
+    _guardian: Guardian,
 }
 
 impl Recorder {
@@ -40,13 +40,14 @@ impl Recorder {
             .stdout(Stdio::null())
             .stderr(said);
         command.process_group(0);
+        let guardian = Guardian::start(directory.path(), Orphaned::Ends);
+        let mut guardian = guardian.map_err(Error::System)?;
         let child = command.spawn().map_err(Error::System)?;
-        let held = underway::guard(directory.path(), child.id(), Orphaned::Ends);
-        let held = held.map_err(Error::System)?;
+        guardian.is_for(child.id());
         Ok(Self {
             directory: directory.keep(),
             child,
-            _held: held,
+            _guardian: guardian,
         })
     }
 

@@ -7,16 +7,18 @@ pub(crate) mod limit;
 
 use crate::kept;
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{ChildStdin, Command, Stdio};
 
-/// Waits for its standard input to end, which it does when we do; then ends the recording, if it is
-/// to, and takes the folder away when that has ended.
-const GUARDIAN: &str = r#"trap '' INT TERM HUP; cat >/dev/null; [ "$3" = no ] || kill -TERM "$1" 2>/dev/null
-while kill -0 "$1" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$1/status"; do sleep 0.1; done
-rm -rf "$2""#;
+/// Reads whom it is for, a number in each line; an empty one says that it was waited for, and that
+/// the number may be another's. When there is no more, which is when we end, it ends the recording,
+/// if it is to, and takes the folder away when that has ended.
+const GUARDIAN: &str = r#"trap '' INT TERM HUP; while read -r line; do pid=$line; done; [ -z "$pid" ] || {
+[ "$2" = no ] || kill -TERM "$pid" 2>/dev/null
+while kill -0 "$pid" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$pid/status"; do sleep 0.1; done; }
+rm -rf "$1""#;
 
 /// What becomes of a recording when we are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,26 +31,46 @@ pub(crate) enum Orphaned {
 }
 
 /// Sees to it that the folder of a recording goes when we have ended, however we do: as soon as
-/// what is given here is dropped.
-///
-/// # Errors
-/// As spawn.
-pub(crate) fn guard(folder: &Path, recorder: u32, then: Orphaned) -> io::Result<ChildStdin> {
-    let mut guardian = Command::new("/bin/sh");
-    let ends = if then == Orphaned::Ends { "yes" } else { "no" };
-    guardian
-        .args(["-c", GUARDIAN, "sh", &recorder.to_string()])
-        .arg(folder)
-        .arg(ends)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    guardian.process_group(0);
-    let mut guardian = guardian.spawn()?;
-    guardian
-        .stdin
-        .take()
-        .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+/// this is dropped.
+#[derive(Debug)]
+pub(crate) struct Guardian(ChildStdin);
+
+impl Guardian {
+    /// Before there is a recorder: without a guardian nothing may be started.
+    ///
+    /// # Errors
+    /// As spawn.
+    pub(crate) fn start(folder: &Path, then: Orphaned) -> io::Result<Self> {
+        let ends = if then == Orphaned::Ends { "yes" } else { "no" };
+        let mut guardian = Command::new("/bin/sh");
+        guardian
+            .args(["-c", GUARDIAN, "sh"])
+            .arg(folder)
+            .arg(ends)
+            .env_remove("pid")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .process_group(0);
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("/bin/sh: {error}"));
+        let mut guardian = guardian.spawn().map_err(named)?;
+        let stdin = guardian.stdin.take();
+        stdin
+            .map(Self)
+            .ok_or_else(|| io::ErrorKind::BrokenPipe.into())
+    }
+
+    /// This process records.
+    pub(crate) fn is_for(&mut self, recorder: u32) {
+        // Without a guardian, whom somebody has ended, all goes on.
+        let _ = writeln!(self.0, "{recorder}");
+    }
+
+    /// The recorder has ended and was waited for: its number may be another's from now on.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code))]
+    pub(crate) fn is_for_nobody(&mut self) {
+        let _ = writeln!(self.0);
+    }
 }
 
 /// The recording in a folder that is to be called `name`: it has another name until it is whole.
@@ -73,4 +95,44 @@ pub(crate) fn session_of(recording: &Path) -> Option<PathBuf> {
         link.is_ok_and(|link| link == recording)
     };
     sessions.find(is_its).map(|session| session.path())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt as _;
+    use std::time::{Duration, Instant};
+
+    /// Drops a guardian; gives whether the process that it is for goes on when the folder is gone.
+    fn goes_on(tell: impl FnOnce(&mut Guardian, u32)) -> bool {
+        let folder = tempfile::tempdir().unwrap().keep();
+        let mut guardian = Guardian::start(&folder, Orphaned::Ends).unwrap();
+        let mut process = Command::new("/bin/sleep").arg("100").spawn().unwrap();
+        tell(&mut guardian, process.id());
+        assert!(folder.exists());
+        drop(guardian);
+        let begun = Instant::now();
+        while folder.exists() {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "{folder:?} is still there"
+            );
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let goes_on = process.try_wait().unwrap().is_none();
+        process.kill().unwrap();
+        let status = process.wait().unwrap();
+        assert_eq!(status.signal(), Some(if goes_on { 9 } else { 15 }));
+        goes_on
+    }
+
+    #[test]
+    fn a_guardian_ends_whom_it_is_for_and_nobody_else() {
+        assert!(!goes_on(Guardian::is_for));
+        assert!(goes_on(|guardian, pid| {
+            guardian.is_for(pid);
+            guardian.is_for_nobody();
+        }));
+        assert!(goes_on(|_, _| {}), "nothing was started");
+    }
 }
