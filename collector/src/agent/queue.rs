@@ -3,7 +3,7 @@
 
 use nix::fcntl::OFlag;
 use std::collections::VecDeque;
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, DirBuilder, File, TryLockError};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
@@ -44,8 +44,9 @@ struct Waiting {
 #[derive(Debug)]
 pub(super) struct Queue {
     limits: Limits,
-    /// A folder of its own.
+    /// A folder of its own, and what holds it.
     folder: Option<PathBuf>,
+    held: Option<File>,
     waiting: VecDeque<Waiting>,
     next: u64,
     memory: u64,
@@ -55,27 +56,26 @@ pub(super) struct Queue {
 }
 
 impl Queue {
-    /// With what an earlier one has left in the folder.
+    /// With what an earlier one has left in the folder; if another one has that now, in one beside it.
     ///
     /// # Errors
     /// If the folder cannot be made or read.
     pub(super) fn new(limits: Limits, folder: Option<PathBuf>) -> io::Result<Self> {
         let mut queue = Self {
             limits,
-            folder,
+            folder: None,
+            held: None,
             waiting: VecDeque::new(),
             next: 0,
             memory: 0,
             disk: 0,
             dropped: 0,
         };
-        let Some(folder) = queue.folder.clone() else {
+        let Some(folder) = folder else {
             return Ok(queue);
         };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(0o700)
-            .create(&folder)?;
+        let (folder, held) = hold(&folder)?;
+        (queue.folder, queue.held) = (Some(folder.clone()), Some(held));
         let entries = fs::read_dir(&folder)?.flatten();
         let mut left: Vec<_> = entries
             .filter_map(|entry| times_of(&entry.path()))
@@ -166,6 +166,7 @@ impl Queue {
                 None => self.dropped += 1,
             }
         }
+        self.held = None;
     }
 
     fn put(&mut self, place: Place, from_ns: u64, to_ns: u64) {
@@ -227,6 +228,28 @@ impl Queue {
             }
         }
         true
+    }
+}
+
+/// Makes a folder, or the first beside it that nobody else has, ours for as long as what is given
+/// here lives.
+fn hold(folder: &Path) -> io::Result<(PathBuf, File)> {
+    let mut number = 0;
+    loop {
+        let mut name = folder.as_os_str().to_owned();
+        if number > 0 {
+            name.push(format!("-{number}"));
+        }
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&name)?;
+        let held = File::open(&name)?;
+        // Where nothing can be held it is one agent's by its settings.
+        if !matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
+            return Ok((name.into(), held));
+        }
+        number += 1;
     }
 }
 
@@ -312,6 +335,9 @@ mod tests {
         // 0 and 1 in memory, 2 on disk; 3 needs the room of 2, and what is older goes first.
         assert_eq!((queue.dropped, queue.memory, queue.disk), (3, 0, 40));
         queue.push(&message(4, 40));
+        let other = Queue::new(LIMITS, folder()).unwrap();
+        assert_eq!(other.len(), 0, "what is another's is not taken");
+        assert_eq!(other.folder, Some(directory.path().join("a-1")));
         queue.close();
         assert_eq!(queue.dropped, 4, "the disk has room for one");
         let strange = directory.path().join("a/strange");

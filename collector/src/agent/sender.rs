@@ -4,6 +4,7 @@ use super::queue::{Limits, Message, Queue};
 use super::receiver::{Connection, Outcome, Receiver};
 use crate::numbers::plural;
 use crate::visible::say;
+use flate2::Crc;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -69,11 +70,7 @@ impl Sender {
         let name = receiver.address.clone();
         let failed = |error: io::Error| format!("{name}: {error}");
         let connection = Connection::new(receiver.clone(), attributes.clone(), limits.disk)?;
-        let folder = spool.map(|spool| {
-            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-            let name: String = receiver.address.chars().map(plain).collect();
-            spool.join(format!("{}-{name}", receiver.kind.name()))
-        });
+        let folder = spool.map(|spool| spool.join(spool_name(&receiver, attributes)));
         let queue = Queue::new(limits, folder).map_err(failed)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
@@ -156,6 +153,22 @@ impl Sender {
             let _ = self.thread.join();
         }
     }
+}
+
+/// What differs from run to run of the same service.
+const OF_A_RUN: [&str; 3] = ["container.id", "linux.cgroup.path", "os.version"];
+
+/// The folder for windows that were made with these attributes: another service's are not sent as
+/// ours. Headers may be secret, and change; only their names count.
+fn spool_name(receiver: &Receiver, attributes: &BTreeMap<String, String>) -> String {
+    let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let address: String = receiver.address.chars().map(plain).collect();
+    let mut lasting = attributes.clone();
+    lasting.retain(|key, _| !OF_A_RUN.contains(&&**key));
+    let headers: Vec<_> = receiver.headers.keys().collect();
+    let mut sum = Crc::new();
+    sum.update(format!("{lasting:?}{headers:?}").as_bytes());
+    format!("{}-{address}-{:08x}", receiver.kind.name(), sum.sum())
 }
 
 fn send_on(connection: &Connection, shared: &Shared) {
@@ -247,4 +260,32 @@ fn pause(failures: u32) -> Duration {
     doubled
         .min(LONGEST_PAUSE)
         .mul_f64(0.75 + random as f64 / 1024.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::receiver::Kind;
+
+    #[test]
+    fn a_folder_is_of_one_service() {
+        let name = |header: (&str, &str), attribute: (&str, &str)| {
+            let one = |(key, value): (&str, &str)| BTreeMap::from([(key.into(), value.into())]);
+            let receiver = Receiver {
+                kind: Kind::Otlp,
+                address: "http://a".into(),
+                headers: one(header),
+                certificate: None,
+                timeout: Duration::ZERO,
+            };
+            spool_name(&receiver, &one(attribute))
+        };
+        let shop = name(("tenant", "x"), ("service.name", "shop"));
+        assert!(shop.starts_with("otlp-http___a-"), "{shop}");
+        assert_eq!(shop, name(("tenant", "y"), ("service.name", "shop")));
+        assert_ne!(shop, name(("token", "x"), ("service.name", "shop")));
+        assert_ne!(shop, name(("tenant", "x"), ("service.name", "bank")));
+        let run = |id| name(("tenant", "x"), ("container.id", id));
+        assert_eq!(run("1"), run("2"));
+    }
 }
