@@ -67,7 +67,7 @@ impl Guardian {
     }
 
     /// The recorder has ended and was waited for: its number may be another's from now on.
-    #[cfg_attr(not(feature = "agent"), expect(dead_code))]
+    #[cfg_attr(not(any(feature = "agent", test)), expect(dead_code))]
     pub(crate) fn is_for_nobody(&mut self) {
         let _ = writeln!(self.0);
     }
