@@ -11,6 +11,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize};
 struct Action {
     handler: AtomicUsize,
     flags: AtomicU64,
+    restorer: AtomicUsize,
     mask: AtomicU64,
 }
 
@@ -18,6 +19,7 @@ static ACTIONS: [Action; signal::COUNT] = [const {
     Action {
         handler: AtomicUsize::new(0),
         flags: AtomicU64::new(0),
+        restorer: AtomicUsize::new(0),
         mask: AtomicU64::new(0),
     }
 }; signal::COUNT];
@@ -36,6 +38,7 @@ pub fn set_action(signal: i32, action: KernelAction) -> KernelAction {
     let kept = of(signal);
     kept.handler.store(action.handler, Relaxed);
     kept.flags.store(action.flags, Relaxed);
+    kept.restorer.store(action.restorer, Relaxed);
     kept.mask.store(action.mask, Relaxed);
     before
 }
@@ -46,7 +49,7 @@ pub fn action(signal: i32) -> KernelAction {
     KernelAction {
         handler: kept.handler.load(Relaxed),
         flags: kept.flags.load(Relaxed),
-        restorer: 0,
+        restorer: kept.restorer.load(Relaxed),
         mask: kept.mask.load(Relaxed),
     }
 }

@@ -32,19 +32,22 @@ pub fn install(signal: i32) -> Result<(), Errno> {
     // First: from then on the program's own signals come to us, and would end it if it had no
     // handler.
     remember(sys::signal_action(signal, None)?);
-    remember(sys::signal_action(signal, Some(&own_action(signal)))?);
+    remember(sys::signal_action(signal, Some(&own_action()))?);
     signal::take(signal);
     Ok(())
 }
 
-/// Puts the action back that was there before [`install`], if ours still stands.
+/// Puts the action back that was there before [`install`], if ours stands.
 ///
 /// # Errors
-/// As `rt_sigaction`.
+/// As `rt_sigaction`; `EBUSY` if the program has set another meanwhile: it may have kept ours, and
+/// set it again.
 #[cfg(feature = "inside")]
-pub fn remove(signal: i32, before: &KernelAction) -> Result<(), Errno> {
+pub fn remove(signal: i32) -> Result<(), Errno> {
     if sys::signal_action(signal, None)?.handler == entry() {
-        sys::signal_action(signal, Some(before))?;
+        sys::signal_action(signal, Some(&program_signal::action(signal)))?;
+    } else if signal::is_taken(signal) {
+        return Err(Errno(libc::EBUSY));
     }
     signal::leave(signal);
     Ok(())
@@ -55,16 +58,11 @@ fn entry() -> usize {
 }
 
 /// The action that the runtime installs.
-fn own_action(signal: i32) -> KernelAction {
-    // Brought into a process that runs, it comes in where the program's own handler would: of
-    // alternate stacks that it did not set up for this it knows nothing.
-    let on_stack = match cfg!(feature = "inside") {
-        true => program_signal::action(signal).flags & libc::SA_ONSTACK as u64,
-        false => libc::SA_ONSTACK as u64,
-    };
+fn own_action() -> KernelAction {
+    let flags = libc::SA_SIGINFO | libc::SA_RESTART | libc::SA_ONSTACK;
     KernelAction {
         handler: entry(),
-        flags: (libc::SA_SIGINFO | libc::SA_RESTART) as u64 | on_stack | sys::SA_RESTORER,
+        flags: flags as u64 | sys::SA_RESTORER,
         restorer: arch::restorer(),
         mask: sys::ALL_BUT_FAULTS,
     }

@@ -10,8 +10,10 @@
 #![allow(unsafe_code)]
 
 use super::Refusal;
+use super::obstacles::has_signal;
 use crate::perf_event::{self, ANY_PROCESSOR};
 use crate::processes;
+use crate::whereabouts::{Call, Whereabouts};
 use engine::perf_event::{Attributes, kind, request, software};
 use nix::errno::Errno;
 use nix::libc;
@@ -24,6 +26,8 @@ use std::os::fd::{AsRawFd, OwnedFd};
 /// No program has a descriptor of its own there that raises SIGURG, unless by intent.
 const HIGH: u64 = 60_521;
 const SIGNAL: i32 = libc::SIGURG;
+/// System call of x86-64.
+const IO_PGETEVENTS: i64 = 333;
 
 /// The number by which the handler knows the signals.
 pub(super) fn descriptor() -> i32 {
@@ -35,7 +39,7 @@ pub(super) fn descriptor() -> i32 {
 #[derive(Debug, Default)]
 pub(super) struct Events {
     period_ns: u64,
-    /// Of each thread; none if it blocks the signal, or has it wait.
+    /// Of each thread; none where it [`may_be_sampled`] not.
     open: HashMap<i32, Option<OwnedFd>>,
 }
 
@@ -47,7 +51,8 @@ impl Events {
         }
     }
 
-    /// Opens events on threads that have none, and closes those of threads that are gone.
+    /// Opens events on threads that have none, and closes those of threads that are gone or may not
+    /// be sampled any more.
     ///
     /// # Errors
     /// [`Refusal::Events`].
@@ -55,19 +60,18 @@ impl Events {
         let tids = processes::threads(pid.cast_signed());
         self.open.retain(|tid, _| tids.contains(tid));
         for tid in tids {
-            // Who blocked it may not any more.
-            if !matches!(self.open.get(&tid), Some(Some(_))) {
-                let event = self.event(pid, tid)?;
-                self.open.insert(tid, event);
+            // Both may change.
+            let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
+            match may_be_sampled(pid, tid) {
+                true if is_armed => {}
+                true => drop(self.open.insert(tid, self.event(tid)?)),
+                false => drop(self.open.insert(tid, None)),
             }
         }
         Ok(())
     }
 
-    fn event(&self, pid: u32, tid: i32) -> Result<Option<OwnedFd>, Refusal> {
-        if blocks(pid, tid) {
-            return Ok(None);
-        }
+    fn event(&self, tid: i32) -> Result<Option<OwnedFd>, Refusal> {
         let every =
             Attributes::of_thread(kind::SOFTWARE, software::TASK_CLOCK, self.period_ns, false);
         // Without these it would raise a signal in whatever program the thread runs next.
@@ -118,10 +122,87 @@ fn raise(event: &OwnedFd, tid: i32) -> Result<(), Errno> {
     }
 }
 
-/// Whether a thread blocks the signal: it may wait for it, and would not be sampled.
-fn blocks(pid: u32, tid: i32) -> bool {
+/// Whether the signal does a thread no harm. One that blocks it may wait for it, and one that waits
+/// in a call under another mask would have it end the call: the kernel shows that mask meanwhile. A
+/// seccomp filter may kill for a call of the handler's.
+fn may_be_sampled(pid: u32, tid: i32) -> bool {
     let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & 1 << (SIGNAL - 1) != 0)
+    let is_filtered = !status.contains("\nSeccomp:\t0\n");
+    let there = || Whereabouts::of(pid, tid.cast_unsigned());
+    !is_filtered && !has_signal(&status, "SigBlk:", SIGNAL) && !is_under_other_mask(there())
+}
+
+/// Whether it waits in a call with a mask for the time of that.
+fn is_under_other_mask(there: Whereabouts) -> bool {
+    let Whereabouts::Asleep {
+        call: Some(Call { number, arguments }),
+        ..
+    } = there
+    else {
+        return false;
+    };
+    match number {
+        libc::SYS_rt_sigtimedwait | libc::SYS_rt_sigsuspend => true,
+        libc::SYS_ppoll => arguments[3] != 0,
+        libc::SYS_epoll_pwait | libc::SYS_epoll_pwait2 | libc::SYS_io_uring_enter => {
+            arguments[4] != 0
+        }
+        libc::SYS_pselect6 | IO_PGETEVENTS => arguments[5] != 0,
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nix::sys::signal::{SigSet, Signal};
+    use std::sync::mpsc::channel;
+
+    fn asleep(number: i64, arguments: [u64; 6]) -> Whereabouts {
+        let call = Some(Call { number, arguments });
+        Whereabouts::Asleep { ip: 1, sp: 1, call }
+    }
+
+    #[test]
+    fn masks_for_the_time_of_a_call_are_seen() {
+        let masked = |number, arguments| is_under_other_mask(asleep(number, arguments));
+        assert!(masked(libc::SYS_rt_sigsuspend, [0; 6]));
+        assert!(masked(libc::SYS_rt_sigtimedwait, [0; 6]));
+        assert!(masked(libc::SYS_ppoll, [0, 0, 0, 8, 0, 0]));
+        assert!(!masked(libc::SYS_ppoll, [8, 8, 8, 0, 8, 8]));
+        assert!(masked(libc::SYS_epoll_pwait, [0, 0, 0, 0, 8, 0]));
+        assert!(!masked(libc::SYS_epoll_pwait, [8, 8, 8, 8, 0, 8]));
+        assert!(masked(libc::SYS_pselect6, [0, 0, 0, 0, 0, 8]));
+        assert!(!masked(libc::SYS_pselect6, [8, 8, 8, 8, 8, 0]));
+        assert!(!masked(libc::SYS_read, [8; 6]));
+        assert!(!is_under_other_mask(Whereabouts::Running));
+    }
+
+    #[test]
+    fn who_waits_for_the_signal_is_not_sampled() {
+        let (send, tids) = channel();
+        let waits = std::thread::spawn(move || {
+            let tid = nix::unistd::gettid().as_raw();
+            assert!(may_be_sampled(std::process::id(), tid));
+            let mut set = SigSet::empty();
+            set.add(Signal::SIGURG);
+            set.thread_block().unwrap();
+            assert!(!may_be_sampled(std::process::id(), tid));
+            send.send(tid).unwrap();
+            set.wait().unwrap()
+        });
+        let tid = tids.recv().unwrap();
+        let is_asleep = || {
+            let there = Whereabouts::of(std::process::id(), tid.cast_unsigned());
+            matches!(there, Whereabouts::Asleep { call: Some(call), .. }
+                if call.number == libc::SYS_rt_sigtimedwait)
+        };
+        while !is_asleep() {
+            std::thread::yield_now();
+        }
+        assert!(!may_be_sampled(std::process::id(), tid));
+        // SAFETY: no memory involved.
+        unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, SIGNAL) };
+        assert_eq!(waits.join().unwrap(), Signal::SIGURG);
+    }
 }

@@ -1,6 +1,7 @@
 //! A thread of another process that is held for some milliseconds and made to call what we like, as
 //! if nothing had been: all its registers, its signal mask and the call that it was in are as
-//! before when it goes on. While it is held it gets no signals.
+//! before when it goes on. While it is held it gets no signals; those that cannot be held back are
+//! sent again then.
 //!
 //! ptrace belongs to a thread of ours: all of this runs on one, at whose end the kernel lets go.
 //!
@@ -8,21 +9,20 @@
 //! ptrace on structures of ours.
 #![allow(unsafe_code)]
 
-use super::Refusal;
-use crate::gentle::{Stop, is_filtered, may_be_stopped, wait};
+use super::undisturbed::is_undisturbed;
+use super::{Refusal, obstacles};
+use crate::gentle::{Stop, wait};
 use crate::processes;
 use crate::unwind::registers;
-use crate::whereabouts::{Call, Whereabouts};
+use crate::whereabouts::Whereabouts;
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
-use nix::sys::signal::Signal;
-use nix::sys::socket::{getsockopt, sockopt};
-use nix::sys::time::{TimeVal, TimeValLike};
+use nix::sys::signal::{Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
+use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::fs::FileExt;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -45,6 +45,7 @@ const AT_SYSINFO_EHDR: u64 = 33;
 
 /// See the module.
 pub(super) struct Held {
+    pid: Pid,
     tid: Pid,
     user: user_regs_struct,
     vectors: Vec<u8>,
@@ -53,6 +54,9 @@ pub(super) struct Held {
     /// A system call instruction.
     instruction: u64,
     pub(super) since: Instant,
+    /// Signals that came meanwhile, and whether to the thread alone.
+    came: RefCell<Vec<(Signal, bool)>>,
+    is_released: Cell<bool>,
 }
 
 impl Held {
@@ -62,6 +66,7 @@ impl Held {
     /// `EAGAIN` and `EPERM` of [`Refusal::Ptrace`] where a thread was not to be had just now: to
     /// try again takes another thread of ours, since this one may have it half and not let go.
     pub(super) fn stop(pid: u32) -> Result<Self, Refusal> {
+        obstacles::ignored_trap(pid)?;
         let memory = format!("/proc/{pid}/mem");
         let memory = File::options().read(true).write(true).open(memory);
         let memory = memory.map_err(|error| Refusal::Memory(error.to_string()))?;
@@ -106,14 +111,20 @@ impl Held {
             // The kernel hands it on at the end of our thread.
             Stop::RealTime => return Err(Refusal::Ptrace(Errno::EAGAIN)),
         }
-        let held = Self::begin(thread, memory, instruction, since);
+        let held = Self::begin(pid, thread, memory, instruction, since);
         if held.is_err() {
             let_go(None);
         }
         held
     }
 
-    fn begin(tid: Pid, memory: File, instruction: u64, since: Instant) -> Result<Self, Refusal> {
+    fn begin(
+        pid: u32,
+        tid: Pid,
+        memory: File,
+        instruction: u64,
+        since: Instant,
+    ) -> Result<Self, Refusal> {
         let mut user = ptrace::getregs(tid).map_err(Refusal::Ptrace)?;
         if user.cs != OF_64_BITS {
             return Err(Refusal::Machine);
@@ -145,6 +156,7 @@ impl Held {
         }
         vectors.truncate(part.iov_len);
         Ok(Self {
+            pid: Pid::from_raw(pid.cast_signed()),
             tid,
             user,
             vectors,
@@ -152,6 +164,8 @@ impl Held {
             memory,
             instruction,
             since,
+            came: RefCell::default(),
+            is_released: Cell::new(false),
         })
     }
 
@@ -215,6 +229,9 @@ impl Held {
         go(self.tid).map_err(Refusal::Ptrace)?;
         loop {
             match waitpid(self.tid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
+                Ok(WaitStatus::Stopped(_, signal)) if self.is_from_outside(signal)? => {
+                    go(self.tid).map_err(Refusal::Ptrace)?;
+                }
                 Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {
                     return ptrace::getregs(self.tid).map_err(Refusal::Ptrace);
                 }
@@ -232,13 +249,26 @@ impl Held {
                 }
                 Ok(WaitStatus::StillAlive) => {
                     ptrace::interrupt(self.tid).map_err(Refusal::Ptrace)?;
-                    wait(self.tid).map_err(Refusal::Ptrace)?;
+                    // However long it takes: one that is not restored must not be let go of.
+                    while matches!(wait(self.tid), Err(Errno::ETIMEDOUT)) {}
                     return Err(Refusal::Ptrace(Errno::ETIMEDOUT));
                 }
                 Ok(_) => return Err(Refusal::Ended),
                 Err(errno) => return Err(Refusal::Ptrace(errno)),
             }
         }
+    }
+
+    /// Whether it has stopped for a signal that nothing which it does has raised: it is noted, and
+    /// sent again in the end.
+    fn is_from_outside(&self, signal: Signal) -> Result<bool, Refusal> {
+        let information = ptrace::getsiginfo(self.tid).map_err(Refusal::Ptrace)?;
+        let is_raised = faults() & 1 << (signal as i32 - 1) != 0 && information.si_code > 0;
+        if !is_raised {
+            let to_thread = information.si_code == libc::SI_TKILL;
+            self.came.borrow_mut().push((signal, to_thread));
+        }
+        Ok(!is_raised)
     }
 
     /// Writes to its memory.
@@ -249,6 +279,11 @@ impl Held {
 
     /// Lets it go on.
     pub(super) fn release(self) -> Result<(), Refusal> {
+        self.restore()
+    }
+
+    fn restore(&self) -> Result<(), Refusal> {
+        self.is_released.set(true);
         let part = libc::iovec {
             iov_base: self.vectors.as_ptr().cast_mut().cast(),
             iov_len: self.vectors.len(),
@@ -264,7 +299,28 @@ impl Held {
             trace(SET_MASK, self.tid, 8, &raw const self.mask as usize)?;
         }
         ptrace::setregs(self.tid, self.user).map_err(Refusal::Ptrace)?;
-        ptrace::detach(self.tid, None).map_err(Refusal::Ptrace)
+        ptrace::detach(self.tid, None).map_err(Refusal::Ptrace)?;
+        for (signal, to_thread) in self.came.take() {
+            // Who is gone needs none.
+            match to_thread {
+                // SAFETY: no memory involved.
+                true => unsafe {
+                    let [pid, tid] = [self.pid, self.tid].map(Pid::as_raw);
+                    libc::syscall(libc::SYS_tgkill, pid, tid, signal as i32);
+                },
+                false => drop(kill(self.pid, signal)),
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if !self.is_released.get() {
+            // After a panic of ours: it goes on as it was in any case.
+            let _ = self.restore();
+        }
     }
 }
 
@@ -287,48 +343,6 @@ fn faults() -> u64 {
         libc::SIGSYS,
     ];
     all.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
-}
-
-/// Whether a stop ends nothing that the thread is in, or only what goes on as it was when it is
-/// made again: a wait without a limit.
-fn is_undisturbed(pid: u32, tid: u32, there: Whereabouts) -> bool {
-    if is_filtered(pid, tid) {
-        return false;
-    }
-    let waits_for_ever = |Call { number, arguments }: Call| match number {
-        libc::SYS_epoll_wait | libc::SYS_epoll_pwait => (arguments[3] as i32) < 0,
-        libc::SYS_epoll_pwait2 => arguments[3] == 0,
-        libc::SYS_pause | libc::SYS_rt_sigsuspend => true,
-        libc::SYS_accept | libc::SYS_accept4 | libc::SYS_recvfrom | libc::SYS_recvmsg => {
-            is_without_limit(pid, arguments[0] as u32)
-        }
-        _ => false,
-    };
-    match there {
-        Whereabouts::Asleep {
-            call: Some(call), ..
-        } if waits_for_ever(call) => true,
-        _ => may_be_stopped(pid, tid, there, false),
-    }
-}
-
-/// Whether a socket of the process lets who reads from it wait for ever.
-fn is_without_limit(pid: u32, fd: u32) -> bool {
-    // SAFETY: descriptors; those that are given are nobody else's.
-    let socket = unsafe {
-        let process = libc::syscall(libc::SYS_pidfd_open, pid, 0);
-        let Ok(process) = Errno::result(process) else {
-            return false;
-        };
-        let process = OwnedFd::from_raw_fd(process as i32);
-        let copy = libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), fd, 0);
-        let Ok(copy) = Errno::result(copy) else {
-            return false;
-        };
-        OwnedFd::from_raw_fd(copy as i32)
-    };
-    let limit = getsockopt(&socket, sockopt::ReceiveTimeout);
-    limit.is_ok_and(|limit| limit == TimeVal::zero())
 }
 
 /// Whether the thread is in a restartable sequence, which would not be restarted.

@@ -20,6 +20,7 @@ mod held;
 mod image;
 mod obstacles;
 mod refusal;
+mod undisturbed;
 
 pub use refusal::Refusal;
 
@@ -86,7 +87,7 @@ impl Inside {
     /// Brings the library into a process. Nothing is sampled yet.
     ///
     /// # Errors
-    /// [`Refusal`]; then the process is as before.
+    /// [`Refusal`]; then the process is as before, or has the library, which does nothing.
     pub fn enter(pid: u32, settings: &Settings) -> Result<Self, Refusal> {
         obstacles::look(pid)?;
         let image = Image::read().ok_or(Refusal::Library)?;
@@ -101,11 +102,11 @@ impl Inside {
             left.leave()?;
             return Self::enter(pid, settings);
         }
+        obstacles::own_handler(pid)?;
         let known = functions::find(pid, &image.wanted());
         let (base, held) = held_for(pid, ENTERING, |held| {
             let place = Place::map(held, &image, &known)?;
-            let begun = place.begin(held, pid, settings);
-            begun.or_else(|refusal| place.unmap(held).and(Err(refusal)))?;
+            place.begin(held, pid, settings)?;
             Ok((place.base, held.since.elapsed()))
         })?;
         Ok(Self {
@@ -273,20 +274,24 @@ impl<'a> Place<'a> {
             i64::from(events::descriptor()).cast_unsigned(),
         ];
         if text.len() as u64 > TOLD / 2 {
-            return Err(Refusal::Library);
+            return self.unmap(held).and(Err(Refusal::Library));
         }
         let words: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
-        held.write(told, &words)?;
-        held.write(behind, text)?;
-        match self.run(held, BEGIN, told)? {
-            0 => Ok(()),
-            result => {
-                // No event is open yet, so that no thread is in it.
-                self.run(held, END, 0)?;
-                self.run(held, UNMAP, 0)?;
-                Err(Refusal::of_library(result))
-            }
+        let written = held.write(told, &words);
+        let written = written.and_then(|()| held.write(behind, text));
+        written.or_else(|refusal| self.unmap(held).and(Err(refusal)))?;
+        let refusal = match self.run(held, BEGIN, told) {
+            Ok(0) => return Ok(()),
+            Ok(result) => Refusal::of_library(result),
+            Err(refusal) => refusal,
+        };
+        // No event is open yet, so that no thread is in it. As long as the handler may stand, its
+        // code must, which does nothing; the next that comes takes it away.
+        if matches!(self.run(held, END, 0), Ok(0)) {
+            self.run(held, UNMAP, 0)?;
+            self.unmap(held)?;
         }
+        Err(refusal)
     }
 
     fn run(&self, held: &Held, name: &str, argument: u64) -> Result<u64, Refusal> {

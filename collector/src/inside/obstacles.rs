@@ -3,6 +3,7 @@
 use super::Refusal;
 use crate::gentle::is_filtered;
 use crate::processes::{self, Stat};
+use nix::libc;
 use std::fs;
 use std::io::Read;
 
@@ -35,6 +36,42 @@ pub(super) fn look(pid: u32) -> Result<(), Refusal> {
     Ok(())
 }
 
+/// Looks whether the program has a handler for SIGURG: its signals are told from ours, but come
+/// with our flags, and what it saved of ours it could set again.
+///
+/// # Errors
+/// [`Refusal::OwnHandler`].
+pub(super) fn own_handler(pid: u32) -> Result<(), Refusal> {
+    match has(pid, "SigCgt:", libc::SIGURG) {
+        true => Err(Refusal::OwnHandler),
+        false => Ok(()),
+    }
+}
+
+/// Looks whether the program ignores SIGTRAP: the kernel sets the default action at a step.
+///
+/// # Errors
+/// [`Refusal::IgnoresTrap`].
+pub(super) fn ignored_trap(pid: u32) -> Result<(), Refusal> {
+    match has(pid, "SigIgn:", libc::SIGTRAP) {
+        true => Err(Refusal::IgnoresTrap),
+        false => Ok(()),
+    }
+}
+
+/// Whether a set of signals has one; one that cannot be read has.
+fn has(pid: u32, set: &str, signal: i32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    has_signal(&status, set, signal)
+}
+
+/// The same of the text of `/proc/PID/status`.
+pub(super) fn has_signal(status: &str, set: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
+}
+
 fn tracer(pid: u32) -> Option<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status
@@ -59,7 +96,35 @@ fn is_of_64_bits(pid: u32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::process::Command;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn signals_that_the_program_uses_are_refused() {
+        let script = "import os, signal, sys\n\
+            signal.signal(signal.SIGURG, lambda *_: None)\n\
+            signal.signal(signal.SIGTRAP, signal.SIG_IGN)\n\
+            print(flush=True); sys.stdin.read()";
+        let mut child = Command::new("python3")
+            .args(["-c", script])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = [0];
+        child
+            .stdout
+            .as_mut()
+            .unwrap()
+            .read_exact(&mut line)
+            .unwrap();
+        let pid = child.id();
+        assert!(matches!(own_handler(pid), Err(Refusal::OwnHandler)));
+        assert!(matches!(ignored_trap(pid), Err(Refusal::IgnoresTrap)));
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        let own = std::process::id();
+        assert!(own_handler(own).is_ok() && ignored_trap(own).is_ok());
+    }
 
     #[test]
     fn who_is_stopped_or_gone_is_refused() {

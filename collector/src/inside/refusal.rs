@@ -39,6 +39,15 @@ pub enum Refusal {
     /// No system call instruction.
     #[error("it has no vDSO")]
     NoVdso,
+    /// SIGURG is the program's.
+    #[error("it has a handler of its own for SIGURG (as Go programs have)")]
+    OwnHandler,
+    /// The same, meanwhile.
+    #[error("it has set an action for SIGURG meanwhile, and may yet set ours again")]
+    Replaced,
+    /// A stop would change that.
+    #[error("it ignores SIGTRAP, which steps of ours would end")]
+    IgnoresTrap,
     /// All sleep.
     #[error("each of its threads sleeps in a call that a stop could end early")]
     NobodyToStop,
@@ -85,6 +94,7 @@ impl Refusal {
         let what = match result >> 32 {
             2 => "the session cannot be reached from there (another mount namespace, chroot)",
             3 => "there was no memory",
+            5 if result as i32 == Errno::EBUSY as i32 => return Self::Replaced,
             4 => "the file for samples cannot be made there",
             5 => "the signal's action could not be set",
             _ => return Self::Library,

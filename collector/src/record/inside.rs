@@ -163,7 +163,7 @@ fn leave(mut entered: Vec<Inside>) {
         if blocked > 0 {
             let threads = plural(blocked as u64, "thread blocks", "threads block");
             say(format_args!(
-                "process {pid}: {threads} SIGURG and {} not sampled",
+                "process {pid}: {threads} SIGURG, or wait under another mask or a filter, and {} not sampled",
                 if blocked == 1 { "was" } else { "were" }
             ));
         }

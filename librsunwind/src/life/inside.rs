@@ -18,10 +18,9 @@ use crate::segment::SEGMENT;
 use crate::session;
 use crate::shim;
 use crate::signal;
-use crate::sys::{self, Errno, KernelAction};
+use crate::sys::{self, Errno};
 use crate::thread::{self, handler_stack, inside};
 use crate::trigger;
-use core::cell::UnsafeCell;
 use engine::wire::thread::ThreadEndReason;
 
 /// Stages of [`begin`], as its result names them.
@@ -48,19 +47,6 @@ pub struct Failure {
     /// Why.
     pub errno: Errno,
 }
-
-struct Before(UnsafeCell<KernelAction>);
-
-// SAFETY: written by `begin`, read by `end`.
-unsafe impl Sync for Before {}
-
-/// The action that the program had.
-static BEFORE: Before = Before(UnsafeCell::new(KernelAction {
-    handler: 0,
-    flags: 0,
-    restorer: 0,
-    mask: 0,
-}));
 
 /// Sets the runtime up, with the handler for SIGURG; signals with that `si_fd` are then samples.
 ///
@@ -100,27 +86,20 @@ pub fn begin(settings: &[u8], auxiliary: Auxiliary, descriptor: i32) -> Result<(
     process::record(this, &identity);
     modules::record_vdso(this);
     modules::record_program(this, identity.executable());
-    let before = sys::signal_action(libc::SIGURG, None).map_err(failed(Stage::Signal))?;
-    // SAFETY: see the type.
-    unsafe { *BEFORE.0.get() = before };
     shim::install(libc::SIGURG).map_err(failed(Stage::Signal))
 }
 
 /// The recording is over: the program has its action back, and accounts are closed.
 ///
 /// # Errors
-/// [`Failure`] if the action could not be put back.
+/// [`Failure`] if the action could not be put back; then memory must stay.
 pub fn end() -> Result<(), Failure> {
     let this = inside::entered();
     signal::give_up();
-    // SAFETY: see the type.
-    let before = unsafe { *BEFORE.0.get() };
-    if signal::is_taken(libc::SIGURG) {
-        shim::remove(libc::SIGURG, &before).map_err(|errno| Failure {
-            stage: Stage::Signal,
-            errno,
-        })?;
-    }
+    shim::remove(libc::SIGURG).map_err(|errno| Failure {
+        stage: Stage::Signal,
+        errno,
+    })?;
     // Stopped in the handler it may be about to write itself.
     if let Some(this) = this.filter(|this| !this.shared.is_walking()) {
         let reason = ThreadEndReason::Stopped;
