@@ -207,7 +207,7 @@ fn languages_come_and_go_under_fire() {
         assert_eq!(outcome.text(), "right\n");
     }
     let (said, summary, profile, _) = record(&["storm", "1500"], Show::default());
-    assert_eq!(said, "right\n");
+    assert_eq!(said, "right\n", "{summary}");
     assert!(!summary.contains("switched off"), "{summary}");
     // A frame is there with its neighbours, or not at all.
     let mut seen = 0;
