@@ -18,6 +18,7 @@ pub mod library;
 pub mod lock;
 pub mod nodes;
 pub mod paranoid;
+pub mod profiles;
 pub mod pythons;
 pub mod receiver;
 pub mod recording;

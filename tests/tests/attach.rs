@@ -7,6 +7,7 @@ use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns, threads, used};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::profiles::{self, names, profile, weight};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use rsunwind_tests::waits;
@@ -14,22 +15,6 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
-
-#[track_caller]
-fn profile(bench: &Bench, file: &str) -> Profile {
-    let read = collector::correlate::read(&[bench.path(file)]);
-    Profile::new(read.expect("a recording"), &Default::default())
-}
-
-fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
-    let frames = profile.walk(sample.stack);
-    frames.map(|frame| &*profile.function(frame).name).collect()
-}
-
-fn weight(profile: &Profile, keep: impl Fn(&Sample) -> bool) -> u64 {
-    let kept = profile.samples.iter().filter(|sample| keep(sample));
-    kept.map(|sample| sample.weight).sum()
-}
 
 /// Shares of `static_split.c`.
 #[track_caller]
@@ -58,13 +43,7 @@ fn stacks_are_complete(profile: &Profile) {
 
 /// CPU time that the samples of a thread stand for, ns.
 fn delivered(profile: &Profile, tid: u32) -> u64 {
-    let threads = profile.recording.threads.iter().enumerate();
-    let of_it = threads.filter(|(_, thread)| thread.tid == tid);
-    let ns = of_it.map(|(index, thread)| {
-        let own = weight(profile, |sample| sample.thread.index() == index);
-        own * thread.armings[0].period_ns
-    });
-    ns.sum()
+    profiles::delivered(profile, tid, |_| true)
 }
 
 #[test]

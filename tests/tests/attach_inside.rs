@@ -1,10 +1,10 @@
 //! `record -p --how inside`: a library of ours in processes that run already. What it records, that
 //! nothing is left of it however the recording ends, and that calls go on as without it.
 
-use collector::profile::{Profile, Sample};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Target, cpu_ns, remove_session, threads, traces};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::profiles::{names, profile, weight};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use std::fs;
@@ -24,22 +24,6 @@ fn recorded(command: &mut Command) -> String {
     let said = text(&result.stderr);
     assert_eq!(result.status.code(), Some(0), "{said}");
     said
-}
-
-#[track_caller]
-fn profile(bench: &Bench, file: &str) -> Profile {
-    let read = collector::correlate::read(&[bench.path(file)]);
-    Profile::new(read.expect("a recording"), &Default::default())
-}
-
-fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
-    let frames = profile.walk(sample.stack);
-    frames.map(|frame| &*profile.function(frame).name).collect()
-}
-
-fn weight(profile: &Profile, keep: impl Fn(&Sample) -> bool) -> u64 {
-    let kept = profile.samples.iter().filter(|sample| keep(sample));
-    kept.map(|sample| sample.weight).sum()
 }
 
 #[test]

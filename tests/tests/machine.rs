@@ -1,10 +1,11 @@
 //! `rsunwind record -a`: whatever runs is recorded, whether it ran before or begins meanwhile.
 
-use collector::profile::Profile;
+use collector::profile::{Profile, Sample};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns};
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
+use rsunwind_tests::profiles;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::os::unix::process::CommandExt;
@@ -12,15 +13,8 @@ use std::process::Command;
 
 /// What the samples of a thread stand for, ns, and those of them on complete stacks.
 fn delivered(profile: &Profile, tid: u32) -> (u64, u64) {
-    let of_it = |sample: &&collector::profile::Sample| {
-        profile.recording.threads[sample.thread.index()].tid == tid
-    };
-    let samples = profile.samples.iter().filter(of_it);
-    samples.fold((0, 0), |(all, complete), sample| {
-        let thread = &profile.recording.threads[sample.thread.index()];
-        let ns = sample.weight * thread.armings[0].period_ns;
-        (all + ns, complete + if sample.complete { ns } else { 0 })
-    })
+    let of = |keep: fn(&Sample) -> bool| profiles::delivered(profile, tid, keep);
+    (of(|_| true), of(|sample| sample.complete))
 }
 
 #[test]
@@ -41,8 +35,7 @@ fn what_runs_and_what_begins_is_recorded() {
         assert_eq!(status, Some(0), "{said}");
         let used = cpu_ns(running.pid()) - before;
 
-        let read = collector::correlate::read(&[bench.path("a.rsu")]);
-        let profile = Profile::new(read.expect("a recording"), &Default::default());
+        let profile = profiles::profile(&bench, "a.rsu");
         let (got, complete) = delivered(&profile, running.pid());
         // It is recorded for a part of the time between both looks at its clock.
         assert_measured!(got > 50_000_000 && got < used, "{got} of {used} ns");

@@ -27,13 +27,11 @@ use crate::numbers::plural;
 use crate::processes;
 use crate::target::{self, Target};
 use crate::visible::say;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStringExt;
 use std::time::Instant;
 
@@ -241,14 +239,7 @@ fn watch(
         drain.writer().begin()?;
         copies.look(drain)?;
         let look = now + INTERVAL;
-        let until = deadline.map_or(look, |deadline| deadline.min(look));
-        let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        // An interrupted poll is a short sleep.
-        let _ = poll(
-            &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
-            timeout,
-        );
+        signals.wait(Some(deadline.map_or(look, |deadline| deadline.min(look))));
         let mut arrivals = std::iter::from_fn(|| signals.next());
         if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
             return Ok(());

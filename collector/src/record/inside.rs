@@ -23,9 +23,7 @@ use crate::kept;
 use crate::numbers::plural;
 use crate::target::Target;
 use crate::visible::say;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::io;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// From one look to the next: threads that were born meanwhile are armed then.
@@ -204,14 +202,7 @@ fn watch(
             next_drain = now + DRAIN;
         }
         let look = now + if many { DRAIN } else { INTERVAL };
-        let until = deadline.map_or(look, |deadline| deadline.min(look));
-        let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
-        let timeout = PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX);
-        // An interrupted poll is a short sleep.
-        let _ = poll(
-            &mut [PollFd::new(signals.as_fd(), PollFlags::POLLIN)],
-            timeout,
-        );
+        signals.wait(Some(deadline.map_or(look, |deadline| deadline.min(look))));
         let mut arrivals = std::iter::from_fn(|| signals.next());
         if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
             return Ok(());

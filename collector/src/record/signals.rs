@@ -11,11 +11,13 @@
 use super::inherited;
 use nix::errno::Errno;
 use nix::libc;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{
     SaFlags, SigAction, SigHandler, SigSet, SigmaskHow, Signal, sigaction, sigprocmask,
 };
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Instant;
 
 /// Passed on to the program when they are meant for it.
 pub const FORWARDED: [Signal; 6] = [
@@ -116,6 +118,16 @@ impl Signals {
             from_kernel: info.ssi_code == libc::SI_KERNEL,
             sender: info.ssi_pid,
         })
+    }
+
+    /// Sleeps until a signal is there, or until then.
+    pub fn wait(&self, until: Option<Instant>) {
+        let timeout = until.map_or(PollTimeout::NONE, |until| {
+            let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
+            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
+        });
+        // An interrupted or refused poll is a short sleep.
+        let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
     }
 }
 

@@ -13,11 +13,9 @@ use super::signals::Signals;
 use super::turn::Progress;
 use crate::numbers::plural;
 use crate::visible::say;
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 /// From one look around to the next, where perf rings do not fill faster: eight wake-ups a second,
@@ -102,7 +100,7 @@ impl<'a> Watch<'a> {
                 };
             }
             let look = (!self.over).then_some(self.next_look);
-            self.sleep(look.into_iter().chain(deadline).min());
+            self.signals.wait(look.into_iter().chain(deadline).min());
             self.forwarder.attend(self.signals, &mut self.program);
         }
     }
@@ -116,7 +114,7 @@ impl<'a> Watch<'a> {
                     return;
                 }
                 let next = Instant::now() + self.interval();
-                self.sleep(Some(next));
+                self.signals.wait(Some(next));
             }
             let mut arrivals = std::iter::from_fn(|| self.signals.next());
             if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
@@ -202,17 +200,5 @@ impl<'a> Watch<'a> {
 
     fn interval(&self) -> Duration {
         self.drain.rings().pause().min(INTERVAL)
-    }
-
-    fn sleep(&self, until: Option<Instant>) {
-        let timeout = until.map_or(PollTimeout::NONE, |until| {
-            let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
-            PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
-        });
-        // An interrupted or refused poll is a short sleep.
-        let _ = poll(
-            &mut [PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)],
-            timeout,
-        );
     }
 }
