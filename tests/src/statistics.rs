@@ -4,13 +4,20 @@
 //! a defect is not. Where one measurement in twenty is off by chance, a judgement is wrong once in
 //! 1,400. Only that may be repeated: any other failure of a test is final, at whichever run it
 //! comes.
+//!
+//! On a guest whose hypervisor takes processor time away, samples stand for that time too, and the
+//! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it.
 
+use nix::unistd::{SysconfVar, sysconf};
 use std::cell::Cell;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
 thread_local! {
     /// Whether [`judge`] runs, and will see to it that chance is forgiven.
     static JUDGED: Cell<bool> = const { Cell::new(false) };
+    /// What had been stolen when the measurement began, ns.
+    static STOLEN_BEFORE: Cell<u64> = const { Cell::new(0) };
 }
 
 /// A measurement that was off is repeated until so many in all are off, or so many right.
@@ -35,6 +42,40 @@ pub fn look_at(within: bool, what: impl FnOnce() -> String) {
     }
 }
 
+/// Whether samples stand for that CPU time, give or take `tolerance`; all ns, of one thread or of
+/// several. What was stolen of all processors meanwhile may come on top.
+///
+/// The other way about it is for time off the CPU, which the stolen time is not: `samples` is then
+/// the truth.
+///
+/// # Panics
+/// Outside of [`judge`], and without `/proc/stat`.
+#[must_use]
+#[track_caller]
+pub fn stands_for(samples: f64, cpu_ns: f64, tolerance: f64) -> bool {
+    (-tolerance..=tolerance + stolen_ns()).contains(&(samples - cpu_ns))
+}
+
+/// What hypervisors took of all processors since the measurement began, ns.
+///
+/// # Panics
+/// As [`stands_for`].
+#[must_use]
+#[track_caller]
+pub fn stolen_ns() -> f64 {
+    assert!(JUDGED.get(), "stolen_ns() is for tests that judge()");
+    stolen_so_far_ns().saturating_sub(STOLEN_BEFORE.get()) as f64
+}
+
+/// Since boot, by proc(5): the eighth number of the first line, in ticks.
+fn stolen_so_far_ns() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").expect("/proc is mounted");
+    let ticks = stat.split_whitespace().nth(8);
+    let ticks: u64 = ticks.and_then(|ticks| ticks.parse().ok()).expect("proc(5)");
+    let a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten();
+    ticks * (1_000_000_000 / a_second.expect("POSIX has it").cast_unsigned())
+}
+
 /// Measures; if a share is off, again and again, until it was off three times in all, or right
 /// three times.
 ///
@@ -43,6 +84,7 @@ pub fn look_at(within: bool, what: impl FnOnce() -> String) {
 pub fn judge(measure: impl Fn()) {
     let off = || {
         JUDGED.set(true);
+        STOLEN_BEFORE.set(stolen_so_far_ns());
         let failed = catch_unwind(AssertUnwindSafe(&measure));
         JUDGED.set(false);
         match failed.err()?.downcast::<Off>() {

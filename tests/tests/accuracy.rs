@@ -4,7 +4,7 @@
 use collector::profile::{Profile, Sample};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, example, status};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use std::collections::BTreeMap;
 
 fn profile(options: &[&str], program: &str, argument: &str) -> Profile {
@@ -85,7 +85,7 @@ fn sixty_four_threads_lose_nothing_and_each_gets_its_weight() {
             // Two per cent, or the period that no rate can divide.
             let tolerance = (used * 0.02).max(period);
             assert_measured!(
-                (delivered - used).abs() <= tolerance,
+                stands_for(delivered, used, tolerance),
                 "{}: {delivered} of {used} ns delivered",
                 thread.name
             );

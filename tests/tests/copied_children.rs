@@ -6,7 +6,7 @@ use engine::wire::process::Origin;
 use engine::wire::sample::Method;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim::{self, Compiler};
 use std::path::Path;
 
@@ -59,11 +59,11 @@ fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
 
 #[track_caller]
 fn about(what: &str, periods: u64, truth_ns: u64) {
-    let truth = truth_ns as f64 / 1e6;
+    let (truth, delivered) = (truth_ns as f64, periods as f64 * 1e6);
     // Two per cent, and for each of a few program runs the period that no rate can divide.
     assert_measured!(
-        (periods as f64 - truth).abs() <= truth * 0.02 + 4.0,
-        "{what}: {periods} of {truth:.1} periods"
+        stands_for(delivered, truth, truth * 0.02 + 4e6),
+        "{what}: {delivered} of {truth} ns"
     );
 }
 

@@ -6,7 +6,7 @@ use engine::wire::event::EventKind;
 use engine::wire::sample::{Method, StopReason};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim::{self, Compiler};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -86,7 +86,7 @@ fn a_static_program_with_threads() {
             let period = thread.armings[0].period_ns;
             let (delivered, used) = ((own * period) as f64, truth[&thread.tid] as f64);
             assert_measured!(
-                (delivered - used).abs() <= used * 0.02,
+                stands_for(delivered, used, used * 0.02),
                 "{}: {delivered} of {used} ns delivered",
                 thread.tid
             );

@@ -4,7 +4,7 @@
 use collector::recording::KernelHalf;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::run::Run;
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
 use std::os::unix::fs::MetadataExt;
 
@@ -44,14 +44,13 @@ fn a_child_that_lives_in_one_call_has_kernel_stacks() {
         let held = HELD[usize::from(!is_root)].min(due as u64 * 9 / 10);
         assert_measured!(joined >= held, "{account}");
         assert_measured!(joined * 10 >= account.recorded() * 9, "{account}");
-        let share = weight as f64 / due;
         assert_measured!(
-            (0.98..1.02).contains(&share),
+            stands_for(weight as f64 * 1e6, due * 1e6, due * 0.02e6),
             "{weight} of {due}: {account}"
         );
-        let told = (account.recorded() + account.lost) as f64 / due;
+        let told = (account.recorded() + account.lost) as f64;
         assert_measured!(
-            (0.95..1.05).contains(&told),
+            stands_for(told * 1e6, due * 1e6, due * 0.05e6),
             "all are told of: {account}, {due}"
         );
     });
@@ -66,8 +65,10 @@ fn a_child_with_a_timer_alone_has_its_weight() {
         let with_kernel = recording.samples.iter();
         let with_kernel = with_kernel.filter(|sample| sample.kernel != KernelHalf::None);
         assert_eq!(with_kernel.count(), 0);
-        let share = weight as f64 / due;
-        assert_measured!((0.98..1.02).contains(&share), "{weight} of {due}");
+        assert_measured!(
+            stands_for(weight as f64 * 1e6, due * 1e6, due * 0.02e6),
+            "{weight} of {due}"
+        );
     });
 }
 

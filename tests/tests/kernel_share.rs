@@ -12,7 +12,7 @@ use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::recording::Recording as Records;
 use rsunwind_tests::run::Run;
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
 use std::path::Path;
 
@@ -163,11 +163,11 @@ fn without_a_collector_what_finds_no_room_is_counted() {
         assert_eq!(account.recorded(), outcome.recording().kernel_samples);
         let thread = &recording.threads[0];
         let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
-        let due = thread.cpu_ns() as f64 / thread.armings[0].period_ns as f64;
-        let share = weight as f64 / due;
+        let (used, period_ns) = (thread.cpu_ns() as f64, thread.armings[0].period_ns);
+        let delivered = (weight * period_ns) as f64;
         assert_measured!(
-            (0.98..1.02).contains(&share),
-            "{weight} of {due}: {account}"
+            stands_for(delivered, used, used * 0.02),
+            "{delivered} of {used} ns: {account}"
         );
     });
 }

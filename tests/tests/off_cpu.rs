@@ -8,7 +8,7 @@ use engine::wire::source::OFF_CPU;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim::{self, Compiler};
 use rsunwind_tests::waits::{self, Measured};
 use std::os::unix::process::CommandExt;
@@ -54,9 +54,11 @@ fn durations_are_true(profile: &Profile, measured: &[Measured]) {
     for truth in measured {
         let samples = samples_in(profile, &truth.name);
         let off: u64 = samples.iter().map(|sample| sample.weight).sum();
-        let waited = truth.wall_ns - truth.cpu_ns;
-        let deviation = (off as f64 / waited as f64 - 1.0).abs();
-        assert_measured!(deviation < 0.02, "{off} ns off the CPU, {truth:?}");
+        let waited = (truth.wall_ns - truth.cpu_ns) as f64;
+        assert_measured!(
+            stands_for(waited, off as f64, waited * 0.02),
+            "{off} ns off the CPU, {truth:?}"
+        );
         assert_eq!((truth.interrupted, truth.too_short), (0, 0), "{truth:?}");
         assert_measured!(truth.calls > 20, "{truth:?}");
         // At least one absence a call: each of them waits, if the other side is not ahead for once.

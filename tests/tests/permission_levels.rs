@@ -9,7 +9,7 @@ use engine::wire::sample::Trigger;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{output, rsunwind, text};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim::{self, Compiler};
 use std::fs;
 use std::os::unix::process::CommandExt;
@@ -102,12 +102,13 @@ fn sampled(what: &str, recording: &Recording, trigger: Trigger, refused: u32) {
             .filter(|sample| sample.thread.index() == index);
         let weight: u64 = own.map(|sample| sample.weight).sum();
         let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
-        let periods = armed as f64 / arming.period_ns as f64;
+        let period = arming.period_ns as f64;
+        let (used, delivered) = (armed as f64, weight as f64 * period);
         // A timer is bound to the kernel's tick: what is due when the thread ends never fires.
         let slack = if trigger == Trigger::Timer { 20.0 } else { 3.0 };
         assert_measured!(
-            (weight as f64 - periods).abs() <= periods * 0.02 + slack && weight > 50,
-            "{what}: {weight} of {periods:.1} periods"
+            stands_for(delivered, used, used * 0.02 + slack * period) && weight > 50,
+            "{what}: {delivered} of {used} ns"
         );
         let kernel = recording.samples.iter().any(|sample| {
             sample.thread.index() == index && sample.kernel != recording::KernelHalf::None
@@ -298,11 +299,11 @@ fn root_opens_the_events_of_an_ordinary_users_program() {
                 "{said}"
             );
             let armed = thread.cpu_ns().saturating_sub(thread.unarmed_cpu_ns());
-            let periods = armed as f64 / arming.period_ns as f64;
-            let weight = thread.totals.weight as f64;
+            let (used, period) = (armed as f64, arming.period_ns as f64);
+            let delivered = thread.totals.weight as f64 * period;
             assert_measured!(
-                (weight - periods).abs() <= periods * 0.02 + 2.0,
-                "{weight} of {periods}"
+                stands_for(delivered, used, used * 0.02 + 2.0 * period),
+                "{delivered} of {used} ns"
             );
         }
         assert!(!said.contains(USER_MODE), "{said}");

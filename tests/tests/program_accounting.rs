@@ -5,7 +5,7 @@ use engine::wire::sample::Trigger;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::recording::{Recording, ThreadFacts};
 use rsunwind_tests::run::Run;
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
 
 /// CPU time of a thread while it was armed, in periods.
@@ -22,6 +22,7 @@ fn balanced(recording: &Recording, tolerance: f64, least: f64) -> usize {
     let mut count = 0;
     for ((_, tid, _), thread) in &recording.threads {
         let expected = periods(thread);
+        let period = thread.period_ns as f64;
         if expected >= least {
             // A timer is bound to the kernel's tick: what is due when the thread ends never fires.
             let slack = if thread.triggers.contains(&Trigger::Timer) {
@@ -29,9 +30,9 @@ fn balanced(recording: &Recording, tolerance: f64, least: f64) -> usize {
             } else {
                 2.0
             };
-            let difference = (thread.delivered() as f64 - expected).abs();
+            let (used, delivered) = (expected * period, thread.delivered() as f64 * period);
             assert_measured!(
-                difference <= expected * tolerance + slack,
+                stands_for(delivered, used, used * tolerance + slack * period),
                 "thread {tid}: {} of {expected:.1} periods",
                 thread.delivered()
             );

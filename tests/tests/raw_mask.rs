@@ -11,16 +11,16 @@ use engine::wire::sample::{StopReason, flags};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::run::Run;
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for, stolen_ns};
 use rsunwind_tests::victim;
 use std::process::Command;
 
 /// Of what the program used, ns, how much may be missing or too much: two per cent.
 #[track_caller]
 fn equals(what: &str, found_ns: u64, truth_ns: u64) {
-    let share = found_ns as f64 / truth_ns as f64;
+    let truth = truth_ns as f64;
     assert_measured!(
-        (0.98..1.02).contains(&share),
+        stands_for(found_ns as f64, truth, truth * 0.02),
         "{what}: {found_ns} of {truth_ns}"
     );
 }
@@ -98,7 +98,8 @@ impl Blocked {
         // The rest was spent before and after. Where others compete for the processor there are
         // fewer samples than CPU time: then the stack behind them has the rest of their weight.
         let blocked: u64 = self.while_blocked().map(|sample| sample.weight).sum();
-        let (least, most) = (self.cpu_ns - 2 * OPEN_NS, self.cpu_ns - OPEN_NS);
+        let stolen = stolen_ns() as u64;
+        let (least, most) = (self.cpu_ns - 2 * OPEN_NS, self.cpu_ns - OPEN_NS + stolen);
         assert_measured!(
             (least / 100 * 90..most / 100 * 102).contains(&(blocked * 1_000_000)),
             "{what}: {blocked}: {summary}"
