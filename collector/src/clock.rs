@@ -1,6 +1,8 @@
-//! The two clocks of a recording, and those of our own CPU time.
+//! The two clocks of a recording, those of our own CPU time, and what the processors lost.
 
 use nix::time::{ClockId, clock_gettime};
+use nix::unistd::{SysconfVar, sysconf};
+use std::fs;
 
 /// `CLOCK_MONOTONIC`, ns: the time of everything in a recording.
 #[must_use]
@@ -30,6 +32,17 @@ pub fn thread_cpu_ns() -> u64 {
 #[must_use]
 pub fn process_cpu_ns() -> u64 {
     read(ClockId::CLOCK_PROCESS_CPUTIME_ID)
+}
+
+/// What hypervisors took of all processors since boot, ns, by proc(5): the eighth number of the
+/// first line, in ticks. 0 if that cannot be read.
+#[must_use]
+pub fn stolen_ns() -> u64 {
+    let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
+    let ticks = stat.split_whitespace().nth(8);
+    let ticks: u64 = ticks.and_then(|ticks| ticks.parse().ok()).unwrap_or(0);
+    let a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten().unwrap_or(100);
+    ticks.saturating_mul(1_000_000_000 / a_second.max(1).cast_unsigned())
 }
 
 fn read(clock: ClockId) -> u64 {

@@ -4,7 +4,7 @@
 pub mod agent;
 pub mod charge;
 pub mod cli;
-mod clock;
+pub mod clock;
 mod copy;
 pub mod correlate;
 mod cpu_rings;

@@ -8,9 +8,8 @@
 //! On a guest whose hypervisor takes processor time away, samples stand for that time too, and the
 //! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it.
 
-use nix::unistd::{SysconfVar, sysconf};
+use collector::clock;
 use std::cell::Cell;
-use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
 
 thread_local! {
@@ -49,7 +48,7 @@ pub fn look_at(within: bool, what: impl FnOnce() -> String) {
 /// the truth.
 ///
 /// # Panics
-/// Outside of [`judge`], and without `/proc/stat`.
+/// Outside of [`judge`].
 #[must_use]
 #[track_caller]
 pub fn stands_for(samples: f64, cpu_ns: f64, tolerance: f64) -> bool {
@@ -64,16 +63,7 @@ pub fn stands_for(samples: f64, cpu_ns: f64, tolerance: f64) -> bool {
 #[track_caller]
 pub fn stolen_ns() -> f64 {
     assert!(JUDGED.get(), "stolen_ns() is for tests that judge()");
-    stolen_so_far_ns().saturating_sub(STOLEN_BEFORE.get()) as f64
-}
-
-/// Since boot, by proc(5): the eighth number of the first line, in ticks.
-fn stolen_so_far_ns() -> u64 {
-    let stat = fs::read_to_string("/proc/stat").expect("/proc is mounted");
-    let ticks = stat.split_whitespace().nth(8);
-    let ticks: u64 = ticks.and_then(|ticks| ticks.parse().ok()).expect("proc(5)");
-    let a_second = sysconf(SysconfVar::CLK_TCK).ok().flatten();
-    ticks * (1_000_000_000 / a_second.expect("POSIX has it").cast_unsigned())
+    clock::stolen_ns().saturating_sub(STOLEN_BEFORE.get()) as f64
 }
 
 /// Measures; if a share is off, again and again, until it was off three times in all, or right
@@ -84,7 +74,7 @@ fn stolen_so_far_ns() -> u64 {
 pub fn judge(measure: impl Fn()) {
     let off = || {
         JUDGED.set(true);
-        STOLEN_BEFORE.set(stolen_so_far_ns());
+        STOLEN_BEFORE.set(clock::stolen_ns());
         let failed = catch_unwind(AssertUnwindSafe(&measure));
         JUDGED.set(false);
         match failed.err()?.downcast::<Off>() {

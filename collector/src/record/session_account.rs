@@ -30,6 +30,8 @@ const STILL_RUNNING: u32 = 0xffff;
 #[derive(Debug)]
 pub struct Account {
     start_ns: u64,
+    /// By then, since boot.
+    stolen_ns: u64,
     asked_millihertz: u64,
     period_ns: u64,
     command: Vec<u8>,
@@ -54,6 +56,7 @@ impl Account {
             .copied();
         Self {
             start_ns: clock::monotonic_ns(),
+            stolen_ns: clock::stolen_ns(),
             clocks: perf_clock::read(),
             perf: event_cost::is_known(args),
             listens: !args.no_follow,
@@ -151,6 +154,7 @@ impl Account {
             thread_ns: price.thread_ns,
             collector_ns: clock::process_cpu_ns().saturating_add(loading.tried_ns),
             load_ns: loading.load_ns,
+            stolen_ns: clock::stolen_ns().saturating_sub(self.stolen_ns),
         };
         drain
             .writer()

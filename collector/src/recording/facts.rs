@@ -451,6 +451,7 @@ fn account(found: &session::Session<'_>) -> SessionInfo {
         thread_ns: found.thread_ns,
         collector_ns: found.collector_ns,
         load_ns: found.load_ns,
+        stolen_ns: found.stolen_ns,
     }
 }
 

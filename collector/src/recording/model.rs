@@ -114,6 +114,7 @@ pub struct SessionInfo {
     pub thread_ns: u64,
     pub collector_ns: u64,
     pub load_ns: u64,
+    pub stolen_ns: u64,
 }
 
 /// One program run: a process from exec or fork on.

@@ -31,6 +31,7 @@ pub(super) fn rows(out: &mut String, recording: &Recording, ledger: &Ledger) {
         }
     }
     unwaited(out, recording, ledger);
+    stolen(out, recording);
 }
 
 fn row(out: &mut String, ns: u64, total: u64, text: &str) {
@@ -55,6 +56,24 @@ fn strangers(out: &mut String, recording: &Recording, ledger: &Ledger, total: u6
         let text = format!("process {pid}, child of {name} ({}): {why}", parent.pid);
         line(out, "", &format!("{:>17}  {text}", duration(one.ns)));
     }
+}
+
+/// Of a guest's processors. Threads cannot tell it from work; only the kernel's charge leaves it out.
+fn stolen(out: &mut String, recording: &Recording) {
+    let Some(session) = &recording.session else {
+        return;
+    };
+    let passed = session.end_ns.saturating_sub(session.start_ns);
+    let all = passed.saturating_mul(u64::from(session.processors));
+    if session.stolen_ns.saturating_mul(SEEN) < all || session.stolen_ns == 0 {
+        return;
+    }
+    let (time, part) = (duration(session.stolen_ns), share(session.stolen_ns, all));
+    let text = format!(
+        "{time}, {part} of the processors' time: the hypervisor took it; samples stand for it too, \
+         CPU clocks do not"
+    );
+    line(out, "stolen", &text);
 }
 
 /// Processes whose own account is all that is known.

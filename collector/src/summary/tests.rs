@@ -137,3 +137,18 @@ fn what_the_kernel_and_the_collector_took_is_said_apart_and_adds_up() {
     }
     assert!(!text(&profile).contains("besides, some"));
 }
+
+#[test]
+fn what_a_hypervisor_took_is_said() {
+    let mut profile = example();
+    assert!(!text(&profile).contains("hypervisor"));
+    profile.recording.session = Some(crate::recording::SessionInfo {
+        end_ns: 1_000_000_000,
+        processors: 2,
+        stolen_ns: 40_000_000,
+        ..Default::default()
+    });
+    let said = text(&profile);
+    let expected = "    stolen  40.0 ms, 2.0 % of the processors' time: ";
+    assert!(said.contains(expected), "{said}");
+}

@@ -83,6 +83,9 @@ pub struct Session<'a> {
     /// What the preload library makes the start and the end of a program cost more where its own
     /// clock does not run, ns; 0 if unknown, or too few programs were started.
     pub load_ns: u64,
+    /// What hypervisors took of all processors meanwhile, ns: perf's events count it, the clocks of
+    /// threads do not; 0 if unknown.
+    pub stolen_ns: u64,
 }
 
 impl<'a> Session<'a> {
@@ -107,6 +110,7 @@ impl<'a> Session<'a> {
         out.number(self.thread_ns);
         out.number(self.collector_ns);
         out.number(self.load_ns);
+        out.number(self.stolen_ns);
     }
 
     /// Reads a payload.
@@ -136,6 +140,7 @@ impl<'a> Session<'a> {
             thread_ns: from.number().unwrap_or(0),
             collector_ns: from.number().unwrap_or(0),
             load_ns: from.number().unwrap_or(0),
+            stolen_ns: from.number().unwrap_or(0),
         })
     }
 }
@@ -229,6 +234,7 @@ mod tests {
             thread_ns: 9,
             collector_ns: 10,
             load_ns: 11,
+            stolen_ns: 12,
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
