@@ -201,7 +201,7 @@ fn to_the_end_of_the_recording() {
     judge(|| {
         // It works on, or sleeps where none of its samples were taken.
         for way in ["stay", "sleep"] {
-            Blocked::run(&["-F", "1000", "-d", "8s"], BARE, way).check(way);
+            Blocked::run(&["-F", "1000", "-d", "5s"], BARE, way).check(way);
         }
     });
 }
@@ -212,7 +212,7 @@ fn a_thread_in_the_kernel_when_recording_ends_is_looked_at_though_it_blocks_the_
         // Asleep in the call in which it was sampled, or at work in one of many: of these, the two
         // samples are known between which the stack was read, if not more.
         for (way, least) in [("fill", 10), ("long", 1)] {
-            let blocked = Blocked::run_for(&["-F", "1000", "-d", "6s"], BARE, way, "400");
+            let blocked = Blocked::run_for(&["-F", "1000", "-d", "4s"], BARE, way, "400");
             let (recording, summary) = (&blocked.recording, &blocked.summary);
             let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
             let unarmed = recording.threads[0].unarmed_cpu_ns();
