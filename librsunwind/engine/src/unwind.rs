@@ -62,18 +62,18 @@ pub fn unwind<M: Modules>(
     } else {
         flags::FOREIGN_STACK
     };
-    let mut walk = Walk::new(unwinder, Effort::Frame, registers);
+    let mut walk = Walk::new(unwinder, Effort::Frame, registers, memory);
     last.begin(walk.probe.whole_generation());
     let mut stop = walk.run(memory, frames, last);
     last.finish();
     if stop == StopReason::MissingRegister {
         memory.enter(registers.sp());
-        walk = Walk::new(unwinder, Effort::All, registers);
+        walk = Walk::new(unwinder, Effort::All, registers, memory);
         stop = walk.run(memory, frames, last);
     }
     if stop == StopReason::MissingRegister && walk.cursor.has_dropped() {
         memory.enter(registers.sp());
-        walk = Walk::new(unwinder, Effort::EhFrame, registers);
+        walk = Walk::new(unwinder, Effort::EhFrame, registers, memory);
         stop = walk.run(memory, frames, last);
         flags |= flags::REDONE;
     }
@@ -107,12 +107,23 @@ struct Walk<'a, 'u, M> {
 }
 
 impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
-    fn new(unwinder: &'u Unwinder<'a, M>, effort: Effort, registers: &Registers) -> Self {
+    fn new(
+        unwinder: &'u Unwinder<'a, M>,
+        effort: Effort,
+        registers: &Registers,
+        memory: &mut StackMemory,
+    ) -> Self {
+        let cursor = Cursor::new(registers);
+        // Before the rules: those of a language that goes are forgotten before another comes to
+        // its place, so a rule never leads to one that was not there when it was found.
+        if let Some(languages) = unwinder.languages {
+            languages.begin(&cursor, memory);
+        }
         Self {
             unwinder,
             effort,
             probe: unwinder.cache.probe(),
-            cursor: Cursor::new(registers),
+            cursor,
             module: Module::default(),
             evaluations: 0,
         }
@@ -127,9 +138,6 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
     ) -> StopReason {
         frames.clear();
         frames.push(self.cursor.pc(), Method::Registers);
-        if let Some(languages) = self.unwinder.languages {
-            languages.begin(&self.cursor, memory);
-        }
         let mut found = None;
         loop {
             let limit = self.limit();
