@@ -52,13 +52,35 @@ impl Target {
         self.0.id()
     }
 
-    /// Tells one that waits to go on.
+    /// Tells one that waits to go on, and no more.
     ///
     /// # Panics
     /// If it does not read, or was told before.
     pub fn go(&mut self) {
-        let input = self.0.stdin.take();
-        input.expect("a pipe").write_all(b"go\n").expect("it reads");
+        self.tell("go\n");
+        self.0.stdin.take();
+    }
+
+    /// Writes to its input.
+    ///
+    /// # Panics
+    /// If it does not read.
+    pub fn tell(&mut self, what: &str) {
+        let input = self.0.stdin.as_mut().expect("a pipe");
+        input.write_all(what.as_bytes()).expect("it reads");
+    }
+
+    /// The next line of its output.
+    ///
+    /// # Panics
+    /// If there is none, or it is no text.
+    pub fn line(&mut self) -> String {
+        let mut output = self.0.stdout.as_mut().expect("a pipe").bytes();
+        let mut line = Vec::new();
+        while line.last() != Some(&b'\n') {
+            line.push(output.next().expect("a line").expect("it writes"));
+        }
+        String::from_utf8(line).expect("text")
     }
 
     /// Waits for its end; gives its status and what it wrote.
@@ -96,21 +118,30 @@ impl Recorder {
         Self::begin(command.arg("-o").arg(bench.path(file)))
     }
 
-    /// Starts that command; from here on it records.
+    /// Starts that command; from here on it records, by copies.
     ///
     /// # Panics
     /// If it cannot be run.
     pub fn begin(command: &mut Command) -> Self {
-        let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
-        let mut recorder = Self(child);
         // The thread that reads the rings begins when all events are open.
-        wait_for("the events", || {
-            let names = threads(recorder.0.id()).into_iter().map(|tid| {
-                let pid = recorder.0.id();
+        Self::begin_until(command, |pid| {
+            let mut names = threads(pid).into_iter().map(|tid| {
                 fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default()
             });
-            let reads = names.into_iter().any(|name| name.trim() == "read-copies");
-            (reads || recorder.0.try_wait().unwrap().is_some()).then_some(())
+            names.any(|name| name.trim() == "read-copies")
+        })
+    }
+
+    /// Starts that command, and waits until its process records, or has ended.
+    ///
+    /// # Panics
+    /// If it cannot be run.
+    pub fn begin_until(command: &mut Command, records: impl Fn(u32) -> bool) -> Self {
+        let child = command.stderr(Stdio::piped()).spawn().expect("it runs");
+        let mut recorder = Self(child);
+        wait_for("the recording", || {
+            let is_over = recorder.0.try_wait().unwrap().is_some();
+            (records(recorder.0.id()) || is_over).then_some(())
         });
         recorder
     }

@@ -2,7 +2,7 @@
 //! nothing is left of it however the recording ends, and that calls go on as without it.
 
 use rsunwind_tests::assert_measured;
-use rsunwind_tests::attach::{Target, cpu_ns, remove_session, threads, traces};
+use rsunwind_tests::attach::{Recorder, Target, cpu_ns, remove_session, threads, traces};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::profiles::{names, profile, weight};
 use rsunwind_tests::statistics::judge;
@@ -75,10 +75,13 @@ fn calls_go_on_as_without_us() {
     const LIMIT: u64 = 2000;
     let calls = [
         "nanosleep",
+        "clock_nanosleep",
         "poll",
         "ppoll",
         "select",
+        "pselect",
         "futex",
+        "futex_until",
         "read",
         "epoll",
         "recv",
@@ -186,6 +189,55 @@ fn what_a_killed_recording_leaves_does_nothing_and_is_taken_away() {
     });
     assert!(has_handler(pid), "nobody was there to take it away");
     recorded(&mut record(&bench, "next.rsu", &who, &["-q", "-d", "50ms"]));
+    assert_eq!(traces(pid), before);
+}
+
+#[test]
+fn a_program_that_takes_the_signal_meanwhile_has_it() {
+    let bench = Bench::new();
+    let script = "import os, signal, sys\n\
+        print('ready', flush=True)\n\
+        sys.stdin.readline()\n\
+        signal.signal(signal.SIGURG, lambda *_: print('its own', flush=True))\n\
+        print('taken', flush=True)\n\
+        sys.stdin.readline()\n\
+        os.kill(os.getpid(), signal.SIGURG)";
+    let mut target = Target::start(Command::new("python3").args(["-c", script]));
+    let (pid, who) = (target.pid(), target.pid().to_string());
+    assert_eq!(target.line(), "ready\n");
+    let mut command = record(&bench, "a.rsu", &who, &["-q"]);
+    let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
+    target.tell("take it\n");
+    assert_eq!(target.line(), "taken\n");
+    recorder.signal("INT");
+    let (status, said) = recorder.end();
+    assert_eq!(status, Some(0), "{said}");
+    let says = ["our library stays in it", "an action for SIGURG meanwhile"];
+    assert!(says.iter().all(|part| said.contains(part)), "{said}");
+    target.tell("go on\n");
+    assert_eq!(target.end(), (Some(0), "its own\n".to_owned()));
+}
+
+#[test]
+fn of_two_that_come_at_once_one_records() {
+    let bench = Bench::new();
+    let target = Target::busy();
+    let (pid, who) = (target.pid(), target.pid().to_string());
+    let before = traces(pid);
+    let both = ["one.rsu", "two.rsu"].map(|file| {
+        let mut command = record(&bench, file, &who, &["-q", "-d", "50ms"]);
+        command.stderr(Stdio::piped()).spawn().unwrap()
+    });
+    let mut recorded = 0;
+    for recorder in both {
+        let result = recorder.wait_with_output().unwrap();
+        let said = text(&result.stderr);
+        recorded += usize::from(result.status.success());
+        let is_refused = ["one does at a time", "traces it", "could not be stopped"];
+        let is_refused = is_refused.iter().any(|why| said.contains(why));
+        assert!(said.is_empty() || is_refused, "{said}");
+    }
+    assert!(recorded > 0);
     assert_eq!(traces(pid), before);
 }
 

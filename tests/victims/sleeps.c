@@ -9,7 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <sys/prctl.h>
 #include <sys/select.h>
+#include <sys/sem.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/time.h>
@@ -37,6 +39,51 @@ static int sleeps(const char *call, long ms) {
   if (pipe(ends)) return 0;
   struct pollfd one = {ends[0], POLLIN, 0};
   if (!strcmp(call, "nanosleep")) return nanosleep(&limit, NULL) == 0;
+  struct timespec until;
+  clock_gettime(CLOCK_MONOTONIC, &until);
+  until.tv_sec += limit.tv_sec + (until.tv_nsec + limit.tv_nsec) / 1000000000;
+  until.tv_nsec = (until.tv_nsec + limit.tv_nsec) % 1000000000;
+  if (!strcmp(call, "clock_nanosleep")) return clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &until, NULL) == 0;
+  if (!strcmp(call, "futex_until")) {
+    int word = 0;
+    return syscall(SYS_futex, &word, FUTEX_WAIT_BITSET, 0, &until, NULL, ~0) == -1 && errno == ETIMEDOUT;
+  }
+  if (!strcmp(call, "epoll_limit")) {
+    struct epoll_event event;
+    return epoll_wait(epoll_create1(0), &event, 1, (int)ms) == 0;
+  }
+  if (!strcmp(call, "pselect")) {
+    fd_set set;
+    FD_ZERO(&set);
+    FD_SET(ends[0], &set);
+    return pselect(ends[0] + 1, &set, NULL, NULL, &limit, NULL) == 0;
+  }
+  if (!strcmp(call, "sigtimedwait")) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, NULL);
+    return sigtimedwait(&set, NULL, &limit) == -1 && errno == EAGAIN;
+  }
+  if (!strcmp(call, "semtimedop")) {
+    int set = semget(IPC_PRIVATE, 1, 0600);
+    struct sembuf take = {0, -1, 0};
+    int ended = semtimedop(set, &take, 1, &limit) == -1 && errno == EAGAIN;
+    semctl(set, 0, IPC_RMID);
+    return ended;
+  }
+  if (!strcmp(call, "recv_limit") || !strcmp(call, "accept_limit")) {
+    struct timeval rest = {ms / 1000, ms % 1000 * 1000};
+    int listens = call[0] == 'a', both[2];
+    if (socketpair(AF_UNIX, SOCK_STREAM, 0, both)) return 0;
+    int one_end = listens ? socket(AF_UNIX, SOCK_STREAM, 0) : both[0];
+    struct sockaddr name = {.sa_family = AF_UNIX}; /* the kernel chooses one */
+    if (listens && (bind(one_end, &name, sizeof name.sa_family) || listen(one_end, 1))) return 0;
+    setsockopt(one_end, SOL_SOCKET, SO_RCVTIMEO, &rest, sizeof rest);
+    char byte;
+    int ended = listens ? accept(one_end, NULL, NULL) == -1 : recv(one_end, &byte, 1, 0) == -1;
+    return ended && errno == EAGAIN;
+  }
   if (!strcmp(call, "poll")) return poll(&one, 1, (int)ms) == 0;
   if (!strcmp(call, "ppoll")) return ppoll(&one, 1, &limit, NULL) == 0;
   if (!strcmp(call, "select")) {
@@ -87,6 +134,7 @@ int main(int count, char **arguments) {
     if (is_socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, in) : pipe(in)) return 1;
     int without = is_socket || !strcmp(call, "read") || !strcmp(call, "epoll");
     if (fork() == 0) {
+      prctl(PR_SET_NAME, call);
       dup2(in[0], 0);
       close(in[1]);
       long began = now();

@@ -1,7 +1,8 @@
 //! A thread of another process that is held for some milliseconds and made to call what we like, as
 //! if nothing had been: all its registers, its signal mask and the call that it was in are as
 //! before when it goes on. While it is held it gets no signals; those that cannot be held back are
-//! sent again then.
+//! sent again then, but for SIGSTOP: it stops the process as ever, and whoever lets that go on is
+//! heard.
 //!
 //! ptrace belongs to a thread of ours: all of this runs on one, at whose end the kernel lets go.
 //!
@@ -185,7 +186,7 @@ impl Held {
             ..self.user
         };
         ptrace::setregs(self.tid, registers).map_err(Refusal::Ptrace)?;
-        let after = self.trapped(|tid| ptrace::step(tid, None))?;
+        let after = self.trapped(ptrace::step)?;
         if after.rip != self.instruction + SYSCALL.len() as u64 {
             return Err(Refusal::Astray(after.rip));
         }
@@ -215,7 +216,7 @@ impl Held {
             ..self.user
         };
         ptrace::setregs(self.tid, registers).map_err(Refusal::Ptrace)?;
-        let after = self.trapped(|tid| ptrace::cont(tid, None))?;
+        let after = self.trapped(ptrace::cont)?;
         match after.rip == caller + 3 {
             true => Ok(after.rax),
             false => Err(Refusal::Astray(after.rip)),
@@ -224,21 +225,23 @@ impl Held {
 
     /// Lets it go on like that until it has come to the end of what it was made to do. In the end
     /// it is stopped in any case.
-    fn trapped(&self, go: impl Fn(Pid) -> nix::Result<()>) -> Result<user_regs_struct, Refusal> {
+    fn trapped(
+        &self,
+        go: impl Fn(Pid, Option<Signal>) -> nix::Result<()>,
+    ) -> Result<user_regs_struct, Refusal> {
         let began = Instant::now();
-        go(self.tid).map_err(Refusal::Ptrace)?;
+        let go = |signal| go(self.tid, signal).map_err(Refusal::Ptrace);
+        go(None)?;
         loop {
             match waitpid(self.tid, Some(WaitPidFlag::WNOHANG | WaitPidFlag::__WALL)) {
-                Ok(WaitStatus::Stopped(_, signal)) if self.is_from_outside(signal)? => {
-                    go(self.tid).map_err(Refusal::Ptrace)?;
-                }
+                // Kept, it could come behind the SIGCONT that was sent after it.
+                Ok(WaitStatus::Stopped(_, Signal::SIGSTOP)) => go(Some(Signal::SIGSTOP))?,
+                Ok(WaitStatus::Stopped(_, signal)) if self.is_from_outside(signal)? => go(None)?,
                 Ok(WaitStatus::Stopped(_, Signal::SIGTRAP)) => {
                     return ptrace::getregs(self.tid).map_err(Refusal::Ptrace);
                 }
-                // Somebody stops the process: the thread takes part in that when it goes on.
-                Ok(WaitStatus::PtraceEvent(..)) => {
-                    go(self.tid).map_err(Refusal::Ptrace)?;
-                }
+                // Somebody stops the process: the thread takes part in that when it is released.
+                Ok(WaitStatus::PtraceEvent(..)) => go(None)?,
                 Ok(WaitStatus::StillAlive) if began.elapsed() < SOON => thread::yield_now(),
                 Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => {
                     thread::sleep(Duration::from_micros(50));
@@ -380,3 +383,7 @@ fn instruction(pid: u32, memory: &File) -> Option<u64> {
     let found = bytes.windows(2).position(|pair| pair == SYSCALL)?;
     Some(vdso + found as u64)
 }
+
+#[cfg(test)]
+#[path = "held_tests.rs"]
+mod tests;

@@ -105,6 +105,10 @@ impl Inside {
         obstacles::own_handler(pid)?;
         let known = functions::find(pid, &image.wanted());
         let (base, held) = held_for(pid, ENTERING, |held| {
+            // Another may have come in just before.
+            if left_behind(pid)?.is_some() {
+                return Err(Refusal::Ptrace(Errno::EBUSY));
+            }
             let place = Place::map(held, &image, &known)?;
             place.begin(held, pid, settings)?;
             Ok((place.base, held.since.elapsed()))
@@ -202,6 +206,8 @@ fn held_for<T: Send>(
             done.join().unwrap_or(Err(Refusal::Library))
         });
         let refusal = match done {
+            // It was killed meanwhile, or another thread of it has called exec.
+            Err(Refusal::Ptrace(Errno::ESRCH)) if work.is_none() => return Err(Refusal::Ended),
             // The kernel may not have let go yet of what another thread of ours had.
             Err(Refusal::Ptrace(errno @ (Errno::EAGAIN | Errno::EPERM | Errno::ESRCH))) => {
                 Refusal::Ptrace(errno)

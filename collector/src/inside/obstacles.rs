@@ -29,6 +29,9 @@ pub(super) fn look(pid: u32) -> Result<(), Refusal> {
     if !is_of_64_bits(pid) {
         return Err(Refusal::Machine);
     }
+    if has_shadow_stacks(&status(pid)) {
+        return Err(Refusal::ShadowStacks);
+    }
     let mappings = processes::mappings(pid.cast_signed());
     if mappings.iter().any(processes::is_library) {
         return Err(Refusal::Preloaded);
@@ -61,8 +64,19 @@ pub(super) fn ignored_trap(pid: u32) -> Result<(), Refusal> {
 
 /// Whether a set of signals has one; one that cannot be read has.
 fn has(pid: u32, set: &str, signal: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    has_signal(&status, set, signal)
+    has_signal(&status(pid), set, signal)
+}
+
+fn status(pid: u32) -> String {
+    fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default()
+}
+
+/// Threads have them from the start of the program on, or never.
+fn has_shadow_stacks(status: &str) -> bool {
+    let features = status
+        .lines()
+        .find_map(|line| line.strip_prefix("x86_Thread_features:"));
+    features.is_some_and(|features| features.split_ascii_whitespace().any(|one| one == "shstk"))
 }
 
 /// The same of the text of `/proc/PID/status`.
@@ -73,10 +87,9 @@ pub(super) fn has_signal(status: &str, set: &str, signal: i32) -> bool {
 }
 
 fn tracer(pid: u32) -> Option<u32> {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
-    let line = status
-        .lines()
-        .find_map(|line| line.strip_prefix("TracerPid:"))?;
+    let status = status(pid);
+    let mut lines = status.lines();
+    let line = lines.find_map(|line| line.strip_prefix("TracerPid:"))?;
     line.trim().parse().ok().filter(|tracer| *tracer != 0)
 }
 
@@ -124,6 +137,33 @@ mod tests {
         child.wait().unwrap();
         let own = std::process::id();
         assert!(own_handler(own).is_ok() && ignored_trap(own).is_ok());
+    }
+
+    #[test]
+    fn shadow_stacks_are_seen() {
+        let has = |features: &str| {
+            let status = format!("Seccomp:\t0\nx86_Thread_features:\t{features}\n");
+            has_shadow_stacks(&format!(
+                "{status}x86_Thread_features_locked:\tshstk wrss\n"
+            ))
+        };
+        assert!(has("shstk ") && has("wrss shstk"));
+        assert!(!has("") && !has("wrss") && !has_shadow_stacks("Name:\tshstk\n"));
+    }
+
+    #[test]
+    fn who_is_traced_is_refused() {
+        let mut child = Command::new("sleep").arg("60").spawn().unwrap();
+        let pid = child.id();
+        // As a debugger does.
+        let thread = nix::unistd::Pid::from_raw(pid.cast_signed());
+        nix::sys::ptrace::seize(thread, nix::sys::ptrace::Options::empty()).unwrap();
+        let found = look(pid);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let own = nix::unistd::gettid().as_raw().cast_unsigned();
+        let is_own = matches!(found, Err(Refusal::Traced(by)) if by == own);
+        assert!(is_own, "{found:?}");
     }
 
     #[test]

@@ -33,6 +33,11 @@ pub enum Refusal {
     /// Not of this machine.
     #[error("its code is not of 64 bits")]
     Machine,
+    /// CET.
+    #[error(
+        "it has shadow stacks, which a call of ours that failed would leave out of step; GLIBC_TUNABLES=glibc.cpu.x86_shstk=off starts it without"
+    )]
+    ShadowStacks,
     /// Nothing that `fs` points to.
     #[error("its threads have no thread pointer")]
     NoThreadPointer,

@@ -39,7 +39,8 @@ pub(super) fn is_undisturbed(pid: u32, tid: u32, there: Whereabouts) -> bool {
     }
 }
 
-/// Whether a socket of the process lets who reads from it wait for ever.
+/// Whether a socket of the process lets who reads from it wait for ever, and for the first byte
+/// alone: what it had of more it would give as if that were all.
 fn is_without_limit(pid: u32, fd: u32) -> bool {
     // SAFETY: descriptors; those that are given are nobody else's.
     let socket = unsafe {
@@ -55,13 +56,53 @@ fn is_without_limit(pid: u32, fd: u32) -> bool {
         OwnedFd::from_raw_fd(copy as i32)
     };
     let limit = getsockopt(&socket, sockopt::ReceiveTimeout);
-    limit.is_ok_and(|limit| limit == TimeVal::zero())
+    limit.is_ok_and(|limit| limit == TimeVal::zero()) && least(&socket) == Some(1)
+}
+
+/// How many bytes a reader of a socket waits for (`SO_RCVLOWAT`).
+fn least(socket: &OwnedFd) -> Option<i32> {
+    let mut least = 0i32;
+    let mut length = size_of_val(&least) as libc::socklen_t;
+    // SAFETY: the kernel writes a number and its length.
+    let done = unsafe {
+        let (value, length) = (&raw mut least, &raw mut length);
+        let name = libc::SO_RCVLOWAT;
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            name,
+            value.cast(),
+            length,
+        )
+    };
+    (done == 0).then_some(least)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn who_waits_for_more_than_a_byte_is_not_held() {
+        let (socket, _other) = UnixStream::pair().unwrap();
+        let is_held = || is_without_limit(std::process::id(), socket.as_raw_fd() as u32);
+        assert!(is_held());
+        let set = |name: i32, value: &[u8]| {
+            let (fd, length) = (socket.as_raw_fd(), value.len() as libc::socklen_t);
+            // SAFETY: the kernel reads that many bytes.
+            let done = unsafe {
+                libc::setsockopt(fd, libc::SOL_SOCKET, name, value.as_ptr().cast(), length)
+            };
+            assert_eq!(done, 0);
+        };
+        set(libc::SO_RCVLOWAT, &2i32.to_ne_bytes());
+        assert!(!is_held());
+        set(libc::SO_RCVLOWAT, &1i32.to_ne_bytes());
+        assert!(is_held());
+        set(libc::SO_RCVTIMEO, &[1i64, 0].map(i64::to_ne_bytes).concat());
+        assert!(!is_held());
+    }
 
     #[test]
     fn who_waits_for_all_that_was_asked_for_is_not_held() {

@@ -13,7 +13,7 @@ mod thread_table;
 #[cfg(not(feature = "inside"))]
 mod thread_word;
 #[cfg(feature = "inside")]
-pub(crate) use thread_table::{forget_thread, word_of};
+pub(crate) use thread_table::forget_thread;
 #[cfg(feature = "inside")]
 pub use thread_table::{set_thread_word, thread_word};
 #[cfg(not(feature = "inside"))]

@@ -207,9 +207,7 @@ fn known_top() -> u64 {
 fn forget_word(state: *mut ThreadState) {
     // SAFETY: the caller of `release` has it.
     let tid = unsafe { &*state }.shared.tid.load(Relaxed);
-    if arch::word_of(tid) == state.cast() {
-        arch::forget_thread(tid);
-    }
+    arch::forget_thread(tid, state.cast());
 }
 
 /// How far down a stack is looked at in advance, bytes.
