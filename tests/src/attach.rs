@@ -75,10 +75,11 @@ impl Target {
     /// # Panics
     /// If there is none, or it is no text.
     pub fn line(&mut self) -> String {
-        let mut output = self.0.stdout.as_mut().expect("a pipe").bytes();
-        let mut line = Vec::new();
+        let output = self.0.stdout.as_mut().expect("a pipe");
+        let (mut line, mut byte) = (Vec::new(), [0]);
         while line.last() != Some(&b'\n') {
-            line.push(output.next().expect("a line").expect("it writes"));
+            output.read_exact(&mut byte).expect("a line");
+            line.extend(byte);
         }
         String::from_utf8(line).expect("text")
     }

@@ -5,35 +5,26 @@
 //!
 //! Not here: which processes are meant ([`crate::target`]).
 
-use super::End;
 use super::args::{Args, How, Trigger};
 use super::copying::Copies;
 use super::drain::Drain;
 use super::error::Error;
 use super::events;
 use super::inside;
-use super::output::Output;
-use super::program::Charged;
-use super::publish::Recorded;
-use super::rings::Rings;
+use super::running::{Running, Way};
 use super::session::Session;
-use super::session_account::Account;
-use super::signals::Signals;
-use super::watch::{ENDING, INTERVAL};
-use crate::clock;
+use super::watch::INTERVAL;
 use crate::cpu_rings::Refusal;
-use crate::kept;
 use crate::numbers::plural;
 use crate::processes;
 use crate::target::{self, Target};
 use crate::visible::say;
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use nix::unistd::Pid;
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
 use std::os::unix::ffi::OsStringExt;
-use std::time::Instant;
+use std::time::Duration;
 
 /// So many processes are named.
 const NAMED: usize = 5;
@@ -101,19 +92,11 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     if args.records_off_cpu() {
         events::try_off_cpu()?;
     }
-    let output = Output::prepare(args.output.as_deref(), args.format.as_deref())?;
-    let signals =
-        Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
-    if !args.quiet {
-        kept::tell();
-    }
-    let session = Session::create()?;
-    allow_many_descriptors();
-    let account = Account::open(args, &whom.command(), Vec::new());
+    let running = Running::prepare(args, &whom)?;
     let pids = whom.pids();
     let all = pids.as_deref().unwrap_or_default();
     let first = all.first().copied().unwrap_or(Pid::from_raw(0));
-    let mut copies = Copies::of_running(args, pids.as_deref())
+    let copies = Copies::of_running(args, pids.as_deref())
         .map_err(|refusal| refused(whom.to_string(), refusal))?;
     // Only now is it certain whose events they are.
     if let Some(other) = whom.another() {
@@ -132,34 +115,31 @@ pub fn run(args: &Args) -> Result<u8, Error> {
             "{whom}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the {programs}"
         ));
     }
-    let (destination, writer) = output.begin(first.as_raw().cast_unsigned());
-    session.link(destination.recording());
-    let mut drain = Drain::new(session.path(), Rings::listen(session.path()), writer);
-    let deadline = args
-        .duration
-        .and_then(|time| Instant::now().checked_add(time));
-    let mut result = watch(&mut copies, &mut drain, &signals, &whom, deadline);
-    let end = End {
-        status: None,
-        told: false,
-        at_ns: clock::monotonic_ns(),
+    let way = Copied {
+        copies,
+        whom: &whom,
     };
-    let finished = copies.finish(&mut drain);
-    result = result.and(finished);
-    let result =
-        result.and_then(|()| account.close(&mut drain, first, end, Charged::default(), None));
-    let recorded = Recorded::new(destination, &mut drain, args, IDLE, result);
-    // From here on Ctrl-C ends rsunwind's own work.
-    let signals = (!recorded.is_for_export()).then_some(signals);
-    let published = recorded.publish(args.quiet, 0, signals.as_ref());
-    published.map(|()| 0)
+    running.record(first, IDLE, way)
 }
 
-/// Each thread takes some for each processor; the limit is our own.
-pub(super) fn allow_many_descriptors() {
-    if let Ok((_, most)) = getrlimit(Resource::RLIMIT_NOFILE) {
-        // Refused, it stays: then a refusal of events says what helps.
-        let _ = setrlimit(Resource::RLIMIT_NOFILE, most, most);
+/// By copies.
+struct Copied<'a> {
+    copies: Copies<'a>,
+    whom: &'a Whom<'a>,
+}
+
+impl Way for Copied<'_> {
+    fn look(&mut self, drain: &mut Drain, _: &Session) -> io::Result<Option<Duration>> {
+        if !self.whom.goes_on() {
+            return Ok(None);
+        }
+        drain.writer().begin()?;
+        self.copies.look(drain)?;
+        Ok(Some(INTERVAL))
+    }
+
+    fn finish(mut self, drain: &mut Drain, _: &Session) -> io::Result<()> {
+        self.copies.finish(drain)
     }
 }
 
@@ -218,31 +198,6 @@ impl fmt::Display for Whom<'_> {
         match targets.len().saturating_sub(NAMED) {
             0 => Ok(()),
             more => write!(f, " and {}", plural(more as u64, "other", "others")),
-        }
-    }
-}
-
-/// Takes what comes until it is over.
-fn watch(
-    copies: &mut Copies<'_>,
-    drain: &mut Drain,
-    signals: &Signals,
-    whom: &Whom<'_>,
-    deadline: Option<Instant>,
-) -> io::Result<()> {
-    loop {
-        let now = Instant::now();
-        let is_over = deadline.is_some_and(|deadline| deadline <= now);
-        if is_over || !whom.goes_on() {
-            return Ok(());
-        }
-        drain.writer().begin()?;
-        copies.look(drain)?;
-        let look = now + INTERVAL;
-        signals.wait(Some(deadline.map_or(look, |deadline| deadline.min(look))));
-        let mut arrivals = std::iter::from_fn(|| signals.next());
-        if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
-            return Ok(());
         }
     }
 }

@@ -3,26 +3,18 @@
 //!
 //! Not here: the other way, copies ([`super::attach`]).
 
-use super::End;
 use super::args::Args;
-use super::attach::{Whom, allow_many_descriptors};
+use super::attach::Whom;
 use super::drain::Drain;
 use super::error::Error;
-use super::output::Output;
-use super::program::Charged;
-use super::publish::Recorded;
-use super::rings::Rings;
+use super::running::{Running, Way};
 use super::session::Session;
-use super::session_account::Account;
-use super::signals::Signals;
 use super::turn::Progress;
-use super::watch::ENDING;
-use crate::clock;
 use crate::inside::{Departure, Inside, Refusal, Settings};
-use crate::kept;
 use crate::numbers::plural;
 use crate::target::Target;
 use crate::visible::say;
+use nix::unistd::Pid;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -40,16 +32,8 @@ const IDLE: &str = "nothing was recorded";
 /// # Errors
 /// [`Error::Inside`], and those of any recording.
 pub fn run(args: &Args, whom: &Whom<'_>, targets: &[Target]) -> Result<u8, Error> {
-    let output = Output::prepare(args.output.as_deref(), args.format.as_deref())?;
-    let signals =
-        Signals::take().map_err(|errno| Error::launch("signals could not be set up", errno))?;
-    if !args.quiet {
-        kept::tell();
-    }
-    let session = Session::create()?;
-    allow_many_descriptors();
-    let account = Account::open(args, &whom.command(), Vec::new());
-    let settings = settings(args, &session);
+    let running = Running::prepare(args, whom)?;
+    let settings = settings(args, &running.session);
     let mut entered = enter(targets, &settings)?;
     let armed = arm(targets, &mut entered);
     if let Err(error) = armed {
@@ -70,34 +54,14 @@ pub fn run(args: &Args, whom: &Whom<'_>, targets: &[Target]) -> Result<u8, Error
             held.as_secs_f64() * 1e3,
         ));
     }
-    let first = targets.first().map_or(0, |target| target.pid.as_raw());
-    let (destination, writer) = output.begin(first.cast_unsigned());
-    session.link(destination.recording());
-    let mut drain = Drain::new(session.path(), Rings::listen(session.path()), writer);
-    let deadline = args
-        .duration
-        .and_then(|time| Instant::now().checked_add(time));
-    let result = watch(&mut entered, &mut drain, &session, &signals, deadline);
-    let end = End {
-        status: None,
-        told: false,
-        at_ns: clock::monotonic_ns(),
+    let first = targets
+        .first()
+        .map_or(Pid::from_raw(0), |target| target.pid);
+    let way = Entered {
+        entered,
+        next_drain: Instant::now(),
     };
-    leave(entered);
-    let _ = session.end();
-    let mut finish = || {
-        while drain.finish()? == Progress::Begun {}
-        Ok(())
-    };
-    let result = result.and(finish());
-    let first = nix::unistd::Pid::from_raw(first);
-    let result =
-        result.and_then(|()| account.close(&mut drain, first, end, Charged::default(), None));
-    let recorded = Recorded::new(destination, &mut drain, args, IDLE, result);
-    // From here on Ctrl-C ends rsunwind's own work.
-    let signals = (!recorded.is_for_export()).then_some(signals);
-    let published = recorded.publish(args.quiet, 0, signals.as_ref());
-    published.map(|()| 0)
+    running.record(first, IDLE, way)
 }
 
 fn settings(args: &Args, session: &Session) -> Settings {
@@ -168,23 +132,17 @@ fn leave(mut entered: Vec<Inside>) {
     }
 }
 
-/// Takes what comes until it is over.
-fn watch(
-    entered: &mut [Inside],
-    drain: &mut Drain,
-    session: &Session,
-    signals: &Signals,
-    deadline: Option<Instant>,
-) -> io::Result<()> {
-    let mut next_drain = Instant::now();
-    loop {
-        let now = Instant::now();
-        if deadline.is_some_and(|deadline| deadline <= now) {
-            return Ok(());
-        }
+/// By the library in them.
+struct Entered {
+    entered: Vec<Inside>,
+    next_drain: Instant,
+}
+
+impl Way for Entered {
+    fn look(&mut self, drain: &mut Drain, session: &Session) -> io::Result<Option<Duration>> {
         let mut many = false;
         let mut any = false;
-        for inside in entered.iter_mut() {
+        for inside in &mut self.entered {
             if inside.is_there() {
                 any = true;
                 many |= inside.threads().0 > MANY;
@@ -193,19 +151,22 @@ fn watch(
             }
         }
         if !any {
-            return Ok(());
+            return Ok(None);
         }
         // A control page that cannot be written is no reason to stop.
         let _ = session.beat();
-        if now >= next_drain {
+        let now = Instant::now();
+        if now >= self.next_drain {
             let _ = drain.look()?;
-            next_drain = now + DRAIN;
+            self.next_drain = now + DRAIN;
         }
-        let look = now + if many { DRAIN } else { INTERVAL };
-        signals.wait(Some(deadline.map_or(look, |deadline| deadline.min(look))));
-        let mut arrivals = std::iter::from_fn(|| signals.next());
-        if arrivals.any(|arrival| ENDING.contains(&arrival.signal)) {
-            return Ok(());
-        }
+        Ok(Some(if many { DRAIN } else { INTERVAL }))
+    }
+
+    fn finish(self, drain: &mut Drain, session: &Session) -> io::Result<()> {
+        leave(self.entered);
+        let _ = session.end();
+        while drain.finish()? == Progress::Begun {}
+        Ok(())
     }
 }

@@ -36,6 +36,7 @@ mod price;
 mod program;
 mod publish;
 mod rings;
+mod running;
 mod segment;
 mod session;
 mod session_account;

@@ -1,5 +1,6 @@
 //! Makes recordings for tests, with the wire encoders that the profiled process uses.
 
+pub(crate) use super::write::header;
 use super::write::{LONGEST_RECORD, Writer};
 use engine::address::RuntimeAddress;
 use engine::wire::chunk::{ChunkInfo, ChunkState, FROM_SWITCHES};
@@ -10,21 +11,6 @@ use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, Method, SampleHead, StopReason, Trigger};
 use engine::wire::source::OFF_CPU;
 use std::io::Cursor;
-
-/// The header of a recording.
-pub(crate) fn header() -> FileInfo {
-    FileInfo {
-        kind: FileKind::Recording,
-        machine: 62,
-        pid: 0,
-        process_key: 0,
-        chunkless_samples: 0,
-        chunkless_weight: 0,
-        unarmed_threads: 0,
-        start_ticks: 0,
-        length: 0,
-    }
-}
 
 /// A chunk being made, as a thread makes it.
 pub(crate) struct Chunk {
@@ -146,7 +132,7 @@ pub(crate) fn head(time_ns: u64, weight: u64) -> SampleHead {
 
 /// A recording of those chunks.
 pub(crate) fn recording(chunks: &[Chunk]) -> Vec<u8> {
-    let mut writer = Writer::new(Cursor::new(Vec::new()), &header()).unwrap();
+    let mut writer = Writer::begin(Cursor::new(Vec::new())).unwrap();
     for chunk in chunks {
         writer.append(&chunk.info, &chunk.bytes).unwrap();
     }

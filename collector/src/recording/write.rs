@@ -20,6 +20,21 @@ const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
     62
 };
 
+/// The header of a recording that has not been finished.
+pub(crate) const fn header() -> FileInfo {
+    FileInfo {
+        kind: FileKind::Recording,
+        machine: MACHINE,
+        pid: 0,
+        process_key: 0,
+        chunkless_samples: 0,
+        chunkless_weight: 0,
+        unarmed_threads: 0,
+        start_ticks: 0,
+        length: 0,
+    }
+}
+
 /// A recording being written.
 #[derive(Debug)]
 pub struct Writer<W> {
@@ -50,18 +65,7 @@ impl<W: Write + Seek> Writer<W> {
     /// # Errors
     /// Those of `out`.
     pub fn begin(out: W) -> io::Result<Self> {
-        let header = FileInfo {
-            kind: FileKind::Recording,
-            machine: MACHINE,
-            pid: 0,
-            process_key: 0,
-            chunkless_samples: 0,
-            chunkless_weight: 0,
-            unarmed_threads: 0,
-            start_ticks: 0,
-            length: 0,
-        };
-        Self::new(out, &header)
+        Self::new(out, &header())
     }
 
     /// Goes on with a recording that was finished; behind its length nothing is kept.
