@@ -6,6 +6,7 @@
 //! state those.
 
 pub mod account;
+pub mod agent;
 pub mod at_once;
 pub mod attach;
 pub mod beside;

@@ -15,6 +15,7 @@
 //!
 //! Nothing in this room can hold the program up: what it waits for is behind the recording.
 
+mod books;
 mod carry;
 mod context;
 mod form;
@@ -26,6 +27,9 @@ mod receiver;
 mod recorder;
 mod sender;
 mod settings;
+mod spool;
+#[cfg(test)]
+mod test_server;
 mod window;
 mod windows;
 
@@ -38,13 +42,14 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
 use queue::{Limits, Message};
 use recorder::Recorder;
-use sender::Sender;
+use sender::{Prepared, Sender};
 use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use window::Made;
 use windows::Windows;
@@ -182,13 +187,14 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let settings = Settings::read(args)?;
     let mut agent = Agent {
         args,
-        attributes: context::attributes(args, &settings),
-        settings,
+        attributes: context::attributes(args, &settings).into(),
+        settings: settings.clone(),
         senders: Vec::new(),
+        leaving: Vec::new(),
     };
     // Threads that send get no signals: what they did not hold back would end us, or be lost.
     let mask = SigSet::all().thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let connected = agent.connect();
+    let connected = agent.connect(settings);
     let restored = mask.and_then(|mask| mask.thread_set_mask());
     connected.map_err(Error::Settings)?;
     restored.map_err(|errno| Error::System(errno.into()))?;
@@ -200,8 +206,10 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     notify::stopping();
     agent.send(windows.rest(&agent.forms(), &agent.attributes));
     let deadline = Instant::now() + PARTING;
-    agent.senders.iter().for_each(|one| one.end_by(deadline));
-    for sender in agent.senders {
+    let senders = agent.senders.into_iter().chain(agent.leaving);
+    let senders: Vec<_> = senders.collect();
+    senders.iter().for_each(|one| one.end_by(deadline));
+    for sender in senders {
         sender.finish(args.verbose);
     }
     Ok(status)
@@ -211,59 +219,81 @@ struct Agent<'a> {
     args: &'a Args,
     settings: Settings,
     /// What is said of everything that is sent.
-    attributes: BTreeMap<String, String>,
+    attributes: Arc<BTreeMap<String, String>>,
     senders: Vec<Sender>,
+    /// To which nothing new is sent.
+    leaving: Vec<Sender>,
 }
 
 impl Agent<'_> {
-    /// Sends to those that settings name, and no longer to others.
-    fn connect(&mut self) -> Result<(), String> {
+    /// Sends by those settings. Receivers that are still named keep what waits for them; others are
+    /// tried for a while.
+    fn connect(&mut self, settings: Settings) -> Result<(), String> {
+        let attributes = context::attributes(self.args, &settings);
+        let service = attributes.get("service.name").cloned().unwrap_or_default();
         let limits = Limits {
             // All together have as much.
-            memory: self.settings.limits.memory / self.settings.receivers.len().max(1) as u64,
-            disk: self.settings.limits.disk / self.settings.receivers.len().max(1) as u64,
+            memory: settings.limits.memory / settings.receivers.len().max(1) as u64,
+            disk: settings.limits.disk / settings.receivers.len().max(1) as u64,
         };
-        let spool = self.settings.spool.as_deref();
-        let mut senders = Vec::new();
-        for receiver in &self.settings.receivers {
-            let made = Sender::begin(receiver.clone(), &self.attributes, limits, spool);
-            senders.push(made?);
+        let mut before: Vec<Option<&Sender>> = self.senders.iter().map(Some).collect();
+        let mut prepared = Vec::new();
+        for receiver in &settings.receivers {
+            let is_it = |one: &Option<&Sender>| one.is_some_and(|one| one.sends_to(receiver));
+            let place = before.iter().position(is_it);
+            let same = place.and_then(|place| before.get_mut(place)?.take());
+            let spool = settings.spool.as_deref();
+            let new = Prepared::new(receiver, &service, limits, spool, same)?;
+            prepared.push((place, new));
         }
-        self.senders = senders;
-        Ok(())
+        let mut before: Vec<_> = self.senders.drain(..).map(Some).collect();
+        let mut failure = Ok(());
+        for (place, new) in prepared {
+            let same = place.and_then(|place| before.get_mut(place)?.take());
+            let sender = match same {
+                Some(mut sender) => {
+                    let changed = sender.change(new);
+                    failure = failure.and(changed);
+                    Ok(sender)
+                }
+                None => Sender::begin(new),
+            };
+            match sender {
+                Ok(sender) => self.senders.push(sender),
+                Err(why) => failure = Err(why),
+            }
+        }
+        let deadline = Instant::now() + PARTING;
+        let leaving = before.into_iter().flatten();
+        self.leaving
+            .extend(leaving.inspect(|sender| sender.end_by(deadline)));
+        self.attributes = attributes.into();
+        self.settings = settings;
+        failure
     }
 
     /// Settings are read anew; what is wrong with them is said, and those in force stay.
     fn reload(&mut self) {
         notify::reloading();
         let read = Settings::read(self.args).map_err(|error| error.to_string());
-        let taken = read.and_then(|settings| {
-            if settings == self.settings {
-                return Ok(());
-            }
-            let (old, attributes) = (self.settings.clone(), self.attributes.clone());
-            self.attributes = context::attributes(self.args, &settings);
-            self.settings = settings;
-            // What waits goes to disk, if it may, and is found there by those that follow.
-            let before = std::mem::take(&mut self.senders);
-            let now = Instant::now();
-            before.iter().for_each(|one| one.end_by(now));
-            before.into_iter().for_each(|one| one.finish(false));
-            self.connect().inspect_err(|_| {
-                (self.settings, self.attributes) = (old, attributes);
-            })
+        let taken = read.and_then(|settings| match settings == self.settings {
+            true => Ok(()),
+            false => self.connect(settings),
         });
         match taken {
             Ok(()) => say(format_args!("settings were read anew")),
-            Err(why) => {
-                say(format_args!("settings stay as they were: {why}"));
-                if self.senders.is_empty() {
-                    let again = self.connect();
-                    let _ = again.inspect_err(|why| say(format_args!("{why}")));
-                }
-            }
+            Err(why) => say(format_args!("settings stay as they were: {why}")),
         }
         notify::ready();
+    }
+
+    /// Those whose time is over say what became of their windows.
+    fn part(&mut self) {
+        let leaving = std::mem::take(&mut self.leaving).into_iter();
+        let (over, left) = leaving.partition(Sender::is_over);
+        self.leaving = left;
+        let over: Vec<Sender> = over;
+        over.into_iter().for_each(|one| one.finish(false));
     }
 
     /// The forms that are asked for, each once.
@@ -288,6 +318,7 @@ impl Agent<'_> {
                     recorder.extend(&recording);
                 }
             }
+            self.part();
             let now = Instant::now();
             if next <= now {
                 next = now + self.settings.window;
@@ -318,13 +349,14 @@ impl Agent<'_> {
         let made = match made {
             Ok(made) => made,
             Err(why) => {
-                say(format_args!("a window waits for the next one: {why}"));
+                say(format_args!("{why}"));
                 return;
             }
         };
         for (form, bytes) in made.messages {
             let message = Message {
                 bytes: bytes.into(),
+                attributes: Arc::clone(&self.attributes),
                 from_ns: made.from_ns,
                 to_ns: made.to_ns,
             };

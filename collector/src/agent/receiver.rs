@@ -82,8 +82,6 @@ pub(super) struct Connection {
     receiver: Receiver,
     /// None for files.
     client: Option<Client>,
-    /// What is said of all messages.
-    attributes: BTreeMap<String, String>,
     /// Bytes that may be in a folder.
     room: u64,
 }
@@ -93,11 +91,7 @@ impl Connection {
     ///
     /// # Errors
     /// A sentence, about the certificate or the folder.
-    pub(super) fn new(
-        receiver: Receiver,
-        attributes: BTreeMap<String, String>,
-        room: u64,
-    ) -> Result<Self, String> {
+    pub(super) fn new(receiver: Receiver, room: u64) -> Result<Self, String> {
         let client = match receiver.kind {
             Kind::Files => {
                 let made = std::fs::create_dir_all(&receiver.address);
@@ -109,7 +103,6 @@ impl Connection {
         Ok(Self {
             receiver,
             client,
-            attributes,
             room,
         })
     }
@@ -124,7 +117,7 @@ impl Connection {
     pub(super) fn send(&self, message: &Message, patience: Duration) -> Outcome {
         let Some(client) = &self.client else {
             let folder = Path::new(&self.receiver.address);
-            return files::write(folder, message, &self.service(), self.room);
+            return files::write(folder, message, self.room);
         };
         let bytes = &message.bytes;
         let (address, body, mut headers) = match self.receiver.kind {
@@ -134,11 +127,7 @@ impl Connection {
             }
             Kind::Parca => {
                 let headers = vec![("Content-Type", "application/json")];
-                (
-                    self.receiver.address.clone(),
-                    self.parca_body(bytes),
-                    headers,
-                )
+                (self.receiver.address.clone(), parca_body(message), headers)
             }
             Kind::Otlp | Kind::Files => {
                 let headers = vec![
@@ -158,18 +147,13 @@ impl Connection {
         }
     }
 
-    fn service(&self) -> String {
-        let service = self.attributes.get("service.name");
-        service.cloned().unwrap_or_else(|| "unknown".to_owned())
-    }
-
     /// `name=SERVICE{KEY=VALUE,…}`, from and until in seconds.
     fn pyroscope_address(&self, message: &Message) -> String {
-        let labels = self.labels().into_iter();
+        let labels = labels(message).into_iter();
         let labels = labels.filter(|(key, _)| key != "service_name");
         let labels = labels.map(|(key, value)| format!("{key}={}", harmless(&value)));
         let labels = labels.collect::<Vec<_>>().join(",");
-        let name = format!("{}{{{labels}}}", harmless(&self.service()));
+        let name = format!("{}{{{labels}}}", harmless(service(message)));
         let seconds = |ns: u64| ns / 1_000_000_000;
         format!(
             "{}?name={}&from={}&until={}&format=pprof&spyName=rsunwind",
@@ -179,33 +163,39 @@ impl Connection {
             seconds(message.to_ns).max(seconds(message.from_ns) + 1),
         )
     }
+}
 
-    fn parca_body(&self, bytes: &[u8]) -> Vec<u8> {
-        let label = |name: &str, value: &str| json!({"name": name, "value": value});
-        let mut labels = vec![label("__name__", "process_cpu")];
-        let own = self.labels();
-        labels.extend(own.iter().map(|(key, value)| label(key, value)));
-        let body = json!({
-            "series": [{
-                "labels": {"labels": labels},
-                "samples": [{"raw_profile": STANDARD.encode(bytes)}],
-            }],
-        });
-        body.to_string().into_bytes()
-    }
+fn parca_body(message: &Message) -> Vec<u8> {
+    let label = |name: &str, value: &str| json!({"name": name, "value": value});
+    let mut all = vec![label("__name__", "process_cpu")];
+    let own = labels(message);
+    all.extend(own.iter().map(|(key, value)| label(key, value)));
+    let body = json!({
+        "series": [{
+            "labels": {"labels": all},
+            "samples": [{"raw_profile": STANDARD.encode(&message.bytes)}],
+        }],
+    });
+    body.to_string().into_bytes()
+}
 
-    /// Attributes, as Prometheus would have them called.
-    fn labels(&self) -> BTreeMap<String, String> {
-        let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-        let label = |(key, value): (&String, &String)| {
-            let mut key: String = key.chars().map(allowed).collect();
-            if key.starts_with(|c: char| c.is_ascii_digit()) {
-                key.insert(0, '_');
-            }
-            (key, value.clone())
-        };
-        self.attributes.iter().map(label).collect()
-    }
+/// What a message's service is called.
+fn service(message: &Message) -> &str {
+    let service = message.attributes.get("service.name");
+    service.map_or("unknown", String::as_str)
+}
+
+/// Attributes, as Prometheus would have them called.
+fn labels(message: &Message) -> BTreeMap<String, String> {
+    let allowed = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
+    let label = |(key, value): (&String, &String)| {
+        let mut key: String = key.chars().map(allowed).collect();
+        if key.starts_with(|c: char| c.is_ascii_digit()) {
+            key.insert(0, '_');
+        }
+        (key, value.clone())
+    };
+    message.attributes.iter().map(label).collect()
 }
 
 /// A value with nothing in it that ends one in Pyroscope's names.
@@ -257,36 +247,37 @@ fn partly(answer: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
-    fn connection(kind: Kind) -> Connection {
+    fn message(bytes: &[u8]) -> Message {
         let attribute = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
         let attributes = [
             ("service.name", "a,b"),
             ("host.name", "h}=\"1"),
             ("9\u{e4}", "\u{1b}x"),
         ];
-        Connection {
+        Message {
+            bytes: bytes.into(),
+            attributes: Arc::new(attributes.into_iter().map(attribute).collect()),
+            from_ns: 1_500_000_000,
+            to_ns: 1_600_000_000,
+        }
+    }
+
+    #[test]
+    fn labels_end_nothing_but_themselves() {
+        let connection = Connection {
             receiver: Receiver {
-                kind,
+                kind: Kind::Pyroscope,
                 address: "http://p/ingest".into(),
                 headers: BTreeMap::new(),
                 certificate: None,
                 timeout: Duration::ZERO,
             },
             client: None,
-            attributes: attributes.into_iter().map(attribute).collect(),
             room: 0,
-        }
-    }
-
-    #[test]
-    fn labels_end_nothing_but_themselves() {
-        let message = Message {
-            bytes: Vec::new().into(),
-            from_ns: 1_500_000_000,
-            to_ns: 1_600_000_000,
         };
-        let address = connection(Kind::Pyroscope).pyroscope_address(&message);
+        let address = connection.pyroscope_address(&message(b""));
         let (_, name) = address.split_once("name=").unwrap();
         let (name, rest) = name.split_once('&').unwrap();
         let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
@@ -296,7 +287,7 @@ mod tests {
 
     #[test]
     fn parca_gets_a_series_with_all_labels() {
-        let body = connection(Kind::Parca).parca_body(b"abc");
+        let body = parca_body(&message(b"abc"));
         let body: serde_json::Value = serde_json::from_slice(&body).unwrap();
         let series = &body["series"][0];
         assert_eq!(series["samples"][0]["raw_profile"], "YWJj");

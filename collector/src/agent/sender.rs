@@ -2,12 +2,12 @@
 
 use super::queue::{Limits, Message, Queue};
 use super::receiver::{Connection, Outcome, Receiver};
+use super::spool::Spool;
 use crate::numbers::plural;
 use crate::visible::say;
 use flate2::Crc;
-use std::collections::BTreeMap;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -28,6 +28,9 @@ struct Counts {
 #[derive(Debug)]
 struct State {
     queue: Queue,
+    connection: Arc<Connection>,
+    /// How often settings have changed: then what has failed is tried at once.
+    changes: u64,
     counts: Counts,
     /// When all must be over.
     deadline: Option<Instant>,
@@ -52,8 +55,52 @@ impl Shared {
 #[derive(Debug)]
 pub(super) struct Sender {
     pub(super) receiver: Receiver,
+    /// Where windows are to wait.
+    folder: Option<PathBuf>,
     shared: Arc<Shared>,
     thread: JoinHandle<()>,
+}
+
+/// What is needed to send to a receiver, or to go on in another way.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    receiver: Receiver,
+    connection: Connection,
+    limits: Limits,
+    folder: Option<PathBuf>,
+    /// That folder, if it is another one than before.
+    spool: Option<Option<Spool>>,
+}
+
+impl Prepared {
+    /// Gets ready; `before` sends to the same receiver by other settings.
+    ///
+    /// # Errors
+    /// A sentence with the receiver's name.
+    pub(super) fn new(
+        receiver: &Receiver,
+        service: &str,
+        limits: Limits,
+        spool: Option<&Path>,
+        before: Option<&Sender>,
+    ) -> Result<Self, String> {
+        let connection = Connection::new(receiver.clone(), limits.disk)?;
+        let folder = spool.map(|spool| spool.join(spool_name(receiver, service)));
+        let is_known = before.is_some_and(|before| before.folder == folder);
+        let spool = (!is_known).then(|| folder.as_deref().map(Spool::open).transpose());
+        let spool = spool.transpose();
+        Ok(Self {
+            receiver: receiver.clone(),
+            connection,
+            limits,
+            folder,
+            spool: spool.map_err(|error| failed(receiver, &error))?,
+        })
+    }
+}
+
+fn failed(receiver: &Receiver, error: &io::Error) -> String {
+    format!("{}: {error}", receiver.address)
 }
 
 impl Sender {
@@ -61,20 +108,15 @@ impl Sender {
     ///
     /// # Errors
     /// A sentence with the receiver's name.
-    pub(super) fn begin(
-        receiver: Receiver,
-        attributes: &BTreeMap<String, String>,
-        limits: Limits,
-        spool: Option<&Path>,
-    ) -> Result<Self, String> {
-        let name = receiver.address.clone();
-        let failed = |error: io::Error| format!("{name}: {error}");
-        let connection = Connection::new(receiver.clone(), attributes.clone(), limits.disk)?;
-        let folder = spool.map(|spool| spool.join(spool_name(&receiver, attributes)));
-        let queue = Queue::new(limits, folder).map_err(failed)?;
+    pub(super) fn begin(prepared: Prepared) -> Result<Self, String> {
+        let receiver = prepared.receiver;
+        let failed = |error: io::Error| failed(&receiver, &error);
+        let queue = Queue::new(prepared.limits, prepared.spool.flatten()).map_err(failed)?;
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queue,
+                connection: Arc::new(prepared.connection),
+                changes: 0,
                 counts: Counts::default(),
                 deadline: None,
                 over: false,
@@ -83,15 +125,42 @@ impl Sender {
         });
         let sending = Arc::clone(&shared);
         let thread = thread::Builder::new().spawn(move || {
-            send_on(&connection, &sending);
+            send_on(&sending);
             sending.state().over = true;
             sending.changed.notify_all();
         });
         Ok(Self {
             thread: thread.map_err(failed)?,
+            folder: prepared.folder,
             receiver,
             shared,
         })
+    }
+
+    /// Goes on by other settings, with all that waits.
+    ///
+    /// # Errors
+    /// A sentence with the receiver's name; nothing is changed then.
+    pub(super) fn change(&mut self, prepared: Prepared) -> Result<(), String> {
+        let mut state = self.shared.state();
+        let changed = state.queue.change(prepared.limits, prepared.spool);
+        changed.map_err(|error| failed(&self.receiver, &error))?;
+        state.connection = Arc::new(prepared.connection);
+        state.changes += 1;
+        self.receiver = prepared.receiver;
+        self.folder = prepared.folder;
+        self.shared.changed.notify_all();
+        Ok(())
+    }
+
+    /// Whether it is the same receiver, however it is spoken to.
+    pub(super) fn sends_to(&self, receiver: &Receiver) -> bool {
+        (self.receiver.kind, &self.receiver.address) == (receiver.kind, &receiver.address)
+    }
+
+    /// Whether nothing more will be sent.
+    pub(super) fn is_over(&self) -> bool {
+        self.shared.state().over
     }
 
     /// Adds a window.
@@ -155,25 +224,21 @@ impl Sender {
     }
 }
 
-/// What differs from run to run of the same service.
-const OF_A_RUN: [&str; 3] = ["container.id", "linux.cgroup.path", "os.version"];
-
-/// The folder for windows that were made with these attributes: another service's are not sent as
-/// ours. Headers may be secret, and change; only their names count.
-fn spool_name(receiver: &Receiver, attributes: &BTreeMap<String, String>) -> String {
+/// The folder for windows of a service to a receiver: another service's may be another tenant's.
+/// Headers may be secret, and change; only their names count.
+fn spool_name(receiver: &Receiver, service: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let address: String = receiver.address.chars().map(plain).collect();
-    let mut lasting = attributes.clone();
-    lasting.retain(|key, _| !OF_A_RUN.contains(&&**key));
     let headers: Vec<_> = receiver.headers.keys().collect();
     let mut sum = Crc::new();
-    sum.update(format!("{lasting:?}{headers:?}").as_bytes());
+    sum.update(format!("{service:?}{headers:?}").as_bytes());
     format!("{}-{address}-{:08x}", receiver.kind.name(), sum.sum())
 }
 
-fn send_on(connection: &Connection, shared: &Shared) {
+fn send_on(shared: &Shared) {
     let mut failures = 0u32;
     while let Some((number, message, patience)) = next(shared) {
+        let connection = Arc::clone(&shared.state().connection);
         let outcome = connection.send(&message, patience);
         let mut state = shared.state();
         match outcome {
@@ -240,10 +305,11 @@ fn next(shared: &Shared) -> Option<(u64, Message, Duration)> {
     }
 }
 
-/// Waits, or until it is to end.
+/// Waits, or until it is to end or to go on in another way.
 fn rest(shared: &Shared, mut state: MutexGuard<'_, State>, pause: Duration) {
     let until = Instant::now() + pause;
-    while state.deadline.is_none() {
+    let changes = state.changes;
+    while state.deadline.is_none() && state.changes == changes {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
             return;
@@ -266,26 +332,70 @@ fn pause(failures: u32) -> Duration {
 mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
+    use crate::agent::test_server::serve;
 
     #[test]
     fn a_folder_is_of_one_service() {
-        let name = |header: (&str, &str), attribute: (&str, &str)| {
-            let one = |(key, value): (&str, &str)| BTreeMap::from([(key.into(), value.into())]);
+        let name = |header: (&str, &str), service| {
             let receiver = Receiver {
                 kind: Kind::Otlp,
                 address: "http://a".into(),
-                headers: one(header),
+                headers: [(header.0.to_owned(), header.1.to_owned())].into(),
                 certificate: None,
                 timeout: Duration::ZERO,
             };
-            spool_name(&receiver, &one(attribute))
+            spool_name(&receiver, service)
         };
-        let shop = name(("tenant", "x"), ("service.name", "shop"));
+        let shop = name(("tenant", "x"), "shop");
         assert!(shop.starts_with("otlp-http___a-"), "{shop}");
-        assert_eq!(shop, name(("tenant", "y"), ("service.name", "shop")));
-        assert_ne!(shop, name(("token", "x"), ("service.name", "shop")));
-        assert_ne!(shop, name(("tenant", "x"), ("service.name", "bank")));
-        let run = |id| name(("tenant", "x"), ("container.id", id));
-        assert_eq!(run("1"), run("2"));
+        assert_eq!(shop, name(("tenant", "y"), "shop"));
+        assert_ne!(shop, name(("token", "x"), "shop"));
+        assert_ne!(shop, name(("tenant", "x"), "bank"));
+    }
+
+    #[test]
+    fn what_waits_is_sent_by_new_settings_at_once() {
+        let (address, posted) = serve(&[
+            "HTTP/1.1 503 No\r\nRetry-After: 300\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
+        ]);
+        let limits = Limits {
+            memory: 100,
+            disk: 0,
+        };
+        let mut receiver = Receiver {
+            kind: Kind::Otlp,
+            address,
+            headers: [("token".to_owned(), "old".to_owned())].into(),
+            certificate: None,
+            timeout: Duration::from_secs(60),
+        };
+        let prepared = Prepared::new(&receiver, "shop", limits, None, None).unwrap();
+        let mut sender = Sender::begin(prepared).unwrap();
+        sender.push(&Message {
+            bytes: [1, 2].into(),
+            attributes: Arc::default(),
+            from_ns: 0,
+            to_ns: 1,
+        });
+        let token = || {
+            let head = posted.recv_timeout(Duration::from_secs(60)).unwrap();
+            head.into_iter().find(|line| line.starts_with("token: "))
+        };
+        assert_eq!(token().as_deref(), Some("token: old"));
+        receiver.headers.insert("token".into(), "new".into());
+        let prepared = Prepared::new(&receiver, "shop", limits, None, Some(&sender)).unwrap();
+        sender.change(prepared).unwrap();
+        assert_eq!(
+            token().as_deref(),
+            Some("token: new"),
+            "it does not rest for 300 s"
+        );
+        sender.end_by(Instant::now() + Duration::from_secs(60));
+        while !sender.is_over() {
+            thread::yield_now();
+        }
+        let state = sender.shared.state();
+        assert_eq!((state.counts.taken, state.queue.len()), (1, 0));
     }
 }

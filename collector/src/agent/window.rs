@@ -7,6 +7,7 @@
 //!
 //! Not here: which window is next ([`super::windows`]), and where messages go.
 
+use super::books::Books;
 use super::form::Form;
 use super::names;
 use crate::clock;
@@ -37,6 +38,8 @@ pub(super) struct Request {
     /// Where names are kept from one window to the next.
     pub(super) names: PathBuf,
     pub(super) window: Window,
+    /// What the windows before it had.
+    pub(super) books: Books,
     /// Which messages are made.
     pub(super) forms: Vec<Form>,
     /// What is said of where it was recorded.
@@ -54,6 +57,8 @@ pub(super) struct Made {
     /// From when to when it is, ns since 1970.
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
+    /// What the next one has to know.
+    pub(super) books: Books,
     /// A message in each form that was asked for, unless there was nothing to say.
     pub(super) messages: Vec<(Form, Vec<u8>)>,
 }
@@ -100,33 +105,35 @@ fn make(request: &Request) -> Result<Made, String> {
     if request.names.exists() {
         paths.push(request.names.clone());
     }
-    let recording = correlate::read_window(&paths, request.window);
+    let window = request.window;
+    let mut books = request.books.clone();
+    let recording = correlate::read_window(&paths, window, &mut books.late);
     let mut recording = recording.map_err(|error| error.to_string())?;
     let realtime_offset_ns = clock::realtime_offset_ns();
     let times = recording.samples.iter().map(|sample| sample.time_ns);
     let first = times.clone().min().unwrap_or(0);
     let last = times.max().unwrap_or(0);
-    let start_ns = match request.window.after_ns {
+    let start_ns = match window.after_ns {
         0 => first,
         after => after,
     };
-    let end_ns = match request.window.is_last() {
+    let end_ns = match window.is_last() {
         true => last.max(start_ns),
-        false => request.window.until_ns,
+        false => window.until_ns,
     };
+    let rows = books.enter(&recording, window.after_ns, window.until_ns);
     recording.session = Some(SessionInfo {
         start_ns,
         end_ns,
         realtime_offset_ns,
         ..recording.session.unwrap_or_default()
     });
-    let mut profile = Profile::new(recording, &Places::default());
-    // CPU time that is in no sample is known of whole recordings only.
-    profile.remainders.clear();
+    let mut profile = Profile::of_part(recording, &Places::default(), &rows);
     let from_ns = realtime_offset_ns.saturating_add(start_ns);
     let mut made = Made {
         from_ns,
         to_ns: realtime_offset_ns.saturating_add(end_ns),
+        books,
         ..Made::default()
     };
     for sample in &profile.samples {
@@ -134,7 +141,7 @@ fn make(request: &Request) -> Result<Made, String> {
         made.weight = made.weight.saturating_add(sample.weight);
         made.cpu_ns = made.cpu_ns.saturating_add(profile.time_ns(sample));
     }
-    if made.samples > 0 {
+    if profile.weighed().next().is_some() {
         let mut message = pprof::message(&profile);
         let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
         message.time_nanos = signed(from_ns);
@@ -160,6 +167,7 @@ impl Request {
             "window": [window.after_ns, window.until_ns, window.late_after_ns, window.late_until_ns],
             "forms": self.forms.iter().map(|form| form.name()).collect::<Vec<_>>(),
             "attributes": self.attributes,
+            "books": self.books.encode(),
         })
         .to_string()
     }
@@ -192,6 +200,7 @@ impl Request {
                 late_after_ns,
                 late_until_ns,
             },
+            books: Books::decode(value.get("books")?)?,
             forms: forms
                 .map(|form| Form::named(form.as_str()?))
                 .collect::<Option<_>>()?,
@@ -207,6 +216,7 @@ impl Made {
         let head = json!({
             "numbers": [self.samples, self.weight, self.cpu_ns, self.from_ns, self.to_ns],
             "messages": messages.collect::<Vec<_>>(),
+            "books": self.books.encode(),
         });
         writeln!(out, "{head}")?;
         for (_, bytes) in &self.messages {
@@ -236,6 +246,7 @@ impl Made {
             cpu_ns,
             from_ns,
             to_ns,
+            books: Books::decode(head.get("books")?)?,
             messages,
         })
     }
@@ -257,6 +268,7 @@ mod tests {
                 late_after_ns: 3,
                 late_until_ns: 4,
             },
+            books: Books::default(),
             forms: vec![Form::Otlp, Form::Pprof],
             attributes: [("k\"".to_owned(), "v\n}".to_owned())].into(),
         };
@@ -268,6 +280,7 @@ mod tests {
             cpu_ns: 3,
             from_ns: u64::MAX,
             to_ns: 5,
+            books: Books::default(),
             messages: vec![(Form::Pprof, vec![1, 10, 3]), (Form::Otlp, vec![])],
         };
         let mut bytes = Vec::new();

@@ -8,6 +8,7 @@
 //!
 //! Not here: how a window is read ([`super::window`]).
 
+use super::books::Books;
 use super::carry::{self, carry};
 use super::form::Form;
 use super::window::{self, Made, Request};
@@ -23,6 +24,9 @@ use std::time::Duration;
 /// What was sampled is in the recording or its segments after this time at the latest; windows are
 /// of as much or more.
 pub(super) const SETTLED: Duration = Duration::from_secs(2);
+
+/// How often a window is tried that cannot be read, each time with what came since.
+const TRIES: u32 = 3;
 
 /// What is kept of the part that was taken away, and of names.
 const CARRIED: &str = "carried.rsu";
@@ -54,6 +58,11 @@ pub(super) struct Windows {
     older: Vec<Cut>,
     /// Where what is left of the recording begins.
     begins: u64,
+    /// What windows up to the last cut had.
+    books: Books,
+    /// How often the next one could not be read.
+    failures: u32,
+    reader: fn(&Request) -> Result<Made, String>,
 }
 
 impl Windows {
@@ -68,6 +77,9 @@ impl Windows {
             older: Vec::new(),
             gone: copied.then(HashSet::new),
             begins: carry::FIRST,
+            books: Books::default(),
+            failures: 0,
+            reader: window::cut,
         }
     }
 
@@ -87,7 +99,8 @@ impl Windows {
     /// The next window of a recording that goes on. Of what is too new the next one is.
     ///
     /// # Errors
-    /// A sentence; what is in the window is in the next one, then.
+    /// A sentence; what is in the window is in the next one, then, or lost, if that was tried often
+    /// enough.
     pub(super) fn next(
         &mut self,
         forms: &[Form],
@@ -105,30 +118,65 @@ impl Windows {
             length: fs::metadata(&recording).map_or(0, |file| file.len()),
         };
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
-        let made = self.read(paths, cut.time_ns, self.last.time_ns, forms, attributes)?;
+        let made = self.read(paths, cut.time_ns, self.last.time_ns, forms, attributes);
         if self.session.as_ref().is_some_and(|it| !it.exists()) {
             // It has ended meanwhile; not all may have been found.
             return Ok(Made::default());
         }
+        let made = match made {
+            Ok(made) => {
+                self.failures = 0;
+                self.books = made.books.clone();
+                Ok(made)
+            }
+            Err(why) => {
+                // Names that were kept may be the cause.
+                let _ = fs::remove_file(self.folder.join(NAMES));
+                self.failures += 1;
+                if self.failures < TRIES {
+                    return Err(format!("a window waits for the next one: {why}"));
+                }
+                self.failures = 0;
+                let seconds = cut.time_ns.saturating_sub(self.last.time_ns) / 1_000_000_000;
+                Err(format!(
+                    "{seconds} s of the profile are lost, since they could not be read: {why}"
+                ))
+            }
+        };
         self.older.push(self.before_last);
         (self.before_last, self.last) = (self.last, cut);
         self.carry(&recording);
-        Ok(made)
+        made
     }
 
     /// The last window, of a recording that has ended.
     ///
     /// # Errors
-    /// A sentence.
+    /// A sentence; it is lost, then.
     pub(super) fn rest(
         &self,
         forms: &[Form],
         attributes: &BTreeMap<String, String>,
     ) -> Result<Made, String> {
-        match self.recording() {
-            Some(recording) => self.read(vec![recording], u64::MAX, u64::MAX, forms, attributes),
-            None => Ok(Made::default()),
-        }
+        let Some(recording) = self.recording() else {
+            return Ok(Made::default());
+        };
+        let read = || {
+            self.read(
+                vec![recording.clone()],
+                u64::MAX,
+                u64::MAX,
+                forms,
+                attributes,
+            )
+        };
+        let again = |_| {
+            let _ = fs::remove_file(self.folder.join(NAMES));
+            read()
+        };
+        read().or_else(again).map_err(|why| {
+            format!("the end of the profile is lost, since it could not be read: {why}")
+        })
     }
 
     /// Takes away what no window needs any more. Where that fails it is tried again with the next.
@@ -167,7 +215,7 @@ impl Windows {
         if carried.exists() {
             paths.insert(0, carried);
         }
-        window::cut(&Request {
+        (self.reader)(&Request {
             paths,
             names: self.folder.join(NAMES),
             window: Window {
@@ -176,8 +224,64 @@ impl Windows {
                 late_after_ns: self.before_last.time_ns,
                 late_until_ns,
             },
+            books: self.books.clone(),
             forms: forms.to_vec(),
             attributes: attributes.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_cannot_be_read_is_given_up_and_what_follows_goes_on() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("a.rsu"), "x").unwrap();
+        let mut windows = Windows::of(folder.path(), "a.rsu", false);
+        let mut next = |reader: fn(&Request) -> Result<Made, String>| {
+            fs::write(folder.path().join(NAMES), "x").unwrap();
+            windows.reader = reader;
+            let made = windows.next(&[], &BTreeMap::new());
+            let names = folder.path().join(NAMES).exists();
+            (made.map(|made| made.samples), windows.last.time_ns, names)
+        };
+        let sent = |_: &Request| {
+            Ok(Made {
+                samples: 7,
+                ..Made::default()
+            })
+        };
+        let fails = |_: &Request| Err("it failed".to_owned());
+        let (first, begun, names) = next(sent);
+        assert!(first == Ok(7) && begun > 0 && names);
+        for _ in 1..TRIES {
+            let (made, last, names) = next(fails);
+            assert_eq!(
+                made.unwrap_err(),
+                "a window waits for the next one: it failed"
+            );
+            assert!(last == begun && !names);
+        }
+        let (made, last, _) = next(fails);
+        let why = made.unwrap_err();
+        assert!(
+            why.ends_with("lost, since they could not be read: it failed"),
+            "{why}"
+        );
+        assert!(last > begun);
+        let (made, ..) = next(fails);
+        assert_eq!(
+            made.unwrap_err(),
+            "a window waits for the next one: it failed"
+        );
+        assert_eq!(next(sent).0, Ok(7));
+        windows.reader = fails;
+        let rest = windows.rest(&[], &BTreeMap::new());
+        assert!(
+            rest.unwrap_err()
+                .starts_with("the end of the profile is lost")
+        );
     }
 }

@@ -6,8 +6,9 @@
 
 use super::held::User;
 use super::kernel_samples::{Waiting, is_entry};
-use super::samples::{ChunkSamples, Stacks};
-use crate::intern::HashMap;
+use super::samples::{ChunkSamples, Stacks, name_of};
+use super::window::Sent;
+use crate::intern::{HashMap, HashSet};
 use crate::recording::{KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId};
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::CPU_EVENT;
@@ -49,14 +50,25 @@ impl ChunkSamples<'_> {
             let own = samples.take_while(|sample| sample.thread == self.thread);
             let own = own.filter(|sample| sample.event != OFF_CPU);
             let last = own.map(|sample| sample.time_ns).max();
-            made.weight = count_late(self.recording, self.thread, last, &entry);
+            let window = self.stacks.window;
+            let new = entry
+                .iter()
+                .filter(|one| !window.had_late(one.head.time_ns));
+            let new: Vec<_> = new.cloned().collect();
+            made.weight = count_late(self.recording, self.thread, last, &new);
+        }
+        let name = name_of(self.recording, self.thread);
+        if let Some(sent) = self.stacks.sent.remove(&name).filter(|_| !is_from_outside) {
+            // Clocks may say a little less than samples do; then the next user stack has the rest.
+            if let Some(rest) = sent.checked_sub(made.weight).filter(|rest| *rest > 0) {
+                self.stacks.sent.insert(name, rest);
+            }
+            made.weight = made.weight.saturating_sub(sent);
         }
         let by_libc = self.is_held_by_libc(&user, &entry);
         let mut joined = false;
         for kernel in entry {
             if self.stacks.window.had_late(kernel.head.time_ns) {
-                let is_cpu_time = kernel.head.event == CPU_EVENT;
-                made.weight = made.weight.saturating_sub(u64::from(is_cpu_time));
                 continue;
             }
             let is_of_call = kernel.head.cursor >= stays_since
@@ -216,8 +228,9 @@ impl ChunkSamples<'_> {
 }
 
 impl Stacks {
-    /// Kernel samples that no user stack came for.
-    pub(super) fn finish(mut self, recording: &mut Recording) {
+    /// Kernel samples that no user stack came for; gives what the next window has to know of those
+    /// of threads that are still there.
+    pub(super) fn finish(mut self, recording: &mut Recording) -> Sent {
         let mut last: HashMap<ThreadId, u64> = HashMap::default();
         let mut newest: HashMap<ThreadId, u64> = HashMap::default();
         let of_threads = recording.samples.iter().filter(|s| s.event != OFF_CPU);
@@ -257,10 +270,13 @@ impl Stacks {
                 let half = if is_ours { KernelHalf::Profiler } else { why };
                 (half, self.push_kernel(recording, None, &sample))
             };
+            let weight = u64::from(sample.head.event == CPU_EVENT);
+            let sent = self.sent.entry(name_of(recording, thread));
+            *sent.or_default() += weight;
             recording.samples.push(RawSample {
                 thread,
                 time_ns: sample.head.time_ns,
-                weight: u64::from(sample.head.event == CPU_EVENT),
+                weight,
                 stack,
                 trigger: Trigger::PerfKernel,
                 stop,
@@ -273,6 +289,11 @@ impl Stacks {
             });
         }
         recording.samples.sort_by_key(|sample| sample.thread);
+        let threads = (0..recording.threads.len()).map(ThreadId::next_of);
+        let there: HashSet<_> = threads.map(|id| name_of(recording, id)).collect();
+        self.sent
+            .retain(|name, sent| *sent > 0 && there.contains(name));
+        self.sent
     }
 }
 

@@ -83,6 +83,21 @@ impl WaitingRoom {
         std::mem::replace(all, later).into_values().collect()
     }
 
+    /// The same, but for those that are to stay.
+    pub(super) fn leave_but(
+        &mut self,
+        thread: ThreadId,
+        nonce: u64,
+        stays: impl Fn(&KernelHead) -> bool,
+    ) {
+        let left = self.leave(thread, nonce).into_iter();
+        let stay = left.filter(|sample| stays(&sample.head));
+        let stay = stay.map(|sample| (sample.head.cursor, sample));
+        if let Some(all) = self.threads.get_mut(&thread) {
+            all.extend(stay);
+        }
+    }
+
     /// Those whose user stack never came.
     pub(super) fn rest(&mut self) -> Vec<(ThreadId, Waiting)> {
         let rest = std::mem::take(&mut self.threads).into_iter();

@@ -19,7 +19,7 @@ mod tests;
 mod window;
 
 pub use kernel_account::KernelAccount;
-pub use window::Window;
+pub use window::{Sent, ThreadName, Window};
 
 use crate::recording::{Contents, OpenError, Recording};
 use samples::{ChunkSamples, Stacks};
@@ -31,15 +31,20 @@ use std::path::{Path, PathBuf};
 /// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are
 /// no recordings are reported as damages if another one is.
 pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
-    read_window(paths, Window::WHOLE)
+    read_window(paths, Window::WHOLE, &mut Sent::new())
 }
 
-/// The same, with the samples of a window only.
+/// The same, with the samples of a window only. `sent` is what windows before it had without a user
+/// stack, and then what the next one has to know of that.
 ///
 /// # Errors
 /// As [`read`].
-pub fn read_window(paths: &[impl AsRef<Path>], window: Window) -> Result<Recording, OpenError> {
-    correlate(Contents::open(paths)?, window)
+pub fn read_window(
+    paths: &[impl AsRef<Path>],
+    window: Window,
+    sent: &mut Sent,
+) -> Result<Recording, OpenError> {
+    correlate(Contents::open(paths)?, window, sent)
 }
 
 /// Reads a recording from memory; `name` stands for its path in reports.
@@ -47,17 +52,22 @@ pub fn read_window(paths: &[impl AsRef<Path>], window: Window) -> Result<Recordi
 /// # Errors
 /// [`OpenError`] if it is none at all.
 pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
-    correlate(Contents::of_bytes(name, bytes)?, Window::WHOLE)
+    let contents = Contents::of_bytes(name, bytes)?;
+    correlate(contents, Window::WHOLE, &mut Sent::new())
 }
 
-fn correlate(mut contents: Contents, window: Window) -> Result<Recording, OpenError> {
+fn correlate(
+    mut contents: Contents,
+    window: Window,
+    sent: &mut Sent,
+) -> Result<Recording, OpenError> {
     let mut recording = std::mem::take(&mut contents.recording);
-    let mut stacks = Stacks::of(window);
+    let mut stacks = Stacks::of(window, std::mem::take(sent));
     while let Some(chunk) = contents.next()? {
         let mut samples = ChunkSamples::new(&mut recording, &mut stacks, chunk.thread);
         chunk.walk(|step, damages| samples.step(&step, damages));
     }
-    stacks.finish(&mut recording);
+    *sent = stacks.finish(&mut recording);
     recording.files = contents.reports();
     Ok(recording)
 }

@@ -5,7 +5,7 @@
 //! and its root is [`RawFrame::Lost`] until a sample comes that takes over none of them.
 
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
-use super::window::Window;
+use super::window::{Sent, ThreadName, Window};
 use crate::intern::HashSet;
 use crate::recording::{
     Damages, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
@@ -28,14 +28,16 @@ pub(super) struct Stacks {
     table: StackTable,
     pub(super) waiting: WaitingRoom,
     pub(super) window: Window,
+    pub(super) sent: Sent,
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
 }
 
 impl Stacks {
-    pub(super) fn of(window: Window) -> Self {
+    pub(super) fn of(window: Window, sent: Sent) -> Self {
         Self {
             window,
+            sent,
             ..Self::default()
         }
     }
@@ -178,7 +180,12 @@ impl<'a> ChunkSamples<'a> {
         // What was seen from outside stands for samples that waited until the end.
         let is_end = window.is_last() && sample.head.flags & flags::FROM_OUTSIDE != 0;
         if !window.has(sample.head.time_ns) && !is_end {
-            self.stacks.waiting.leave(self.thread, sample.head.nonce);
+            let is_over = window.is_over(sample.head.time_ns);
+            let waiting = &mut self.stacks.waiting;
+            // The next window takes it that this one had them.
+            waiting.leave_but(self.thread, sample.head.nonce, |kernel| {
+                is_over && window.has_late(kernel.time_ns)
+            });
             return Ok(());
         }
         let stack = self.stack(&sample.head);
@@ -284,6 +291,13 @@ impl<'a> ChunkSamples<'a> {
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
         self.stacks.push(self.recording, parent, frame)
     }
+}
+
+/// How chunks name a thread.
+pub(super) fn name_of(recording: &Recording, thread: ThreadId) -> ThreadName {
+    let thread = &recording.threads[thread.index()];
+    let process = &recording.processes[thread.process.index()];
+    (process.pid, process.key, thread.tid, thread.key)
 }
 
 fn as_index(number: u64) -> usize {

@@ -3,7 +3,17 @@
 //!
 //! Whatever the kernel has sampled of an entry is of the window in which the entry's user stack was
 //! taken: all of its weight is in that stack, whether the kernel's halves are still there or not.
-//! For a kernel sample whose user stack has not come the next window waits.
+//! For a kernel sample whose user stack has not come the next window waits. If it has not come by
+//! then the sample is given without one, and [`Sent`] remembers that: of the weight of the user
+//! stack, when it comes, so much less is given.
+
+use std::collections::BTreeMap;
+
+/// A thread, as chunks name it: pid, process key, tid and thread key.
+pub type ThreadName = (u32, u64, u32, u64);
+
+/// The weight of kernel samples that earlier windows had without a user stack, by thread.
+pub type Sent = BTreeMap<ThreadName, u64>;
 
 /// A window; times are `CLOCK_MONOTONIC`, ns.
 #[derive(Clone, Copy, Debug)]
@@ -39,6 +49,11 @@ impl Window {
 
     pub(super) const fn has_late(&self, time_ns: u64) -> bool {
         self.is_whole() || self.late_after_ns < time_ns && time_ns <= self.late_until_ns
+    }
+
+    /// Whether a user stack is of a window that follows.
+    pub(super) const fn is_over(&self, time_ns: u64) -> bool {
+        !self.is_last() && time_ns > self.until_ns
     }
 
     /// Whether an earlier window had a kernel sample without its user stack, which comes only now.

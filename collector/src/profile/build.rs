@@ -6,7 +6,7 @@ use super::{
     Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, Show, SourceFrameId,
     roots,
 };
-use crate::charge::{Ledger, Reason};
+use crate::charge::{Reason, Row};
 use crate::intern::{HashMap, Interner};
 use crate::recording::{
     FrameId, KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
@@ -19,7 +19,7 @@ use engine::wire::source::OFF_CPU;
 use std::sync::Arc;
 
 /// Makes a profile.
-pub(super) fn build(recording: Recording, symbols: Symbols, show: Show) -> Profile {
+pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[Row]) -> Profile {
     let mut builder = Builder {
         recording: &recording,
         symbols: &symbols,
@@ -48,7 +48,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show) -> Profi
             .saturating_mul(recording.period_ns(sample.thread))
     };
     let own_calls_ns = own_calls.map(time).fold(0, u64::saturating_add);
-    let remainders = builder.remainders();
+    let remainders = builder.remainders(rows);
     let tables = builder.tables;
     Profile {
         functions: tables.functions,
@@ -282,7 +282,7 @@ impl Builder<'_> {
 
     /// What is in no sample: one for each process or thread and reason, with a note for its stack.
     /// Their weights are whole periods, whose sums for each process and reason are right.
-    fn remainders(&mut self) -> Vec<Sample> {
+    fn remainders(&mut self, rows: &[Row]) -> Vec<Sample> {
         let recording = self.recording;
         let mut first_threads = vec![None; recording.processes.len()];
         for (index, thread) in recording.threads.iter().enumerate().rev() {
@@ -296,7 +296,7 @@ impl Builder<'_> {
         let anybody = first_threads.iter().flatten().next().copied();
         let mut made = Vec::new();
         let mut sums: HashMap<(Option<ProcessId>, Reason), u64> = HashMap::default();
-        for row in Ledger::of(recording).rows {
+        for row in rows {
             let own = row
                 .process
                 .and_then(|process| first_threads[process.index()]);

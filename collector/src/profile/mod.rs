@@ -25,6 +25,7 @@ pub use language::NoLanguage;
 pub use own::{OWN_WORK, OwnFrames};
 pub use roots::is_root;
 
+use crate::charge::{Ledger, Row};
 use crate::correlate;
 use crate::intern::index;
 use crate::recording::{KernelHalf, LanguageId, OpenError, ProcessId, Recording, ThreadId};
@@ -253,10 +254,22 @@ impl Profile {
 
     /// Names what is in a recording.
     #[must_use]
-    pub fn with(mut recording: Recording, places: &Places, show: impl Into<Show>) -> Self {
+    pub fn with(recording: Recording, places: &Places, show: impl Into<Show>) -> Self {
+        let rows = Ledger::of(&recording).rows;
+        Self::build(recording, places, show.into(), &rows)
+    }
+
+    /// Names what is in a part of a recording. CPU time that is in no sample is known of whole ones
+    /// only; `rows` are that of the part.
+    #[must_use]
+    pub fn of_part(recording: Recording, places: &Places, rows: &[Row]) -> Self {
+        Self::build(recording, places, Show::default(), rows)
+    }
+
+    fn build(mut recording: Recording, places: &Places, show: Show, rows: &[Row]) -> Self {
         let mut symbols = symbolize(&recording, places);
         names::make_visible(&mut recording, &mut symbols);
-        build::build(recording, symbols, show.into())
+        build::build(recording, symbols, show, rows)
     }
 
     /// The frames of a stack, from leaf to root.

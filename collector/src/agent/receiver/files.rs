@@ -1,6 +1,6 @@
 //! Windows as files in a folder, the oldest of which go when it is full.
 
-use super::Outcome;
+use super::{Outcome, service};
 use crate::agent::queue::Message;
 use crate::output::atomic;
 use std::fs;
@@ -11,9 +11,9 @@ use std::path::Path;
 const END: &str = ".pb.gz";
 
 /// Writes one, and then removes the oldest of those of this service that are beyond the room.
-pub(super) fn write(folder: &Path, message: &Message, service: &str, room: u64) -> Outcome {
+pub(super) fn write(folder: &Path, message: &Message, room: u64) -> Outcome {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let service: String = service.chars().map(plain).collect();
+    let service: String = service(message).chars().map(plain).collect();
     let name = format!("{service}-{:020}{END}", message.from_ns);
     let written = atomic::write(&folder.join(name), |out| out.write_all(&message.bytes));
     match written {
@@ -52,6 +52,7 @@ fn remove_oldest(folder: &Path, begins: &str, room: u64) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
 
     #[test]
     fn the_oldest_go_and_other_files_stay() {
@@ -60,10 +61,11 @@ mod tests {
         for at in [9, 10, 11] {
             let message = Message {
                 bytes: vec![0; 40].into(),
+                attributes: Arc::new([("service.name".into(), "a/b".into())].into()),
                 from_ns: at,
                 to_ns: 0,
             };
-            let outcome = write(folder.path(), &message, "a/b", 100);
+            let outcome = write(folder.path(), &message, 100);
             assert_eq!(outcome, Outcome::Taken(None));
         }
         let names = fs::read_dir(folder.path()).unwrap();

@@ -55,16 +55,16 @@ fn the_kernels_own_name_of_an_entry_stays_with_its_samples() {
     );
 }
 
-const PROGRAM: u64 = 0x10_0000;
+pub(super) const PROGRAM: u64 = 0x10_0000;
 const OURS: u64 = 0x20_0000;
 const LIBC: u64 = 0x30_0000;
 const OTHER: u64 = 0x40_0000;
 
 /// Where the user's stack ends.
-const SP: u64 = 0x7fff_1000;
+pub(super) const SP: u64 = 0x7fff_1000;
 
 /// A process with a program, our library, a libc and another library.
-fn with_modules() -> Chunk {
+pub(super) fn with_modules() -> Chunk {
     let chunk = Chunk::new(42, 42, 0);
     let modules = [
         (PROGRAM, &b"/bin/prog"[..]),
@@ -77,7 +77,13 @@ fn with_modules() -> Chunk {
 }
 
 /// A sample taken in kernel mode, or in user mode if it has no frames.
-fn taken(chunk: Chunk, cursor: u64, user_ip: u64, user_sp: u64, frames: &[u64]) -> Chunk {
+pub(super) fn taken(
+    chunk: Chunk,
+    cursor: u64,
+    user_ip: u64,
+    user_sp: u64,
+    frames: &[u64],
+) -> Chunk {
     let head = KernelHead {
         cursor,
         time_ns: cursor,
@@ -90,7 +96,7 @@ fn taken(chunk: Chunk, cursor: u64, user_ip: u64, user_sp: u64, frames: &[u64]) 
     })
 }
 
-const IN_KERNEL: [u64; 1] = [0xffff_ffff_8100_0010];
+pub(super) const IN_KERNEL: [u64; 1] = [0xffff_ffff_8100_0010];
 
 /// In every chunk the first kernel record leans on none, so each sample has a chunk of its own.
 /// Reads them as one recording.

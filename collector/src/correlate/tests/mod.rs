@@ -6,6 +6,7 @@ mod joined;
 mod languages;
 mod seeds;
 mod whole;
+mod windows;
 
 use super::*;
 use crate::recording::example::{Chunk, head};

@@ -1,0 +1,106 @@
+//! `rsunwind agent` and a program for it.
+
+use crate::command::{Bench, rsunwind, text, wait_for};
+use nix::sys::stat::Mode;
+use nix::unistd::mkfifo;
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Two threads work for so many seconds of CPU time of the process; if that is asked for, one begins
+/// others that end.
+const WORKS: &str = r#"
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+static double limit;
+static double used(void) {
+    struct timespec t;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return t.tv_sec + t.tv_nsec / 1e9;
+}
+__attribute__((noinline)) static void work_a_while(void) {
+    for (volatile int i = 0; i < 100000; i++);
+}
+static void *brief(void *p) { for (int i = 0; i < 20; i++) work_a_while(); return p; }
+static void *work(void *p) {
+    while (used() < limit) {
+        pthread_t t;
+        work_a_while();
+        if (p) { pthread_create(&t, 0, brief, 0); pthread_join(t, 0); }
+    }
+    return 0;
+}
+int main(int argc, char **argv) {
+    pthread_t t;
+    limit = atof(argv[1]);
+    pthread_create(&t, 0, work, argc > 2 ? &t : 0);
+    work(0);
+    pthread_join(t, 0);
+    return 3;
+}
+"#;
+
+/// Builds it.
+#[must_use]
+pub fn works(bench: &Bench) -> PathBuf {
+    bench.compile("cc", &["-O1", "-pthread"], WORKS)
+}
+
+/// `rsunwind agent` without what the environment says of receivers.
+#[must_use]
+pub fn agent() -> Command {
+    let mut command = Command::new(rsunwind());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
+        command.env_remove(name);
+    }
+    command.arg("agent");
+    command
+}
+
+/// Works for so many seconds of CPU time (and what else is said), waits for a line, and works on for
+/// so many more.
+///
+/// # Panics
+/// If no pipe can be made.
+#[must_use]
+pub fn in_two_parts(
+    bench: &Bench,
+    command: &mut Command,
+    program: &Path,
+    seconds: [&str; 2],
+) -> File {
+    const SCRIPT: &str = r#""$1" $2; read -r line < "$3"; exec "$1" "$4""#;
+    let pipe = bench.path("pipe");
+    let _ = fs::remove_file(&pipe);
+    mkfifo(&pipe, Mode::S_IRUSR | Mode::S_IWUSR).expect("it can be");
+    let [before, after] = seconds.map(Path::new);
+    command.args(["sh", "-c", SCRIPT, "sh"]);
+    command.args([program, before, &pipe, after]);
+    // Open for both, it waits for nobody.
+    let mut options = File::options();
+    options
+        .read(true)
+        .write(true)
+        .open(pipe)
+        .expect("it can be")
+}
+
+/// Runs the program under an agent for so many seconds of CPU time, until that is so, and then for so
+/// many more. Gives the status, and what was said.
+#[must_use]
+pub fn run(
+    bench: &Bench,
+    agent: &mut Command,
+    program: &Path,
+    seconds: [&str; 2],
+    until: impl Fn() -> bool,
+) -> (Option<i32>, String) {
+    let mut line = in_two_parts(bench, agent, program, seconds);
+    let child = agent.stderr(Stdio::piped()).spawn().expect("it can be");
+    wait_for("windows", || until().then_some(()));
+    line.write_all(b"\n").expect("it can be");
+    let out = child.wait_with_output().expect("it can be");
+    (out.status.code(), text(&out.stderr))
+}

@@ -1,0 +1,140 @@
+//! Windows of a recording that goes on: each sample is in one of them.
+
+use collector::correlate;
+use rsunwind_tests::agent::{in_two_parts, works};
+use rsunwind_tests::command::{Bench, rsunwind, wait_for};
+use serde_json::{Value, json};
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// Has a window read, as the agent does; gives the sum of its weights. `None` if it cannot be read.
+/// `books`: what the windows before it had.
+fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> Option<u64> {
+    let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
+    let request = json!({
+        "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
+        "names": path(names),
+        "window": times,
+        "forms": ["pprof"],
+        "attributes": {},
+        "books": books,
+    });
+    let mut child = Command::new(rsunwind())
+        .arg("agent-window")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    stdin.write_all(request.to_string().as_bytes()).unwrap();
+    drop(stdin);
+    let mut out = Vec::new();
+    child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
+    if !child.wait().unwrap().success() {
+        return None;
+    }
+    let head = out.split(|byte| *byte == b'\n').next().unwrap();
+    let head: Value = serde_json::from_slice(head).unwrap();
+    *books = head["books"].clone();
+    head["numbers"][1].as_u64()
+}
+
+/// Where a recording's session is.
+fn session_of(recording: &Path) -> Option<PathBuf> {
+    let recording = fs::canonicalize(recording).ok()?;
+    let directories = |path: &Path| {
+        let entries = fs::read_dir(path).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect::<Vec<_>>()
+    };
+    let places = directories(Path::new("/dev/shm"));
+    let mut sessions = places.iter().flat_map(|place| directories(place));
+    let is_its = |session: &PathBuf| {
+        fs::read_link(session.join("recording.rsu")).is_ok_and(|link| link == recording)
+    };
+    sessions.find(is_its)
+}
+
+fn monotonic_ns() -> u64 {
+    let time = nix::time::ClockId::CLOCK_MONOTONIC.now().unwrap();
+    time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+#[test]
+fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let mut recorder = bench.record(&["-q", "-F", "997"]);
+    let mut line = in_two_parts(&bench, &mut recorder, &program, ["0.7 brief", "0.5"]);
+    let mut recorder = recorder.spawn().unwrap();
+    let begun = wait_for("a recording", || bench.begun());
+    let session = wait_for("a session", || session_of(&begun));
+    let names = bench.path("names.rsu");
+    let (mut sum, mut windows) = (0, 0);
+    let (mut last, mut before) = (0, 0);
+    let mut books = json!({
+        "late": [], "threads": [], "lives": [], "sent": 0, "owed": [0, 0, 0, 0, 0, 0, 0],
+    });
+    loop {
+        let status = recorder.try_wait().unwrap();
+        if status.is_some() {
+            break;
+        }
+        // Nothing is younger than the recording is behind.
+        let until = monotonic_ns().saturating_sub(1_500_000_000).max(last);
+        let now = window(&[&session], [last, until, before, last], &names, &mut books);
+        if !session.join("recording.rsu").exists() {
+            // It may have ended meanwhile.
+            recorder.wait().unwrap();
+            break;
+        }
+        let now = now.expect("a window of a session that is there");
+        windows += u64::from(now > 0);
+        if windows == 1 && now > 0 {
+            line.write_all(b"\n").unwrap();
+        }
+        (sum, before, last) = (sum + now, last, until);
+    }
+    assert!(windows > 0);
+    let rest = window(
+        &[&bench.path("profile.rsu")],
+        [last, u64::MAX, before, u64::MAX],
+        &names,
+        &mut books,
+    );
+    sum += rest.unwrap();
+    let whole = bench.recording();
+    let weights = whole.samples.iter().map(|sample| sample.weight);
+    assert_eq!(sum, weights.sum::<u64>());
+    // With what no sample has, all that the kernel charged was sent.
+    let charged = whole.session.as_ref().unwrap().charged_ns;
+    let sent = books["sent"].as_u64().unwrap();
+    assert!(charged > 0 && sent >= charged, "{sent} of {charged} ns");
+    // However the cuts lie.
+    let times = whole.samples.iter().map(|sample| sample.time_ns);
+    let (first, end) = (times.clone().min().unwrap(), times.max().unwrap());
+    let (mut sum, mut last, mut before) = (0, 0, 0);
+    let mut sent = correlate::Sent::new();
+    for part in 1..=8 {
+        let until = if part == 8 {
+            u64::MAX
+        } else {
+            first + (end - first) / 8 * part
+        };
+        let late = if part == 8 { u64::MAX } else { last };
+        let window = correlate::Window {
+            after_ns: last,
+            until_ns: until,
+            late_after_ns: before,
+            late_until_ns: late,
+        };
+        let read = correlate::read_window(&[bench.path("profile.rsu")], window, &mut sent);
+        let read = read.unwrap();
+        sum += read.samples.iter().map(|sample| sample.weight).sum::<u64>();
+        (before, last) = (last, until);
+    }
+    let weights = whole.samples.iter().map(|sample| sample.weight);
+    assert_eq!(sum, weights.sum::<u64>());
+}
