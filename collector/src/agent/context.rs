@@ -29,7 +29,7 @@ pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, S
     }
     put("os.type", "linux".into());
     put("host.id", read("/etc/machine-id"));
-    let targets = args.pid.as_deref().map(target::find);
+    let targets = args.target.pid.as_deref().map(target::find);
     let pid = targets
         .and_then(Result::ok)
         .and_then(|found| match &found[..] {
@@ -37,7 +37,7 @@ pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, S
             _ => None,
         });
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
-    let executable = match (pid, args.command.first()) {
+    let executable = match (pid, args.target.command.first()) {
         (Some(pid), _) => fs::read_link(format!("/proc/{pid}/exe")).ok(),
         (None, command) => command.map(Into::into),
     };
@@ -52,7 +52,7 @@ pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, S
             false => name,
         },
     );
-    if args.pid.is_none() || pid.is_some() {
+    if args.target.pid.is_none() || pid.is_some() {
         let group = cgroup(&read(&format!("/proc/{process}/cgroup")));
         put("container.id", container(&group).unwrap_or_default().into());
         put("k8s.pod.uid", pod(&group).unwrap_or_default());

@@ -35,6 +35,7 @@ mod windows;
 
 use crate::record::signals::Signals;
 use crate::record::units;
+use crate::underway::Target;
 use crate::visible::say;
 use clap::Args as ClapArgs;
 use form::Form;
@@ -45,7 +46,6 @@ use recorder::Recorder;
 use sender::{Prepared, Sender};
 use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::OsString;
 use std::io;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -116,19 +116,9 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Processes that run already, and what they start: numbers or names, with commas between them
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        conflicts_with = "command",
-        required_unless_present = "command"
-    )]
-    pub pid: Option<String>,
-
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    /// What is recorded
+    #[command(flatten)]
+    pub target: Target,
 }
 
 fn window_length(text: &str) -> Result<Duration, String> {
@@ -201,7 +191,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let mut recorder = Recorder::start(args).map_err(Error::System)?;
     // Not before: what is started must not have them blocked.
     let signals = Signals::take().map_err(|errno| Error::System(errno.into()))?;
-    let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.pid.is_some());
+    let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.target.pid.is_some());
     let status = agent.follow(&mut recorder, &signals, &mut windows);
     notify::stopping();
     agent.send(windows.rest(&agent.forms(), &agent.attributes));

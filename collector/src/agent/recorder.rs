@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 use tempfile::TempDir;
 
 /// How the recording is called.
@@ -37,26 +37,14 @@ impl Recorder {
     /// As spawn, and if there is no room for its folder.
     pub(super) fn start(args: &Args) -> io::Result<Self> {
         let folder = folder()?;
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args([
-                "record",
-                "-q",
-                "--names=0",
-                "-F",
-                &args.rate.to_string(),
-                "-o",
-            ])
-            .arg(folder.path().join(NAME));
-        let then = match &args.pid {
-            Some(pids) => {
-                command.args(["-p", pids]).stdin(Stdio::null());
+        let output = folder.path().join(NAME);
+        let mut command = args.target.record(&args.rate.to_string(), &output);
+        let then = match args.target.pid {
+            Some(_) => {
+                command.stdin(Stdio::null());
                 Orphaned::Ends
             }
-            None => {
-                command.arg("--").args(&args.command);
-                Orphaned::GoesOn
-            }
+            None => Orphaned::GoesOn,
         };
         let mut guardian = Guardian::start(folder.path(), then)?;
         let child = command.spawn()?;

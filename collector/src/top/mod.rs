@@ -11,6 +11,7 @@ mod state;
 
 use crate::clock;
 use crate::profile::Profile;
+use crate::underway::Target;
 use crate::visible::visible;
 use clap::Args as ClapArgs;
 use nix::sys::signal::{SigSet, Signal};
@@ -18,7 +19,6 @@ use nix::sys::signalfd::{SfdFlags, SignalFd};
 use ratatui::crossterm::event::{self, Event, KeyEventKind};
 use recorder::{Recorder, Source};
 use state::State;
-use std::ffi::OsString;
 use std::io::{self, IsTerminal as _};
 use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
@@ -52,18 +52,9 @@ pub struct Args {
     /// Samples per second of CPU time, per thread
     #[arg(short = 'F', long, value_name = "HZ", default_value = "99")]
     pub rate: String,
-    /// Processes that run already, and what they start: numbers or names, with commas between them
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        conflicts_with = "command",
-        required_unless_present = "command"
-    )]
-    pub pid: Option<String>,
-    /// The program and its arguments
-    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
-    pub command: Vec<OsString>,
+    /// What is recorded
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// Why `rsunwind top` failed.
@@ -123,11 +114,12 @@ fn take_signals() -> nix::Result<SignalFd> {
 
 fn what(args: &Args) -> String {
     let words = args
+        .target
         .command
         .iter()
         .map(|word| word.to_string_lossy().into_owned());
     let words: Vec<_> = words.collect();
-    visible(&args.pid.clone().unwrap_or_else(|| words.join(" "))).into_owned()
+    visible(&args.target.pid.clone().unwrap_or_else(|| words.join(" "))).into_owned()
 }
 
 fn show(

@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use std::fs::{self, File};
 use std::os::unix::process::CommandExt as _;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Stdio};
 
 /// A recording that goes on.
 #[derive(Debug)]
@@ -27,14 +27,8 @@ impl Recorder {
     pub(super) fn start(args: &Args) -> Result<Self, Error> {
         let directory = tempfile::tempdir().map_err(Error::System)?;
         let said = File::create(directory.path().join(SAID)).map_err(Error::System)?;
-        let mut command = Command::new("/proc/self/exe");
-        command
-            .args(["record", "-q", "--names=0", "-F", &args.rate, "-o"])
-            .arg(directory.path().join(NAME));
-        match &args.pid {
-            Some(pids) => command.args(["-p", pids]),
-            None => command.arg("--").args(&args.command),
-        };
+        let output = directory.path().join(NAME);
+        let mut command = args.target.record(&args.rate, &output);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

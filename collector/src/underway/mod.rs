@@ -6,6 +6,8 @@
 pub(crate) mod limit;
 
 use crate::kept;
+use clap::Args;
+use std::ffi::OsString;
 use std::fs;
 use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
@@ -19,6 +21,38 @@ const GUARDIAN: &str = r#"trap '' INT TERM HUP; while read -r line; do pid=$line
 [ "$2" = no ] || kill -TERM "$pid" 2>/dev/null
 while kill -0 "$pid" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$pid/status"; do sleep 0.1; done; }
 rm -rf "$1""#;
+
+/// What is recorded: what runs already, or a program that is started.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// Processes that run already, and what they start: numbers or names, with commas between them
+    #[arg(
+        short,
+        long,
+        value_name = "PID",
+        conflicts_with = "command",
+        required_unless_present = "command"
+    )]
+    pub pid: Option<String>,
+
+    /// The program and its arguments
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
+    pub command: Vec<OsString>,
+}
+
+impl Target {
+    /// `rsunwind record` of it, without names, at that rate into a file.
+    pub(crate) fn record(&self, rate: &str, output: &Path) -> Command {
+        let mut command = Command::new("/proc/self/exe");
+        command.args(["record", "-q", "--names=0", "-F", rate, "-o"]);
+        command.arg(output);
+        match &self.pid {
+            Some(pids) => command.args(["-p", pids]),
+            None => command.arg("--").args(&self.command),
+        };
+        command
+    }
+}
 
 /// What becomes of a recording when we are gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
