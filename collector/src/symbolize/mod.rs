@@ -1,11 +1,13 @@
 //! Names for the addresses of a recording: functions, inlined ones included, with file and line.
 //!
 //! Start at [`symbolize`]. Each distinct address of each distinct binary is looked up once,
-//! binaries in parallel. A binary counts only if its build-id is the recorded one; what has no name
-//! is shown as `[module+0xoffset]`, or `[unknown]` if it lies in no module.
+//! binaries in parallel. A binary counts only if its build-id is the recorded one; a function that
+//! has no name is `[module+0xoffset]`, `[module, no symbols]` if not even its beginning is known,
+//! and `[unknown]` if it lies in no module.
 //!
 //! Not here: reading recordings (`recording`), stacks and weights (`profile`).
 
+mod code_starts;
 mod demangle;
 mod elf;
 mod entry;
@@ -68,7 +70,8 @@ impl Named {
 
     /// Whether it is called by its module and address, for want of a symbol.
     pub(crate) fn is_nameless(&self) -> bool {
-        self.function.starts_with('[') && self.function.contains("+0x")
+        self.function.starts_with('[')
+            && (self.function.contains("+0x") || self.function.ends_with(NO_SYMBOLS))
     }
 }
 
@@ -177,7 +180,7 @@ fn intern_images(recording: &Recording, images: &mut Vec<Image>) -> Vec<ImageId>
     let modules = recording.modules.iter();
     let ids = modules.map(|module| {
         if module.code.is_some() {
-            return ImageId(u32::MAX); // which nobody asks for
+            return ImageId::new(u32::MAX); // which nobody asks for
         }
         let id = known.place(&mut identities, identity(module));
         if identities.len() > images.len() {
@@ -341,8 +344,11 @@ fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut
     }
     let unnamed = addresses.iter().zip(&mut *named);
     go_functions::name(&elf, unnamed.filter(|(_, names)| names.is_empty()));
-    let unnamed = addresses.iter().zip(named);
+    let unnamed = addresses.iter().zip(&mut *named);
     entry::name(&elf, image, unnamed.filter(|(_, names)| names.is_empty()));
+    let unnamed = addresses.iter().zip(named);
+    let unnamed = unnamed.filter(|(_, names)| names.is_empty());
+    code_starts::name(&elf, &file, image, addresses, unnamed);
 }
 
 fn name_anonymous(
@@ -462,8 +468,8 @@ fn place(recording: &Recording, images: &[Image], key: Key, mut functions: Vec<N
     };
     if functions.is_empty() {
         let name = match (image, key) {
-            (Some(id), _) => nameless(images[id.index()].name(), address),
-            (None, Key::Kernel(_)) => nameless("kernel", address),
+            (Some(id), _) => without_symbols(images[id.index()].name()),
+            (None, Key::Kernel(_)) => without_symbols("kernel"),
             (None, Key::Language(..)) => NOT_DESCRIBED.to_owned(),
             (None, _) => UNKNOWN.to_owned(),
         };
@@ -477,8 +483,19 @@ fn place(recording: &Recording, images: &[Image], key: Key, mut functions: Vec<N
     }
 }
 
-/// What code without a symbol is called.
+/// How the name of code ends of which not even a function's beginning is known.
+const NO_SYMBOLS: &str = ", no symbols]";
+
+/// What such code is called.
+fn without_symbols(image: &str) -> String {
+    format!("[{}{NO_SYMBOLS}", bare(image))
+}
+
+/// What a function is called that has no symbol and begins there.
 fn nameless(image: &str, offset: u64) -> String {
-    let bare = image.trim_start_matches('[').trim_end_matches(']');
-    format!("[{bare}+{offset:#x}]")
+    format!("[{}+{offset:#x}]", bare(image))
+}
+
+fn bare(image: &str) -> &str {
+    image.trim_start_matches('[').trim_end_matches(']')
 }

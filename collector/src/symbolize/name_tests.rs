@@ -68,7 +68,7 @@ fn functions(program: &Path, sections: &[&str]) -> Vec<Vec<Named>> {
     let addresses =
         sections.flat_map(|section| section.address()..section.address() + section.size());
     let batch = Batch {
-        image: ImageId(0),
+        image: ImageId::new(0),
         addresses: addresses.collect(),
         slots: Vec::new(),
     };
