@@ -18,24 +18,36 @@ pub(crate) trait Index: Copy {
     fn index(self) -> usize;
 }
 
-/// Makes an index type, so that none is mistaken for another.
+/// Makes an index type, so that none is mistaken for another. `None` takes no room of its own.
 macro_rules! index {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-        pub struct $name(pub u32);
+        pub struct $name(std::num::NonZeroU32);
 
         impl $name {
+            /// Of that number, from 0 on. The last one that there is stands for any beyond it.
+            #[must_use]
+            pub const fn new(number: u32) -> Self {
+                Self(std::num::NonZeroU32::MIN.saturating_add(number))
+            }
+
+            /// As a number.
+            #[must_use]
+            pub const fn number(self) -> u32 {
+                self.0.get() - 1
+            }
+
             /// As an index.
             #[must_use]
             pub const fn index(self) -> usize {
-                self.0 as usize
+                self.number() as usize
             }
 
             /// The next one of a list of that length.
             #[must_use]
             pub fn next_of(length: usize) -> Self {
-                Self(u32::try_from(length).unwrap_or(u32::MAX))
+                Self::new(u32::try_from(length).unwrap_or(u32::MAX))
             }
         }
 

@@ -236,7 +236,7 @@ impl Books {
         let threads = (0..recording.threads.len()).rev().map(ThreadId::next_of);
         let of_process = |id: ThreadId| (recording.threads[id.index()].process, id);
         let first: HashMap<ProcessId, ThreadId> = threads.map(of_process).collect();
-        let anybody = ThreadId(0);
+        let anybody = ThreadId::new(0);
         for row in rows.into_iter().filter(|row| row.ns > 0) {
             let of_process = || row.process.and_then(|process| first.get(&process).copied());
             let thread = row.thread.or_else(of_process).unwrap_or(anybody);

@@ -43,7 +43,7 @@ fn process(recording: &mut Recording, pid: u32, parent_pid: u32, began_ms: u64) 
 
 fn sample(thread: u32, weight: u64) -> RawSample {
     RawSample {
-        thread: ThreadId(thread),
+        thread: ThreadId::new(thread),
         time_ns: 0,
         weight,
         stack: None,

@@ -39,7 +39,7 @@ pub(super) struct Life {
 impl Life {
     /// Its first program run.
     pub(super) fn first(&self) -> ProcessId {
-        self.runs.first().copied().unwrap_or(ProcessId(0))
+        self.runs.first().copied().unwrap_or(ProcessId::new(0))
     }
 
     /// What its children were charged of whose ends it was told, ns.
@@ -52,7 +52,7 @@ impl Life {
 
     /// Its last program run.
     pub(super) fn last(&self) -> ProcessId {
-        self.runs.last().copied().unwrap_or(ProcessId(0))
+        self.runs.last().copied().unwrap_or(ProcessId::new(0))
     }
 }
 

@@ -44,7 +44,7 @@ fn run(recording: &mut Recording, pid: u32, began_ms: u64, samples: u64, end_ms:
     let thread = ThreadId::next_of(recording.threads.len());
     let unarmed_cpu_ns = (began_ms + 1) * MS;
     recording.threads.push(Thread {
-        process: ProcessId(count as u32),
+        process: ProcessId::new(count as u32),
         tid: pid,
         key: count,
         name: String::new(),
@@ -128,7 +128,7 @@ fn children_are_their_own() {
     let mut recording = command(500);
     run(&mut recording, 10, 0, 99, Some(100));
     run(&mut recording, 11, 0, 199, Some(200));
-    recording.processes[1].parent = Some(ProcessId(0));
+    recording.processes[1].parent = Some(ProcessId::new(0));
     waits(&mut recording, 0, 11, 250);
     // Nobody knows this one.
     waits(&mut recording, 0, 77, 40);
@@ -140,8 +140,8 @@ fn children_are_their_own() {
         let row = rows.filter(|row| (row.process, row.reason) == (process, reason));
         row.map(|row| row.ns / MS).sum::<u64>()
     };
-    assert_eq!(of(Some(ProcessId(1)), Reason::End), 50);
-    assert_eq!(of(Some(ProcessId(0)), Reason::End), 107);
+    assert_eq!(of(Some(ProcessId::new(1)), Reason::End), 50);
+    assert_eq!(of(Some(ProcessId::new(0)), Reason::End), 107);
     assert_eq!(of(None, Reason::Brief), 3);
     assert_eq!(of(None, Reason::NotSampled), 40);
     assert_eq!(
@@ -157,8 +157,8 @@ fn an_end_that_a_tracer_was_told_of_counts_once() {
     run(&mut recording, 10, 0, 49, Some(50));
     run(&mut recording, 11, 0, 99, Some(100));
     run(&mut recording, 12, 0, 199, Some(200));
-    recording.processes[1].parent = Some(ProcessId(0));
-    recording.processes[2].parent = Some(ProcessId(1));
+    recording.processes[1].parent = Some(ProcessId::new(0));
+    recording.processes[2].parent = Some(ProcessId::new(1));
     for (waiter, time_ns) in [(0, 1000), (1, 2000)] {
         waits(&mut recording, waiter, 12, 210);
         waits(&mut recording, waiter, 77, 40);
@@ -177,13 +177,13 @@ fn an_end_that_a_tracer_was_told_of_counts_once() {
         let rows = ledger.rows.iter().filter(|row| row.process == process);
         rows.map(|row| row.ns / MS).sum::<u64>()
     };
-    let each = [0, 1, 2].map(|index| of(Some(ProcessId(index))));
+    let each = [0, 1, 2].map(|index| of(Some(ProcessId::new(index))));
     assert_eq!(each, [130, 120, 210]);
     assert_eq!(of(None), 40);
     let [stranger] = ledger.strangers[..] else {
         panic!("{:?}", ledger.strangers);
     };
-    assert_eq!(stranger.parent, ProcessId(1));
+    assert_eq!(stranger.parent, ProcessId::new(1));
 }
 
 #[test]
@@ -193,13 +193,13 @@ fn what_libc_waited_for_itself_is_known_by_its_time_if_it_is_one() {
         run(&mut recording, 10, 0, 99, Some(100));
         for pid in 11..=11 + others {
             run(&mut recording, pid, 0, 199, Some(200));
-            recording.processes.last_mut().unwrap().parent = Some(ProcessId(0));
+            recording.processes.last_mut().unwrap().parent = Some(ProcessId::new(0));
         }
         waits(&mut recording, 0, 0, 250);
         let ledger = Ledger::of(&recording);
         let rows = ledger.rows.iter();
         let ends =
-            rows.filter(|row| row.reason == Reason::End && row.process == Some(ProcessId(1)));
+            rows.filter(|row| row.reason == Reason::End && row.process == Some(ProcessId::new(1)));
         let ends: u64 = ends.map(|row| row.ns / MS).sum();
         assert_eq!(ends, end_ms, "{others}: {ledger:?}");
         assert!(ledger.strangers.is_empty());
@@ -211,10 +211,10 @@ fn processes_that_nobody_waits_for_come_on_top() {
     let mut recording = command(110);
     run(&mut recording, 10, 0, 99, Some(100));
     run(&mut recording, 11, 0, 199, None);
-    recording.processes[1].parent = Some(ProcessId(0));
+    recording.processes[1].parent = Some(ProcessId::new(0));
     let ledger = Ledger::of(&recording);
     assert_eq!(ledger.total_ns(), 310 * MS);
-    assert_eq!(ledger.unwaited, [(ProcessId(1), 200 * MS)]);
+    assert_eq!(ledger.unwaited, [(ProcessId::new(1), 200 * MS)]);
 }
 
 #[test]
@@ -248,7 +248,7 @@ fn nothing_is_more_than_all() {
 fn of_each(ledger: &Ledger, processes: u32) -> Vec<u64> {
     let of = |process| {
         let rows = ledger.rows.iter();
-        let rows = rows.filter(|row| row.process == Some(ProcessId(process)));
+        let rows = rows.filter(|row| row.process == Some(ProcessId::new(process)));
         rows.map(|row| row.ns / MS).sum()
     };
     (0..processes).map(of).collect()
@@ -270,11 +270,11 @@ fn what_a_copied_program_waited_for_is_in_no_other_account() {
     run(&mut recording, 10, 0, 99, Some(100));
     run(&mut recording, 11, 0, 200, None);
     copied(&mut recording);
-    recording.processes[1].parent = Some(ProcessId(0));
+    recording.processes[1].parent = Some(ProcessId::new(0));
     run(&mut recording, 12, 0, 149, Some(150));
     run(&mut recording, 13, 0, 99, None);
-    recording.processes[2].parent = Some(ProcessId(1));
-    recording.processes[3].parent = Some(ProcessId(1));
+    recording.processes[2].parent = Some(ProcessId::new(1));
+    recording.processes[3].parent = Some(ProcessId::new(1));
     // That and those of its children, and 50 ms for their ends.
     waits(&mut recording, 0, 11, 201 + 150 + 100 + 50);
     recording.session.as_mut().unwrap().charged_ns = 601 * MS;
@@ -311,7 +311,7 @@ fn what_passed_before_a_thread_was_armed_is_its_own() {
     // Another thread of it.
     run(&mut recording, 11, 79, 0, None);
     recording.processes.pop();
-    recording.threads[1].process = ProcessId(0);
+    recording.threads[1].process = ProcessId::new(0);
     let ledger = Ledger::of(&recording);
     let rows = ledger.rows.iter();
     let before: Vec<_> = rows

@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn an_entry_takes_its_samples_along_and_leaves_later_ones() {
         let mut room = WaitingRoom::default();
-        let thread = ThreadId(1);
+        let thread = ThreadId::new(1);
         for cursor in [30, 10, 20] {
             let head = KernelHead {
                 cursor,
@@ -197,7 +197,7 @@ mod tests {
             room.enter(thread, head, &[7, 8]);
         }
         assert_eq!(room.leave(thread, 20).len(), 2);
-        assert_eq!(room.leave(ThreadId(2), 99).len(), 0);
+        assert_eq!(room.leave(ThreadId::new(2), 99).len(), 0);
         assert_eq!(room.rest().len(), 1);
     }
 }

@@ -21,7 +21,7 @@ mod window;
 pub use kernel_account::KernelAccount;
 pub use window::{Sent, ThreadName, Window};
 
-use crate::recording::{Contents, OpenError, Recording};
+use crate::recording::{Contents, FrameId, OpenError, Recording};
 use samples::{ChunkSamples, Stacks};
 use std::path::{Path, PathBuf};
 
@@ -68,6 +68,23 @@ fn correlate(
         chunk.walk(|step, damages| samples.step(&step, damages));
     }
     *sent = stacks.finish(&mut recording);
+    if !window.is_whole() {
+        keep_frames_on_stacks(&mut recording);
+    }
     recording.files = contents.reports();
     Ok(recording)
+}
+
+/// Drops frames that only samples outside of a window had: nobody needs their names.
+fn keep_frames_on_stacks(recording: &mut Recording) {
+    let mut places = vec![None; recording.frames.len()];
+    let mut kept = Vec::new();
+    for node in &mut recording.stacks {
+        let place = &mut places[node.frame.index()];
+        node.frame = *place.get_or_insert_with(|| {
+            kept.push(recording.frames[node.frame.index()]);
+            FrameId::next_of(kept.len() - 1)
+        });
+    }
+    recording.frames = kept;
 }

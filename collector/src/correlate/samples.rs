@@ -8,7 +8,7 @@ use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, ThreadName, Window};
 use crate::intern::HashSet;
 use crate::recording::{
-    Damages, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
+    Damages, FrameId, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -31,6 +31,9 @@ pub(super) struct Stacks {
     pub(super) sent: Sent,
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
+    recent: Recent,
+    /// The new frames of a sample, leaf first.
+    new: Vec<Frame>,
 }
 
 impl Stacks {
@@ -48,6 +51,7 @@ impl Stacks {
         parent: Option<StackId>,
         frame: RawFrame,
     ) -> Option<StackId> {
+        let frame = self.table.frame(recording, frame);
         Some(self.table.push(recording, parent, frame))
     }
 
@@ -89,13 +93,44 @@ impl Stacks {
     }
 }
 
+/// How many frames are remembered; a power of two.
+const REMEMBERED: usize = 4096;
+
+/// Frames that were met, each found in one look: programs return to few places.
+#[derive(Debug)]
+struct Recent(Vec<Option<(ProcessId, Frame, FrameId)>>);
+
+impl Default for Recent {
+    fn default() -> Self {
+        Self(vec![None; REMEMBERED])
+    }
+}
+
+impl Recent {
+    fn find(&self, process: ProcessId, frame: &Frame) -> Option<FrameId> {
+        let found = self.0[Self::place(process, frame)].as_ref();
+        let found = found.filter(|(whose, what, _)| *whose == process && what == frame);
+        found.map(|(_, _, id)| *id)
+    }
+
+    fn note(&mut self, process: ProcessId, frame: &Frame, id: FrameId) {
+        self.0[Self::place(process, frame)] = Some((process, *frame, id));
+    }
+
+    fn place(process: ProcessId, frame: &Frame) -> usize {
+        const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
+        let mixed = frame.pc.0 ^ u64::from(frame.position) ^ u64::from(process.number()) << 48;
+        (mixed.wrapping_mul(ODD) >> 52) as usize % REMEMBERED
+    }
+}
+
 /// The stack of the sample before, from root to leaf.
 #[derive(Debug, Default)]
 struct Before {
     head: SampleHead,
     /// How many outermost frames are not known.
     unknown: usize,
-    frames: Vec<RawFrame>,
+    frames: Vec<FrameId>,
     /// The stack at each frame, if no gap lies below it.
     nodes: Vec<StackId>,
 }
@@ -160,21 +195,11 @@ impl<'a> ChunkSamples<'a> {
         if sample.reused > depth {
             return Err(WireError::BadValue("reused frames", sample.reused as u64));
         }
-        let new: Vec<Frame> = sample.new_frames().collect::<Result<_, _>>()?;
-        if sample.reused.saturating_add(new.len()) > DEEPEST {
-            return Err(WireError::BadValue("stack depth", new.len() as u64));
-        }
-        self.take_over(sample.reused);
-        let thread = &self.recording.threads[self.thread.index()];
-        let process = thread.process;
-        if self.recording.processes[process.index()].map.changes() {
-            self.look_again(sample.head.time_ns);
-        }
-        for frame in new.iter().rev() {
-            let raw = self.raw(process, *frame, sample.head.time_ns);
-            self.before.frames.push(raw);
-        }
-        self.learn_trampolines(process, &new);
+        let mut new = std::mem::take(&mut self.stacks.new);
+        new.clear();
+        let taken = self.new_frames(&sample, &mut new);
+        self.stacks.new = new;
+        taken?;
         self.before.head = sample.head;
         let window = self.stacks.window;
         // What was seen from outside stands for samples that waited until the end.
@@ -190,6 +215,35 @@ impl<'a> ChunkSamples<'a> {
         }
         let stack = self.stack(&sample.head);
         self.add(&sample.head, stack);
+        Ok(())
+    }
+
+    /// Takes the frames of a sample that are not those of the sample before.
+    fn new_frames(&mut self, sample: &Sample<'_>, new: &mut Vec<Frame>) -> Result<(), WireError> {
+        for frame in sample.new_frames() {
+            new.push(frame?);
+        }
+        if sample.reused.saturating_add(new.len()) > DEEPEST {
+            return Err(WireError::BadValue("stack depth", new.len() as u64));
+        }
+        self.take_over(sample.reused);
+        let time_ns = sample.head.time_ns;
+        let process = self.recording.threads[self.thread.index()].process;
+        if self.recording.processes[process.index()].map.changes() {
+            self.look_again(time_ns);
+        }
+        let steady = self.recording.has_steady_map(process);
+        for frame in new.iter().rev() {
+            let known = self.stacks.recent.find(process, frame).filter(|_| steady);
+            let id = known.unwrap_or_else(|| {
+                let raw = self.raw(process, *frame, time_ns);
+                let id = self.stacks.table.frame(self.recording, raw);
+                self.stacks.recent.note(process, frame, id);
+                id
+            });
+            self.before.frames.push(id);
+        }
+        self.learn_trampolines(process, new);
         Ok(())
     }
 
@@ -242,17 +296,18 @@ impl<'a> ChunkSamples<'a> {
                 frame,
                 method,
                 module,
-            } = self.before.frames[index]
+            } = self.recording.frames[self.before.frames[index].index()]
             {
                 let now = self.recording.module_at(process, frame.lookup(), time_ns);
                 if now != module {
                     self.before.nodes.truncate(index);
-                    self.before.frames[index] = RawFrame::Code {
+                    let raw = RawFrame::Code {
                         process,
                         frame,
                         method,
                         module: now,
                     };
+                    self.before.frames[index] = self.stacks.table.frame(self.recording, raw);
                 }
             }
         }
@@ -274,9 +329,11 @@ impl<'a> ChunkSamples<'a> {
             if gap == Some(index) {
                 node = self.push(node, RawFrame::Elided(head.elided));
             }
-            node = self.push(node, self.before.frames[index]);
-            if let (None, Some(node)) = (gap, node) {
-                self.before.nodes.push(node);
+            let frame = self.before.frames[index];
+            let pushed = self.stacks.table.push(self.recording, node, frame);
+            node = Some(pushed);
+            if gap.is_none() {
+                self.before.nodes.push(pushed);
             }
         }
         if gap == Some(depth) {

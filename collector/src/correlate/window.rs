@@ -62,7 +62,7 @@ impl Window {
     }
 
     /// Times may be anything in what is read, 0 too.
-    const fn is_whole(&self) -> bool {
+    pub(super) const fn is_whole(&self) -> bool {
         self.after_ns == 0 && self.late_after_ns == 0 && self.is_last()
     }
 }

@@ -173,9 +173,9 @@ fn raw<'s>(
     kernel.chain(user.map(|frame| {
         let address = frame.code_address().lookup();
         RawFrame::code(
-            ProcessId(0),
+            ProcessId::new(0),
             *frame,
-            recording.module_at(ProcessId(0), address, 0),
+            recording.module_at(ProcessId::new(0), address, 0),
         )
     }))
 }
@@ -189,7 +189,7 @@ fn recording(target: &mut Target, stacks: &[ThreadStack]) -> Recording {
         .unwinder
         .modules(pid, &frames, 0)
         .map(|module| Module {
-            process: ProcessId(0),
+            process: ProcessId::new(0),
             time_ns: 0,
             gone_ns: u64::MAX,
             start: RuntimeAddress(module.start),

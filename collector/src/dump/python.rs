@@ -173,7 +173,7 @@ impl Interpreter {
             if layout.check(&memory, place.code, code_type) != 0 {
                 layout.describe(&memory, place.code, |code| {
                     object = Some(CodeObject {
-                        language: LanguageId(0),
+                        language: LanguageId::new(0),
                         name: String::from_utf8_lossy(code.name).into(),
                         file: String::from_utf8_lossy(code.file).into(),
                         first_line: code.first_line,

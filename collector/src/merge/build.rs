@@ -195,6 +195,7 @@ impl Made {
     }
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
+        let frame = self.frame(frame);
         Some(self.table.push(&mut self.recording, parent, frame))
     }
 
@@ -335,8 +336,7 @@ impl Made {
                     Found::Cookie | Found::Exact | Found::ByTime => None,
                 };
                 if let (Some(caller), Some((_, frame))) = (caller, sample.user) {
-                    let frame = self.recording.frames[frame.index()];
-                    stack = self.push(caller, frame);
+                    stack = Some(self.table.push(&mut self.recording, caller, frame));
                 }
                 (stack, moment.stop, half(sample.in_kernel))
             }

@@ -251,8 +251,9 @@ mod tests {
         let calls = two_calls([first, second]);
         let moments = Moments::new(&calls, &symbolize(&calls, &Places::default()));
         let caller = |time_ms: u64, ip, cookie| {
-            let user = Some((ip, FrameId(0)));
-            let (found, moment) = moments.find(ThreadId(0), time_ms * 1_000_000, user, cookie)?;
+            let user = Some((ip, FrameId::new(0)));
+            let (found, moment) =
+                moments.find(ThreadId::new(0), time_ms * 1_000_000, user, cookie)?;
             let parent = calls.stacks[moment.stack.index()].parent;
             match calls.frames[calls.stacks[parent?.index()].frame.index()] {
                 RawFrame::Code { frame, .. } => Some((found, frame.lookup().0 | 1)),

@@ -32,6 +32,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
         of_stack: vec![None; recording.stacks.len()],
         of_cut_stack: HashMap::default(),
         complete: Vec::new(),
+        own_calls_ns: 0,
     };
     builder.find_complete();
     let samples = recording
@@ -39,15 +40,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
         .iter()
         .map(|sample| builder.sample(sample));
     let (samples, aside) = samples.partition(|sample| sample.event == CPU_EVENT);
-    let own_calls = recording.samples.iter().filter(|sample| {
-        sample.event == CPU_EVENT && builder.own.work(sample) == Some(OwnWork::Call)
-    });
-    let time = |sample: &RawSample| {
-        sample
-            .weight
-            .saturating_mul(recording.period_ns(sample.thread))
-    };
-    let own_calls_ns = own_calls.map(time).fold(0, u64::saturating_add);
+    let own_calls_ns = builder.own_calls_ns;
     let remainders = builder.remainders(rows);
     let tables = builder.tables;
     Profile {
@@ -168,6 +161,8 @@ struct Builder<'a> {
     of_cut_stack: HashMap<(Option<StackId>, Cut), CallId>,
     /// For each recorded stack whether its outermost frame is a root by name.
     complete: Vec<Reach>,
+    /// CPU time of our own in functions that stand in front of libc's, ns.
+    own_calls_ns: u64,
 }
 
 impl Builder<'_> {
@@ -211,8 +206,14 @@ impl Builder<'_> {
             _ if complete || sample.stop == StopReason::Root => None,
             _ => Some(Cut::Stopped(sample.stop)),
         };
+        let work = self.own.work(sample);
+        if work == Some(OwnWork::Call) && sample.event == CPU_EVENT {
+            let period_ns = self.recording.period_ns(sample.thread);
+            let time_ns = sample.weight.saturating_mul(period_ns);
+            self.own_calls_ns = self.own_calls_ns.saturating_add(time_ns);
+        }
         let mut stack = match sample.stack {
-            _ if self.own.work(sample).is_some() => Some(self.own_work()),
+            _ if work.is_some() => Some(self.own_work()),
             None if preempted => None,
             None if sample.event == OFF_CPU => {
                 let note = self.tables.note("[stack lost]");
@@ -433,7 +434,7 @@ impl Builder<'_> {
         if let Some(known) = self.of_frame[id.index()] {
             return known;
         }
-        let first = SourceFrameId::next_of(self.functions.len()).0;
+        let first = SourceFrameId::next_of(self.functions.len()).number();
         match self.recording.frames[id.index()] {
             RawFrame::Elided(count) => {
                 let note = self.tables.note(&format!("[{count} frames elided]"));
@@ -453,7 +454,7 @@ impl Builder<'_> {
                 self.functions.push(note);
             }
         }
-        let behind = SourceFrameId::next_of(self.functions.len()).0;
+        let behind = SourceFrameId::next_of(self.functions.len()).number();
         self.of_frame[id.index()] = Some((first, behind));
         (first, behind)
     }

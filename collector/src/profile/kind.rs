@@ -51,7 +51,7 @@ impl Kind {
             Self::Library => 2,
             Self::Kernel => 3,
             Self::Anonymous => 4,
-            Self::Language(id) => id.0.saturating_add(KINDS.len() as u32),
+            Self::Language(id) => id.number().saturating_add(KINDS.len() as u32),
         }
     }
 

@@ -28,7 +28,7 @@ impl Profile {
             let wanted = language.to_owned();
             return Err(NoLanguage { wanted, there });
         };
-        let wanted = Mode::Language(LanguageId(wanted.1));
+        let wanted = Mode::Language(LanguageId::new(wanted.1));
         let elsewhere = self.note(format!("[not in {language}]"));
         let (mut stacks, mut known) = (Vec::new(), Interner::default());
         let none: CallId = known.place(

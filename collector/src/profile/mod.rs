@@ -33,6 +33,7 @@ use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason};
+use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -170,12 +171,19 @@ pub struct Frame {
 }
 
 /// A stack: a frame and the stack of its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Call {
     /// The caller's stack; `None` for the outermost frame.
     pub parent: Option<CallId>,
     /// The frame.
     pub frame: SourceFrameId,
+}
+
+impl Hash for Call {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let parent = self.parent.map_or(u32::MAX, CallId::number);
+        (u64::from(parent) << 32 | u64::from(self.frame.number())).hash(state);
+    }
 }
 
 /// What a thread had to do with the lock of its interpreter, which Python calls the GIL.

@@ -34,6 +34,8 @@ pub(super) struct Own<'a> {
     recording: &'a Recording,
     symbols: &'a Symbols,
     frames: OwnFrames,
+    /// Of each frame whether it is ours.
+    ours: Vec<bool>,
     /// The C library of each process that has one.
     libc: HashMap<ProcessId, ImageId>,
 }
@@ -66,24 +68,24 @@ impl<'a> Own<'a> {
                     .or_insert(ImageId::next_of(place));
             }
         }
+        let is_ours = |frame: &RawFrame| match frame {
+            RawFrame::Code { module, .. } => {
+                module.is_some_and(|module| recording.modules[module.index()].ours)
+            }
+            _ => false,
+        };
         Self {
             recording,
             symbols,
             frames,
+            ours: recording.frames.iter().map(is_ours).collect(),
             libc,
         }
     }
 
     /// Whether a frame is ours, and not to be shown.
     pub(super) fn hides(&self, frame: FrameId) -> bool {
-        self.frames == OwnFrames::Hidden
-            && match self.recording.frames[frame.index()] {
-                RawFrame::Code {
-                    module: Some(module),
-                    ..
-                } => self.recording.modules[module.index()].ours,
-                _ => false,
-            }
+        self.frames == OwnFrames::Hidden && self.ours[frame.index()]
     }
 
     /// The function of libc, and its image, that a stack that ends in our code stands in.

@@ -18,6 +18,7 @@ use engine::wire::process::Origin;
 use engine::wire::sample::{Frame, Method, StopReason, Trigger};
 use engine::wire::thread::ThreadEndReason;
 use std::collections::HashMap;
+use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -330,7 +331,7 @@ pub struct Totals {
 }
 
 /// A frame as recorded, with the module that it lies in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RawFrame {
     /// Code.
     Code {
@@ -360,6 +361,21 @@ pub enum RawFrame {
     Lost,
 }
 
+impl Hash for RawFrame {
+    /// By what tells nearly all of them apart, since millions are looked for.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let (whose, what) = match self {
+            Self::Code { process, frame, .. } => (process.number(), frame.lookup().0),
+            Self::Language { code, position } => (*position, code.map_or(0, CodeId::number).into()),
+            Self::Kernel(frame) => (1, frame.lookup().0),
+            Self::Elided(count) => (2, *count),
+            Self::Missing => (3, 0),
+            Self::Lost => (4, 0),
+        };
+        (what ^ u64::from(whose).rotate_right(16)).hash(state);
+    }
+}
+
 impl RawFrame {
     pub(crate) fn code(process: ProcessId, frame: Frame, module: Option<ModuleId>) -> Self {
         Self::Code {
@@ -372,12 +388,19 @@ impl RawFrame {
 }
 
 /// A stack: a frame and the stack of its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StackNode {
     /// The caller's stack; `None` for the outermost frame.
     pub parent: Option<StackId>,
     /// The frame.
     pub frame: FrameId,
+}
+
+impl Hash for StackNode {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        let parent = self.parent.map_or(u32::MAX, StackId::number);
+        (u64::from(parent) << 32 | u64::from(self.frame.number())).hash(state);
+    }
 }
 
 /// One sample.

@@ -31,6 +31,18 @@ impl Recording {
         found
     }
 
+    /// Whether each address of a process means the same module at all times.
+    pub(crate) fn has_steady_map(&self, process: ProcessId) -> bool {
+        let mut owner = &self.processes[process.index()];
+        for _ in 0..MOST_FORKS {
+            let Some(parent) = owner.parent.filter(|_| inherits(owner)) else {
+                break;
+            };
+            owner = &self.processes[parent.index()];
+        }
+        owner.map.is_steady()
+    }
+
     /// Whether code of a process at that address was our own library's.
     pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
         let module = self.module_at(process, RuntimeAddress(address), time_ns);

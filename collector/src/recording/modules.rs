@@ -59,6 +59,7 @@ pub struct ModuleMap {
     /// By start address and time; with the greatest end address among this and all before.
     entries: Vec<(u64, u64, ModuleId)>,
     changes: bool,
+    overlaps: bool,
 }
 
 /// More overlapping modules at one address than this that begin at different ones are not looked
@@ -77,14 +78,19 @@ impl ModuleMap {
             .collect();
         let time_ns = |id: ModuleId| of(id).map_or(0, |module| module.time_ns);
         entries.sort_by_key(|(start, _, id)| (*start, time_ns(*id), *id));
-        let mut furthest = 0;
-        for (_, end, _) in &mut entries {
+        let (mut furthest, mut overlaps) = (0, false);
+        for (start, end, _) in &mut entries {
+            overlaps |= *start < furthest;
             furthest = furthest.max(*end);
             *end = furthest;
         }
         let went = |id: ModuleId| of(id).is_some_and(|module| module.gone_ns != u64::MAX);
         let changes = entries.iter().any(|(_, _, id)| went(*id));
-        Self { entries, changes }
+        Self {
+            entries,
+            changes,
+            overlaps,
+        }
     }
 
     /// Whether there are none.
@@ -97,6 +103,12 @@ impl ModuleMap {
     #[must_use]
     pub fn changes(&self) -> bool {
         self.changes
+    }
+
+    /// Whether an address means the same module at all times.
+    #[must_use]
+    pub fn is_steady(&self) -> bool {
+        !self.changes && !self.overlaps
     }
 
     /// The module at `address` at `time_ns`; if none was known there then, the next one noticed, or
@@ -161,7 +173,7 @@ mod tests {
 
     fn module(start: u64, end: u64, time_ns: u64, gone_ns: u64) -> Module {
         Module {
-            process: ProcessId(0),
+            process: ProcessId::new(0),
             time_ns,
             gone_ns,
             start: RuntimeAddress(start),
@@ -181,10 +193,10 @@ mod tests {
             module(0x2000, 0x3000, 20, 30),       // … a plug-in mapped into its gap, unmapped
             module(0x2000, 0x2800, 40, u64::MAX), // … and another, later, at the same place
         ];
-        let map = ModuleMap::new((0..3).map(ModuleId), &modules);
+        let map = ModuleMap::new((0..3).map(ModuleId::new), &modules);
         let find = |address, time| {
             map.find(RuntimeAddress(address), time, &modules)
-                .map(|id| id.0)
+                .map(ModuleId::number)
         };
         assert_eq!(find(0x8000, 15), Some(0));
         assert_eq!(find(0x2100, 25), Some(1));
@@ -202,23 +214,23 @@ mod tests {
             .map(|n| module(0x2000, 0x2040, 10 + n * 10, 15 + n * 10))
             .chain([module(0x1000, 0x9000, 0, u64::MAX)])
             .collect();
-        let map = ModuleMap::new((0..1001).map(ModuleId), &modules);
+        let map = ModuleMap::new((0..1001).map(ModuleId::new), &modules);
         for n in 0..1000u32 {
             let time = 12 + u64::from(n) * 10;
             let found = map.find(RuntimeAddress(0x2010), time, &modules);
-            assert_eq!(found, Some(ModuleId(n)));
+            assert_eq!(found, Some(ModuleId::new(n)));
         }
         let around = map.find(RuntimeAddress(0x2050), 12, &modules);
-        assert_eq!(around, Some(ModuleId(1000)));
+        assert_eq!(around, Some(ModuleId::new(1000)));
     }
 
     #[test]
     fn a_module_that_went_is_better_than_none() {
         let modules = [module(0x1000, 0x2000, 10, 20)];
-        let map = ModuleMap::new([ModuleId(0)].into_iter(), &modules);
+        let map = ModuleMap::new([ModuleId::new(0)].into_iter(), &modules);
         assert_eq!(
             map.find(RuntimeAddress(0x1800), 21, &modules),
-            Some(ModuleId(0))
+            Some(ModuleId::new(0))
         );
     }
 }

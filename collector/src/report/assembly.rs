@@ -42,7 +42,7 @@ pub(super) fn print(
         let (Some(image), Some(start)) = (function.image, outer.function_start) else {
             continue;
         };
-        let code = all.entry((image.0, start)).or_insert_with(|| Code {
+        let code = all.entry((image.number(), start)).or_insert_with(|| Code {
             outer,
             addresses: BTreeMap::new(),
             total: 0,
@@ -54,7 +54,7 @@ pub(super) fn print(
     let mut all: Vec<((u32, u64), Code<'_>)> = all.into_iter().collect();
     all.sort_by_key(|(_, code)| std::cmp::Reverse(code.total));
     for ((image, start), code) in &all {
-        let image = &profile.symbols.images[ImageId(*image).index()];
+        let image = &profile.symbols.images[ImageId::new(*image).index()];
         let name = profile.function(code.outer).called(names);
         let title = format!("{name}: {} at {start:#x}", image.path);
         let _ = writeln!(out, "\n{}", look.heading(&title));

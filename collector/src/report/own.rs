@@ -41,22 +41,22 @@ impl<'a> Own<'a> {
         let leaf = self.profile.stacks[stack.index()].frame;
         let leaf = self.profile.frames[leaf.index()].function;
         if &*self.profile.functions[leaf.index()].name == PREEMPTED {
-            return (leaf.0, None); // wherever it was
+            return (leaf.number(), None); // wherever it was
         }
         let mut found: Option<(Rank, u32, Option<u32>)> = None;
         let mut below = None;
         for frame in self.profile.walk(stack) {
             let rank = self.rank(frame);
             if found.is_none_or(|(best, ..)| rank > best) {
-                found = Some((rank, frame.function.0, below));
+                found = Some((rank, frame.function.number(), below));
             }
             // The way into the kernel says nothing.
             if !self.is_entry(frame) || below.is_none() {
-                below = Some(frame.function.0);
+                below = Some(frame.function.number());
             }
         }
         match found {
-            Some((Rank::Foreign, ..)) | None => (leaf.0, None),
+            Some((Rank::Foreign, ..)) | None => (leaf.number(), None),
             Some((_, function, called)) => (function, called),
         }
     }

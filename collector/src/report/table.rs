@@ -177,13 +177,13 @@ fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
     let function = profile.function(frame);
     match by {
         // Not the program's, and not missing either.
-        By::Module if &*function.name == OWN_WORK => Key::Function(frame.function.0),
-        By::Module => Key::Module(function.image.map(|image| image.0), function.mode),
+        By::Module if &*function.name == OWN_WORK => Key::Function(frame.function.number()),
+        By::Module => Key::Module(function.image.map(|image| image.number()), function.mode),
         By::Line => match &frame.file {
-            Some(file) => Key::Line(frame.function.0, file, frame.line),
-            None => Key::Line(frame.function.0, "", 0),
+            Some(file) => Key::Line(frame.function.number(), file, frame.line),
+            None => Key::Line(frame.function.number(), "", 0),
         },
-        _ => Key::Function(frame.function.0),
+        _ => Key::Function(frame.function.number()),
     }
 }
 
@@ -195,8 +195,8 @@ fn count_threads(
     let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
     for sample in profile.weighed() {
         let key = match by {
-            By::Thread => Key::Thread(sample.thread.0),
-            _ => Key::Process(profile.process_of(sample.thread).0),
+            By::Thread => Key::Thread(sample.thread.number()),
+            _ => Key::Process(profile.process_of(sample.thread).number()),
         };
         let time = weigh(sample);
         let (own, total) = counts.entry(key).or_default();

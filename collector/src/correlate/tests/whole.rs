@@ -82,7 +82,7 @@ fn modules_are_those_of_the_time_and_of_the_parent() {
     };
     let paths: Vec<_> = found.samples.iter().map(path).collect();
     assert_eq!(paths, ["/lib/first", "/lib/second", "/lib/second"]);
-    assert_eq!(found.processes[1].parent, Some(ProcessId(0)));
+    assert_eq!(found.processes[1].parent, Some(ProcessId::new(0)));
 }
 
 #[test]

@@ -67,12 +67,12 @@ fn weigh(json: &mut serde_json::Value, profile: &Profile) {
 
 /// The label that stands for a frame.
 fn label(frame: SourceFrameId) -> String {
-    format!("#{}", frame.0)
+    format!("#{}", frame.number())
 }
 
 /// The frame that a label stands for.
 fn frame_of(label: &str) -> Option<SourceFrameId> {
-    Some(SourceFrameId(label.strip_prefix('#')?.parse().ok()?))
+    Some(SourceFrameId::new(label.strip_prefix('#')?.parse().ok()?))
 }
 
 struct Maker<'a> {

@@ -186,7 +186,7 @@ impl Tables {
         let row = self.symbols.push(json!({
             "address": start,
             "functionSize": Value::Null,
-            "libIndex": image.0,
+            "libIndex": image.number(),
             "name": name,
         }));
         self.known_symbols.insert((image, start), row);
@@ -200,7 +200,7 @@ impl Tables {
         let name = self.string(profile.symbols.images[image.index()].name());
         let of_library = 1;
         let row = self.resources.push(json!({
-            "lib": image.0,
+            "lib": image.number(),
             "name": name,
             "host": Value::Null,
             "type": of_library,

@@ -69,7 +69,7 @@ fn columns(profile: &Profile, tree: &Tree, samples: &[(&Sample, u32)], out: &mut
         before = *depth + 1;
     }
     for (_, function) in &tree.nodes {
-        number(out, function.0.into());
+        number(out, function.number().into());
     }
     let start = profile.start_ns();
     let (mut thread, mut before) = (None, 0);
@@ -175,7 +175,11 @@ fn threads(profile: &Profile, samples: &[(&Sample, u32)]) -> Value {
     let threads = samples.chunk_by(|(a, _), (b, _)| a.thread == b.thread);
     let thread = |id: ThreadId, samples: usize| {
         let thread = &profile.recording.threads[id.index()];
-        let (process, tid, name) = (thread.process.0, thread.tid, thread_name(profile, id));
+        let (process, tid, name) = (
+            thread.process.number(),
+            thread.tid,
+            thread_name(profile, id),
+        );
         json!({"process": process, "tid": tid, "name": name, "samples": samples})
     };
     threads

@@ -90,7 +90,7 @@ fn number(nodes: &[Node], totals: &[u64]) -> (Vec<(u32, FunctionId)>, Vec<u32>) 
     let mut todo: Vec<(usize, u32)> = below(0).map(|index| (index, 0)).collect();
     while let Some((index, depth)) = todo.pop() {
         numbered.push((depth, nodes[index].function));
-        numbers[index] = NodeId::next_of(numbered.len()).0;
+        numbers[index] = NodeId::next_of(numbered.len()).number();
         todo.extend(below(index + 1).map(|index| (index, depth + 1)));
     }
     (numbered, numbers)

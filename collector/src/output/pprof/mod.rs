@@ -227,7 +227,7 @@ impl<'a> Builder<'a> {
         let ids: Vec<u64> = all
             .iter()
             .map(|location| {
-                let key = outer.next().unwrap_or(SourceFrameId(u32::MAX));
+                let key = outer.next().unwrap_or(SourceFrameId::new(u32::MAX));
                 self.location(key, location)
             })
             .collect();
@@ -251,7 +251,7 @@ impl<'a> Builder<'a> {
                 let function = self.profile.function(frame);
                 let file = frame.file.as_deref();
                 proto::Line {
-                    function_id: self.function(frame.function.0, &function.name, file),
+                    function_id: self.function(frame.function.number(), &function.name, file),
                     line: i64::from(frame.line),
                 }
             })
