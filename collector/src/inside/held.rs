@@ -4,12 +4,14 @@
 //! sent again then, but for SIGSTOP: it stops the process as ever, and whoever lets that go on is
 //! heard.
 //!
-//! ptrace belongs to a thread of ours: all of this runs on one, at whose end the kernel lets go.
+//! ptrace belongs to a thread of ours: all of this runs in a process of its own
+//! ([`super::apart`]), at whose end the kernel lets go.
 //!
 //! # Safety
 //! ptrace on structures of ours.
 #![allow(unsafe_code)]
 
+use super::time_limit::TimeLimit;
 use super::undisturbed::is_undisturbed;
 use super::{Refusal, obstacles};
 use crate::gentle::{Stop, wait};
@@ -49,6 +51,7 @@ pub(super) struct Held {
     pid: Pid,
     tid: Pid,
     user: user_regs_struct,
+    limit: Option<TimeLimit>,
     vectors: Vec<u8>,
     mask: u64,
     memory: File,
@@ -65,7 +68,7 @@ impl Held {
     ///
     /// # Errors
     /// `EAGAIN` and `EPERM` of [`Refusal::Ptrace`] where a thread was not to be had just now: to
-    /// try again takes another thread of ours, since this one may have it half and not let go.
+    /// try again takes another process, since this one may have it half and not let go.
     pub(super) fn stop(pid: u32) -> Result<Self, Refusal> {
         obstacles::ignored_trap(pid)?;
         let memory = format!("/proc/{pid}/mem");
@@ -98,7 +101,7 @@ impl Held {
             let _ = ptrace::detach(thread, signal);
         };
         if Whereabouts::of(pid, tid) != there {
-            // One that is not stopped cannot be let go of; it is at the end of our thread.
+            // One that is not stopped cannot be let go of; it is at the end of our process.
             return Err(Refusal::Ptrace(Errno::EAGAIN));
         }
         let since = Instant::now();
@@ -109,7 +112,7 @@ impl Held {
                 let_go(Some(signal));
                 return Err(Refusal::Ptrace(Errno::EAGAIN));
             }
-            // The kernel hands it on at the end of our thread.
+            // The kernel hands it on at the end of our process.
             Stop::RealTime => return Err(Refusal::Ptrace(Errno::EAGAIN)),
         }
         let held = Self::begin(pid, thread, memory, instruction, since);
@@ -136,6 +139,7 @@ impl Held {
         if is_in_sequence(tid, &memory) {
             return Err(Refusal::Ptrace(Errno::EAGAIN));
         }
+        let limit = TimeLimit::of(&user);
         registers::go_on(&mut user, false);
         let mut vectors = vec![0; MOST_VECTORS];
         let mut part = libc::iovec {
@@ -160,6 +164,7 @@ impl Held {
             pid: Pid::from_raw(pid.cast_signed()),
             tid,
             user,
+            limit,
             vectors,
             mask,
             memory,
@@ -302,6 +307,9 @@ impl Held {
             trace(SET_MASK, self.tid, 8, &raw const self.mask as usize)?;
         }
         ptrace::setregs(self.tid, self.user).map_err(Refusal::Ptrace)?;
+        if let Some(limit) = &self.limit {
+            limit.pass(&self.memory);
+        }
         ptrace::detach(self.tid, None).map_err(Refusal::Ptrace)?;
         for (signal, to_thread) in self.came.take() {
             // Who is gone needs none.

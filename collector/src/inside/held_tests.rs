@@ -30,10 +30,7 @@ impl Busy {
         Pid::from_raw(self.0.id().cast_signed())
     }
 
-    fn held<T: Send>(
-        &self,
-        work: impl FnOnce(&Held) -> Result<T, Refusal> + Send,
-    ) -> Result<T, Refusal> {
+    fn held<T>(&self, work: impl FnOnce(&Held) -> Result<T, Refusal>) -> Result<T, Refusal> {
         held_for(self.0.id(), Duration::from_secs(20), work)
     }
 
@@ -112,17 +109,52 @@ fn who_was_stopped_meanwhile_is_stopped() {
         assert!(began.elapsed() < Duration::from_secs(60));
         thread::yield_now();
     }
-    // It can be held as it is, and stays stopped.
-    assert_eq!(busy.held(own_number).unwrap(), pid.as_raw() as u64);
-    while busy.state() != 'T' {
-        assert!(began.elapsed() < Duration::from_secs(60));
-        thread::yield_now();
-    }
     kill(pid, Signal::SIGCONT).unwrap();
     while busy.state() == 'T' {
         thread::yield_now();
     }
     busy.goes_on();
+}
+
+#[test]
+fn time_limits_run_on() {
+    const LIMIT: f64 = 0.5;
+    let script = "import select, sys, time\nprint(flush=True)\nbegan = time.monotonic()\n\
+        select.select([], [], [], float(sys.argv[1]))\nprint(time.monotonic() - began)";
+    let took = || {
+        let mut command = Command::new("python3");
+        command.args(["-c", script, &LIMIT.to_string()]);
+        let mut sleeper = Busy(command.stdout(Stdio::piped()).spawn().unwrap());
+        assert_eq!(sleeper.read(1), "\n");
+        let pid = sleeper.0.id();
+        let selects = || {
+            let calls = [libc::SYS_select, libc::SYS_pselect6];
+            matches!(Whereabouts::of(pid, pid), Whereabouts::Asleep { call: Some(call), .. }
+                if calls.contains(&call.number))
+        };
+        while !selects() && sleeper.state() != 'Z' {
+            thread::yield_now();
+        }
+        let held = sleeper.held(|held| {
+            thread::sleep(Duration::from_secs_f64(LIMIT / 2.0));
+            own_number(held)
+        });
+        let mut printed = String::new();
+        let output = sleeper.0.stdout.as_mut().unwrap();
+        output.read_to_string(&mut printed).unwrap();
+        let took: f64 = printed.trim().parse().unwrap();
+        // On a machine that stood still it was over before.
+        assert!(
+            took >= LIMIT && (held.is_ok() || took > LIMIT),
+            "{took} {held:?}"
+        );
+        took
+    };
+    let mut tries = std::iter::repeat_with(took).take(8);
+    assert!(
+        tries.any(|took| took < LIMIT * 1.4),
+        "begun anew it takes more"
+    );
 }
 
 #[test]
@@ -137,6 +169,36 @@ fn who_is_killed_meanwhile_has_ended() {
         own_number(held)
     });
     assert!(matches!(held, Err(Refusal::Ended)), "{held:?}");
+}
+
+#[test]
+fn a_recorder_that_is_killed_meanwhile_does_no_harm() {
+    const TARGET: &str = "TARGET_OF_A_RECORDER";
+    const SELF: &str = "inside::held::tests::a_recorder_that_is_killed_meanwhile_does_no_harm";
+    if let Ok(target) = std::env::var(TARGET) {
+        let _ = held_for(target.parse().unwrap(), Duration::from_secs(20), |held| {
+            own_number(held)?;
+            let recorder = std::os::unix::process::parent_id();
+            println!("held");
+            // It is killed here.
+            while std::os::unix::process::parent_id() == recorder {
+                thread::yield_now();
+            }
+            own_number(held)
+        });
+        return;
+    }
+    let mut busy = Busy::start("");
+    let mut recorder = Command::new(std::env::current_exe().unwrap());
+    let recorder = recorder.args(["--exact", SELF, "--nocapture"]);
+    let recorder = recorder.env(TARGET, busy.0.id().to_string());
+    let mut recorder = recorder.stdout(Stdio::piped()).spawn().unwrap();
+    let said = std::io::BufReader::new(recorder.stdout.take().unwrap());
+    let mut lines = std::io::BufRead::lines(said);
+    assert!(lines.any(|line| line.unwrap().ends_with("held")));
+    recorder.kill().unwrap();
+    recorder.wait().unwrap();
+    busy.goes_on();
 }
 
 #[test]

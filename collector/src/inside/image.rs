@@ -33,6 +33,8 @@ pub(super) struct Image {
     pub(super) segments: Vec<Segment>,
     /// Bytes that it spans.
     pub(super) span: u64,
+    /// Who brings it in: this process, though another one may see to it.
+    recorder: u32,
 }
 
 impl Image {
@@ -58,6 +60,7 @@ impl Image {
             file,
             segments,
             span,
+            recorder: std::process::id(),
         })
     }
 
@@ -114,7 +117,7 @@ impl Image {
         }
         bytes.get_mut(..MARK.len())?.copy_from_slice(&MARK);
         let recorder = bytes.get_mut(RECORDER..)?.first_chunk_mut()?;
-        *recorder = std::process::id().to_le_bytes();
+        *recorder = self.recorder.to_le_bytes();
         Some(bytes)
     }
 }

@@ -13,6 +13,7 @@
 //! Not here: when this is done (`record/inside.rs`), and what the library does there
 //! (`librsunwind/src/life/inside.rs`).
 
+mod apart;
 mod departure;
 mod events;
 mod functions;
@@ -20,6 +21,7 @@ mod held;
 mod image;
 mod obstacles;
 mod refusal;
+mod time_limit;
 mod undisturbed;
 
 pub use refusal::Refusal;
@@ -77,8 +79,8 @@ pub struct Settings {
 /// What came of an end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
-    /// Nothing is left.
-    Gone,
+    /// Nothing is left; for so long a thread was held, at most.
+    Gone(Duration),
     /// The process has ended, or runs another program.
     Over,
 }
@@ -104,15 +106,17 @@ impl Inside {
         }
         obstacles::own_handler(pid)?;
         let known = functions::find(pid, &image.wanted());
-        let (base, held) = held_for(pid, ENTERING, |held| {
-            // Another may have come in just before.
-            if left_behind(pid)?.is_some() {
-                return Err(Refusal::Ptrace(Errno::EBUSY));
-            }
+        let entered = held_for(pid, ENTERING, |held| {
+            obstacles::own_handler(pid)?;
             let place = Place::map(held, &image, &known)?;
             place.begin(held, pid, settings)?;
             Ok((place.base, held.since.elapsed()))
-        })?;
+        });
+        if matches!(entered, Err(Refusal::OwnHandler)) {
+            // Another recording may have come in just before.
+            left_behind(pid)?;
+        }
+        let (base, held) = entered?;
         Ok(Self {
             pid,
             image,
@@ -172,43 +176,45 @@ impl Inside {
             image: &self.image,
             base: self.base,
         };
-        let result = held_for(self.pid, LEAVING, |held| place.run(held, END, 0))?;
+        let (result, first) = held_for(self.pid, LEAVING, |held| {
+            Ok((place.run(held, END, 0)?, held.since.elapsed()))
+        })?;
         if result != 0 {
             return Err(Refusal::of_library(result));
         }
         departure::wait(self.pid, self.base..self.base + self.image.span)?;
-        held_for(self.pid, LEAVING, |held| {
+        let second = held_for(self.pid, LEAVING, |held| {
             place.run(held, UNMAP, 0)?;
-            place.unmap(held)
+            place.unmap(held)?;
+            Ok(held.since.elapsed())
         })?;
-        Ok(Departure::Gone)
+        Ok(Departure::Gone(first.max(second)))
     }
 }
 
-/// Has a thread of the process do something, on a thread of ours that ends with it: should anything
-/// go wrong, the kernel then lets go. It goes on as it was in any case.
-fn held_for<T: Send>(
+/// Has a thread of the process do something. A process of its own sees to that ([`apart`]): should
+/// anything go wrong, or this one be killed, the thread goes on as it was in any case.
+fn held_for<T>(
     pid: u32,
     patience: Duration,
-    work: impl FnOnce(&Held) -> Result<T, Refusal> + Send,
+    work: impl FnOnce(&Held) -> Result<T, Refusal>,
 ) -> Result<T, Refusal> {
     let deadline = Instant::now() + patience;
     let mut work = Some(work);
     loop {
-        let done = thread::scope(|scope| {
-            let done = scope.spawn(|| {
-                let held = Held::stop(pid)?;
-                let work = work.take().ok_or(Refusal::Library)?;
-                let done = work(&held);
-                held.release()?;
-                done
-            });
-            done.join().unwrap_or(Err(Refusal::Library))
+        let done = apart::apart(|| {
+            let held = Held::stop(pid)?;
+            let work = work.take().ok_or(Refusal::Library)?;
+            let done = work(&held);
+            held.release()?;
+            done
         });
+        let done = done.map_err(Refusal::Ptrace)?;
+        let done = done.unwrap_or(Err(Refusal::Library));
         let refusal = match done {
             // It was killed meanwhile, or another thread of it has called exec.
             Err(Refusal::Ptrace(Errno::ESRCH)) if work.is_none() => return Err(Refusal::Ended),
-            // The kernel may not have let go yet of what another thread of ours had.
+            // The kernel may not have let go yet of what another process of ours had.
             Err(Refusal::Ptrace(errno @ (Errno::EAGAIN | Errno::EPERM | Errno::ESRCH))) => {
                 Refusal::Ptrace(errno)
             }

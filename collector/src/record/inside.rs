@@ -24,6 +24,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const MANY: usize = 200;
 /// Samples are taken out of the segments this often.
 const DRAIN: Duration = Duration::from_millis(120);
+/// No thread should be held for longer, if there is a processor for it.
+const LONG: Duration = Duration::from_millis(20);
 const IDLE: &str = "nothing was recorded";
 
 /// Records until the processes have ended, the time is over, or a signal says that it is enough.
@@ -116,7 +118,11 @@ fn leave(mut entered: Vec<Inside>) {
     for inside in entered {
         let (pid, blocked) = (inside.pid(), inside.threads().1);
         match inside.leave() {
-            Ok(Departure::Gone | Departure::Over) => {}
+            Ok(Departure::Gone(held)) if held > LONG => say(format_args!(
+                "process {pid}: at the end a thread of it was held for {:.1} ms",
+                held.as_secs_f64() * 1e3
+            )),
+            Ok(Departure::Gone(_) | Departure::Over) => {}
             Err(Refusal::Ended) => {}
             Err(refusal) => say(format_args!(
                 "process {pid}: our library stays in it, and does nothing: {refusal}; the next record -p --how inside takes it away"
