@@ -5,6 +5,7 @@ pub mod source;
 
 use crate::text::{PATH_SIZE, Text, parse_decimal};
 use asked::Asked;
+use engine::affordable;
 use engine::wire::sample::Trigger;
 
 /// Where samples go.
@@ -70,6 +71,10 @@ pub struct Config {
     pub period_ns: u64,
     /// The measured cost of an event, ns, if somebody measured it already.
     pub event_cost_ns: Option<u64>,
+    /// What of that the handler sees, ns, or 0.
+    pub event_seen_ns: u64,
+    /// What samples may take of the program's time, of [`engine::affordable::WHOLE`].
+    pub share: u64,
     /// Which trigger to use.
     pub trigger: TriggerChoice,
     /// Which signal triggers raise.
@@ -104,6 +109,8 @@ pub static INACTIVE: Config = Config {
     destination: Destination::File(Text::EMPTY),
     period_ns: 1_000_000_000,
     event_cost_ns: None,
+    event_seen_ns: 0,
+    share: affordable::QUARTER,
     trigger: TriggerChoice::Auto,
     signal: SignalChoice::Auto,
     kernel: false,
@@ -132,6 +139,8 @@ impl Config {
             destination: Destination::File(Text::new()),
             period_ns: 1_000_000_000 / DEFAULT_RATE,
             event_cost_ns: None,
+            event_seen_ns: 0,
+            share: affordable::QUARTER,
             trigger: TriggerChoice::Auto,
             signal: SignalChoice::Auto,
             kernel: true,
@@ -174,6 +183,11 @@ impl Config {
                 None => return bad("rate", "give 0.1 to 100000 samples a second"),
             },
             b"cost" => self.event_cost_ns = parse_decimal(value),
+            b"seen" => self.event_seen_ns = parse_decimal(value).unwrap_or(0),
+            b"overhead" => match parse_share(value) {
+                Some(share) => self.share = share,
+                None => return bad("overhead", "give 0.1 to 25 percent, such as 1 or 2.5"),
+            },
             b"trigger" => {
                 self.trigger = match value {
                     b"auto" => TriggerChoice::Auto,
@@ -237,7 +251,7 @@ impl Config {
             _ => {
                 return bad(
                     "key",
-                    "known: output session rate trigger signal kernel depth unwind reuse size follow events",
+                    "known: output session rate overhead trigger signal kernel depth unwind reuse size follow events",
                 );
             }
         }
@@ -253,19 +267,32 @@ fn parse_switch(value: &[u8]) -> Option<bool> {
     }
 }
 
-/// Hz, with up to three decimals, to a period in ns.
+/// Percent, to what [`engine::affordable::WHOLE`] is all of.
+fn parse_share(value: &[u8]) -> Option<u64> {
+    let share = parse_thousandths(value)?;
+    (100..=affordable::QUARTER)
+        .contains(&share)
+        .then_some(share)
+}
+
+/// Hz to a period in ns.
 fn parse_rate(value: &[u8]) -> Option<u64> {
-    let mut halves = value.splitn(2, |byte| *byte == b'.');
-    let whole = parse_decimal(halves.next()?)?;
-    let fraction = halves.next().unwrap_or(b"0");
-    let scale = 10u64.checked_pow(3u32.checked_sub(u32::try_from(fraction.len()).ok()?)?)?;
-    let millihertz = whole
-        .checked_mul(1000)?
-        .checked_add(parse_decimal(fraction)?.checked_mul(scale)?)?;
+    let millihertz = parse_thousandths(value)?;
     (100..=100_000_000)
         .contains(&millihertz)
         .then(|| 1_000_000_000_000u64.checked_div(millihertz))
         .flatten()
+}
+
+/// A number with up to three decimals, in thousandths.
+fn parse_thousandths(value: &[u8]) -> Option<u64> {
+    let mut halves = value.splitn(2, |byte| *byte == b'.');
+    let whole = parse_decimal(halves.next()?)?;
+    let fraction = halves.next().unwrap_or(b"0");
+    let scale = 10u64.checked_pow(3u32.checked_sub(u32::try_from(fraction.len()).ok()?)?)?;
+    whole
+        .checked_mul(1000)?
+        .checked_add(parse_decimal(fraction)?.checked_mul(scale)?)
 }
 
 fn parse_size(value: &[u8]) -> Option<u64> {
@@ -285,10 +312,10 @@ mod tests {
     #[test]
     fn settings_are_read() {
         let config = Config::parse(
-            b"rate=99.5,output=/tmp/x.%p.rsu,trigger=timer,depth=64,size=2M,follow=no",
+            b"rate=99.5,overhead=2.5,output=/tmp/x.%p.rsu,trigger=timer,depth=64,size=2M,follow=no",
         )
         .unwrap();
-        assert_eq!(config.period_ns, 10_050_251);
+        assert_eq!((config.period_ns, config.share), (10_050_251, 2_500));
         assert_eq!(
             (config.trigger, config.max_depth, config.size, config.follow),
             (TriggerChoice::Timer, 64, 2 << 20, false)
@@ -304,7 +331,9 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
-        let cases: [(&[u8], &str); 11] = [
+        let cases: [(&[u8], &str); 13] = [
+            (b"overhead=26,output=x", "overhead"),
+            (b"overhead=0.09,output=x", "overhead"),
             (b"rate=0,output=x", "rate"),
             (b"rate=1000000,output=x", "rate"),
             (b"rate=1.2345,output=x", "rate"),

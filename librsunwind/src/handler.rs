@@ -114,7 +114,8 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
                 return Origin::Stale;
             }
             let due = u64::from(info.overrun.max(0) as u32).saturating_add(1);
-            let Some(weight) = this.budget.may_walk(due, PROCESS.allowance_ns()) else {
+            let due = due.saturating_mul(this.trigger.periods());
+            let Some(weight) = this.budget.may_walk(due, PROCESS.pace.allowance_ns(1)) else {
                 return Origin::Stale; // the next walk stands for it
             };
             Origin::Ours(Request {
@@ -122,16 +123,22 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
                 nonce: this.trigger.next_nonce(),
                 weight: this.told_weight(weight),
                 flags: this.left_out(),
+                sampled_ns: 0,
             })
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
-            if this.budget.may_walk(1, PROCESS.allowance_ns()).is_none() {
+            let allowance_ns = PROCESS.pace.allowance_ns(this.trigger.periods());
+            if this.budget.may_walk(1, allowance_ns).is_none() {
                 return Origin::Stale; // the next walk stands for it
             }
             sampled_by_perf(this, true)
         }
         (Armed::Outside, POLL_IN..=POLL_HUP) if trigger::is_outside(info.value as i32) => {
-            if this.budget.may_walk(1, PROCESS.allowance_ns()).is_none() {
+            if this
+                .budget
+                .may_walk(1, PROCESS.pace.allowance_ns(1))
+                .is_none()
+            {
                 return Origin::Stale; // the next walk stands for it
             }
             Origin::Ours(Request {
@@ -139,6 +146,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
                 nonce: this.trigger.next_nonce(),
                 weight: this.take_weight(1),
                 flags: this.left_out(),
+                sampled_ns: 0,
             })
         }
         // A signal of the perf event that came while this one was pending was dropped: its samples
@@ -166,8 +174,9 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
     Origin::Ours(Request {
         trigger,
         nonce: drained.cursor,
-        weight: this.take_weight(counted),
+        weight: this.take_weight(counted.saturating_mul(this.trigger.periods())),
         flags: full | this.left_out(),
+        sampled_ns: drained.sampled_ns,
     })
 }
 
@@ -202,11 +211,16 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         this.close_account_here(ThreadEndReason::Stopped);
         this.event(EventKind::SessionOver, 0, b"");
         this.disarm();
-    } else if sampling.is_some() {
+    } else if let Some(request) = sampling {
         this.settle();
         let spent_ns = clock::monotonic_ns().saturating_sub(time_ns);
-        this.count_handler_time(spent_ns);
         this.budget.spent(spent_ns);
+        let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);
+        let seen_ns = sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns));
+        PROCESS.pace.sampled(seen_ns, spent_ns);
+        let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
+        let delivery_ns = if by_event { PROCESS.pace.seen_ns() } else { 0 };
+        this.count_handler_time(spent_ns, delivery_ns);
         if this.budget.is_worth_a_word() {
             let text = b"walks took more than a sample may: fewer were made, each for several";
             this.event(EventKind::Note, spent_ns, text);

@@ -18,7 +18,7 @@
 //! | [`signal_info`] | whose signal it is |
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
-//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `gate` | facts |
+//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `gate`, `pace` | facts |
 //! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
@@ -37,6 +37,7 @@ pub mod languages;
 pub mod life;
 pub mod loader;
 pub mod modules;
+mod pace;
 pub mod process;
 pub mod program_signal;
 pub mod restart;

@@ -7,12 +7,12 @@
 #![allow(unsafe_code)]
 
 use crate::config::Config;
+use crate::pace::Pace;
 use crate::{arch, clock, sys};
 use core::cell::UnsafeCell;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64};
-use engine::affordable;
 
 /// Everything about the process that the runtime must remember.
 pub struct Process {
@@ -20,6 +20,8 @@ pub struct Process {
     active: AtomicU32,
     key: AtomicU64,
     period_ns: AtomicU64,
+    /// How far samples are apart, and what they may take.
+    pub(crate) pace: Pace,
     /// What an event costs, ns; 0 if that was not asked.
     event_cost_ns: AtomicU64,
     /// One past the stack of the first thread.
@@ -39,6 +41,7 @@ pub static PROCESS: Process = Process {
     active: AtomicU32::new(0),
     key: AtomicU64::new(0),
     period_ns: AtomicU64::new(0),
+    pace: Pace::new(),
     event_cost_ns: AtomicU64::new(0),
     main_stack_top: AtomicU64::new(0),
     main_thread: AtomicPtr::new(core::ptr::null_mut()),
@@ -80,11 +83,6 @@ impl Process {
     /// Cost of an event with its signal, ns, where it mattered and was found out.
     pub fn event_cost_ns(&self) -> Option<u64> {
         Some(self.event_cost_ns.load(Relaxed)).filter(|cost| *cost != 0)
-    }
-
-    /// What the handler may take of each period on the average, ns.
-    pub fn allowance_ns(&self) -> u64 {
-        affordable::allowance_ns(self.period_ns(), self.event_cost_ns())
     }
 
     /// One past the main thread's stack.

@@ -2,9 +2,12 @@
 //! so short that samples take more than a quarter of it. What events and the collector cost is said
 //! when recording ends.
 
+use collector::recording::KernelHalf;
 use engine::wire::sample::Trigger;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, shell, text};
 use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::traced::{self, Step, Trace};
 use std::path::Path;
 
@@ -119,4 +122,53 @@ fn what_was_taken_beside_the_program_s_own_clocks_is_said() {
     let switches = format!("{} context switches at ", session.switches);
     let says_switches = estimate.is_some_and(|line| line.contains(&switches));
     assert_eq!(says_switches, has_events && session.switch_ns > 0, "{said}");
+}
+
+/// Half a second of CPU time, nearly all of it in the kernel, with moments of user mode.
+const IN_THE_KERNEL: &str = "
+#define _GNU_SOURCE
+#include <sys/mman.h>
+#include <time.h>
+static volatile unsigned long sink;
+int main(void) {
+    struct timespec time;
+    do {
+        void *memory = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+        munmap(memory, 1 << 20);
+        for (int i = 0; i < 30000; i++) sink += i;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    } while (time.tv_sec == 0 && time.tv_nsec < 500000000);
+    return 0;
+}";
+
+#[test]
+fn samples_that_take_more_than_they_may_come_less_often_and_stand_for_more() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], IN_THE_KERNEL);
+    judge(|| {
+        // What an event costs here is seen, whatever the settings say.
+        let outcome = Run::profiled("rate=4000,overhead=0.5,cost=1", &program)
+            .outcome()
+            .quiet();
+        let recording = collector::correlate::read(&outcome.files()).expect("a recording");
+        let thread = &recording.threads[0];
+        let armings = &thread.armings;
+        let paces: Vec<u64> = armings.iter().map(|arming| arming.periods).collect();
+        assert_eq!(paces.first(), Some(&1));
+        assert!(paces.last() > Some(&4), "{paces:?}");
+        let weight = |wanted: fn(KernelHalf) -> bool| -> f64 {
+            let samples = recording.samples.iter().filter(|s| wanted(s.kernel));
+            samples.map(|sample| sample.weight as f64).sum()
+        };
+        let (all, used) = (weight(|_| true), thread.cpu_ns() as f64);
+        let delivered = all * armings[0].period_ns as f64;
+        let period_ns = (armings[0].period_ns * paces.last().unwrap_or(&1)) as f64;
+        assert_measured!(
+            stands_for(delivered, used, used * 0.02 + period_ns),
+            "{delivered} of {used} ns"
+        );
+        // One of the kernel's stands for as many periods as one of user mode.
+        let share = weight(|half| half != KernelHalf::None) / all;
+        assert_measured!(share > 0.5, "{share}: {paces:?}");
+    });
 }

@@ -25,6 +25,7 @@ fn process(recording: &mut Recording, pid: u32, parent_pid: u32, began_ms: u64) 
         time_ns: 0,
         trigger: Trigger::PerfKernel,
         period_ns: 10 * MS,
+        periods: 1,
         refused: 0,
         signal: 23,
         unarmed_cpu_ns: (began_ms + 1) * MS,

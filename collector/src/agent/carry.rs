@@ -214,6 +214,7 @@ mod tests {
             time_ns,
             trigger: Trigger::PerfKernel,
             period_ns: 1000 + u64::from(tid),
+            periods: 1,
             refused: 0,
             signal: 0,
             unarmed_cpu_ns: 0,

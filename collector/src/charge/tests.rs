@@ -52,6 +52,7 @@ fn run(recording: &mut Recording, pid: u32, began_ms: u64, samples: u64, end_ms:
             time_ns: 0,
             trigger: Trigger::PerfKernel,
             period_ns: MS,
+            periods: 1,
             refused: 0,
             signal: 23,
             unarmed_cpu_ns,

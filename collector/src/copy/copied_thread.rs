@@ -196,6 +196,7 @@ impl Thread {
             event: CPU_EVENT,
             value: 0,
             cookie: 0,
+            more: 0,
         };
         self.records.kernel(&head, &sample.kernel);
     }

@@ -217,6 +217,7 @@ impl Run {
                 time_ns,
                 trigger: settings.trigger(),
                 period_ns: settings.period_ns,
+                periods: 1,
                 refused: settings.refused,
                 signal: 0,
                 unarmed_cpu_ns: thread.start_ns(),

@@ -21,7 +21,8 @@ use engine::wire::thread::ThreadEndReason;
 const LONGEST_TICK_NS: u64 = 10_000_000;
 
 impl ChunkSamples<'_> {
-    /// Adds a user stack, and on top of it the kernel's stacks of the same entry, one period each.
+    /// Adds a user stack, and on top of it the kernel's stacks of the same entry, with the periods
+    /// that each stands for.
     pub(super) fn add(&mut self, head: &SampleHead, stack: Option<StackId>) {
         let mut made = RawSample {
             thread: self.thread,
@@ -115,8 +116,7 @@ impl ChunkSamples<'_> {
             sample.kernel = half;
             // The weights of an entry add up to its CPU time, which may be a little less than its
             // samples say. Other events have none.
-            let is_cpu_time = kernel.head.event == CPU_EVENT;
-            sample.weight = made.weight.min(u64::from(is_cpu_time));
+            sample.weight = made.weight.min(kernel.head.weight());
             made.weight -= sample.weight;
             self.recording.samples.push(sample);
         }
@@ -270,7 +270,7 @@ impl Stacks {
                 let half = if is_ours { KernelHalf::Profiler } else { why };
                 (half, self.push_kernel(recording, None, &sample))
             };
-            let weight = u64::from(sample.head.event == CPU_EVENT);
+            let weight = sample.head.weight();
             let sent = self.sent.entry(name_of(recording, thread));
             *sent.or_default() += weight;
             recording.samples.push(RawSample {
@@ -359,9 +359,9 @@ fn stays_since(entry: &[Waiting]) -> u64 {
     known.first().map_or(u64::MAX, |sample| sample.head.cursor)
 }
 
-/// Kernel samples that the thread itself took no user stack for: they weigh one period each. CPU
-/// time that they show after the thread's clock was looked at for the last time, at its end or its
-/// `last` sample, is added to it. Gives how many are of CPU time.
+/// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU time
+/// that they show after the thread's clock was looked at for the last time, at its end or its
+/// `last` sample, is added to it. Gives what they weigh.
 fn count_late(
     recording: &mut Recording,
     thread: ThreadId,
@@ -371,9 +371,9 @@ fn count_late(
     let about = &mut recording.threads[thread.index()];
     let looked_at = about.end.map(|end| end.time_ns).or(last).unwrap_or(0);
     let period = about.armings.last().map_or(0, |arming| arming.period_ns);
-    let of_cpu_time = samples.iter().filter(|s| s.head.event == CPU_EVENT);
-    let late = of_cpu_time.clone().filter(|s| s.head.time_ns > looked_at);
-    let late_ns = period.saturating_mul(late.count() as u64);
+    let late = samples.iter().filter(|s| s.head.time_ns > looked_at);
+    let weight = |sample: &Waiting| sample.head.weight();
+    let late_ns = period.saturating_mul(late.map(weight).sum());
     about.late_cpu_ns = about.late_cpu_ns.saturating_add(late_ns);
-    of_cpu_time.count() as u64
+    samples.iter().map(weight).sum()
 }

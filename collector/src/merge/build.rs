@@ -138,6 +138,7 @@ pub(super) fn build(
             time_ns: thread.key,
             trigger,
             period_ns: nominal,
+            periods: 1,
             refused: 0,
             signal: 0,
             unarmed_cpu_ns: 0,

@@ -246,6 +246,7 @@ impl Thread {
             event: OFF_CPU,
             value: absence.until_ns - absence.since_ns,
             cookie: 0,
+            more: 0,
         };
         self.records.kernel(&kernel, &stack.kernel);
         if !self.records.sample(&head, &frames) {

@@ -18,6 +18,7 @@ fn thread(chunk: Chunk, name: &[u8], trigger: Trigger, refused: u32) -> Chunk {
         time_ns: 1_000_000,
         trigger,
         period_ns: 1_000_000,
+        periods: 1,
         refused,
         signal: 23,
         unarmed_cpu_ns: 200_000,

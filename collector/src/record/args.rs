@@ -24,6 +24,11 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
+    /// What samples may take of the program's CPU time at most: 1%, 2.5%. Where -F samples a second
+    /// take more they come less often, each for several periods [default: 25%]
+    #[arg(long, value_name = "SHARE", value_parser = units::Share::parse)]
+    pub max_overhead: Option<units::Share>,
+
     /// Also sample these events, named as perf does: page-faults, cycles, sched:sched_switch …;
     /// NAME:u in user mode only, NAME/period=N/ every Nth (may be given several times)
     #[arg(short = 'e', long = "event", value_name = "EVENTS")]
@@ -131,6 +136,12 @@ pub struct Args {
 }
 
 impl Args {
+    /// What samples may take of the program's CPU time.
+    #[must_use]
+    pub fn share(&self) -> units::Share {
+        self.max_overhead.unwrap_or_default()
+    }
+
     /// Whether time off the CPU is to be recorded.
     #[must_use]
     pub const fn records_off_cpu(&self) -> bool {

@@ -68,6 +68,10 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
             "--how inside has no time off the CPU: leave it out for --off-cpu and --wall, whose stacks are copies",
         ),
         (
+            args.max_overhead.is_some(),
+            "--max-overhead is for programs that are started: of a process that runs already give a lower -F",
+        ),
+        (
             args.trigger == Trigger::Timer,
             "timers are a program's own: a process that runs already is sampled by perf events; leave --trigger=timer out",
         ),

@@ -13,7 +13,7 @@ use crate::cpu_rings::Ring;
 use crate::numbers::median;
 use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
 use crate::seccomp;
-use engine::affordable::{TRIAL_BYTES, TRIAL_PERIOD_NS, Trial, UNQUESTIONED_NS};
+use engine::affordable::{TRIAL_BYTES, TRIAL_PERIOD_NS, Trial, is_questioned};
 use engine::perf_event::{Attributes, kind, request, software};
 use nix::errno::Errno;
 use nix::libc;
@@ -26,6 +26,8 @@ use std::thread;
 const RING_SIZE: usize = 8 * 4096;
 /// `PERF_RECORD_SAMPLE`.
 const SAMPLE: u32 = 9;
+/// Words of a sample up to its time ([`engine::perf_event::SAMPLE_TYPE`]).
+const TIME_AT: usize = 4;
 /// Trials for the account, of which the median counts.
 const FEW_TRIALS: usize = 3;
 /// Trials for the rate, of which the upper quartile counts: events cost more in programs than here,
@@ -33,15 +35,27 @@ const FEW_TRIALS: usize = 3;
 const MANY_TRIALS: usize = 9;
 
 static SIGNALS: AtomicU64 = AtomicU64::new(0);
+/// When each of a trial came (`CLOCK_MONOTONIC`, ns), as far as there is room.
+static CAME_NS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
+
+/// What one event cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Cost {
+    /// All in all, ns.
+    all_ns: u64,
+    /// From its sample to its handler, ns; 0 where no signal was raised.
+    seen_ns: u64,
+}
 
 /// The setting that tells the programs, with its comma; empty where they need not know.
 pub fn setting(args: &Args) -> String {
-    let period_ns = 1_000_000_000_000 / args.rate.millihertz;
-    if period_ns >= UNQUESTIONED_NS || !is_known(args) {
+    if !is_questioned(args.rate.period_ns(), args.share().0) || !is_known(args) {
         return String::new();
     }
     let measured = apart(|| upper_quartile(measure(true, MANY_TRIALS)?));
-    measured.map_or_else(String::new, |cost| format!("cost={cost},"))
+    measured.map_or_else(String::new, |cost| {
+        format!("cost={},seen={},", cost.all_ns, cost.seen_ns)
+    })
 }
 
 /// Whether programs may have such events, and the cost be measured here.
@@ -51,11 +65,14 @@ pub fn is_known(args: &Args) -> bool {
 
 /// Cost of an event without a signal, and with one, ns; `None` where perf is refused.
 pub fn in_two_parts() -> Option<(u64, u64)> {
-    let cost = |raises_signal| median(measure(raises_signal, FEW_TRIALS)?);
+    let cost = |raises_signal| {
+        let costs = measure(raises_signal, FEW_TRIALS)?;
+        median(costs.iter().map(|cost| cost.all_ns).collect())
+    };
     apart(move || Some((cost(false)?, cost(true)?)))
 }
 
-fn upper_quartile(mut values: Vec<u64>) -> Option<u64> {
+fn upper_quartile(mut values: Vec<Cost>) -> Option<Cost> {
     values.sort_unstable();
     values.get(values.len() * 3 / 4).copied()
 }
@@ -67,7 +84,7 @@ fn apart<T: Send + 'static>(measure: impl FnOnce() -> Option<T> + Send + 'static
 
 /// Cost of an event, with a signal or without, ns, in each of so many trials; `None` where perf is
 /// refused.
-fn measure(raises_signal: bool, trials: usize) -> Option<Vec<u64>> {
+fn measure(raises_signal: bool, trials: usize) -> Option<Vec<Cost>> {
     let _counting = Counting::begin().ok()?;
     let mut memory = vec![1; TRIAL_BYTES];
     let mut trial = Trial::new(&mut memory, clock::thread_cpu_ns);
@@ -79,14 +96,19 @@ fn measure(raises_signal: bool, trials: usize) -> Option<Vec<u64>> {
         if raises_signal {
             signal_this_thread(ring.event()).ok()?;
         }
-        let before = SIGNALS.load(Relaxed);
+        SIGNALS.store(0, Relaxed);
         enable(ring.event()).ok()?;
         let disturbed_ns = trial.disturbed_ns();
-        let count = match raises_signal {
-            true => SIGNALS.load(Relaxed) - before,
-            false => samples(&mut ring),
-        };
-        costs.extend(disturbed_ns.checked_div(count));
+        let (times, signals) = (times(&mut ring), SIGNALS.load(Relaxed));
+        let samples = times.len() as u64;
+        let seen = times.iter().zip(&CAME_NS);
+        let seen = seen.map(|(time_ns, came)| came.load(Relaxed).saturating_sub(*time_ns));
+        let seen_ns = median(seen.collect()).filter(|_| signals == samples);
+        let count = if raises_signal { signals } else { samples };
+        costs.extend(disturbed_ns.checked_div(count).map(|all_ns| Cost {
+            all_ns,
+            seen_ns: seen_ns.unwrap_or(0).min(all_ns),
+        }));
     }
     Some(costs)
 }
@@ -100,9 +122,25 @@ pub fn begin(period_ns: u64) -> Option<Ring> {
 
 /// How many samples have come.
 pub fn samples(ring: &mut Ring) -> u64 {
-    let mut samples = 0;
-    ring.take(|record| samples += u64::from(record.kind == SAMPLE));
-    samples
+    times(ring).len() as u64
+}
+
+/// When the samples were taken that have come (`CLOCK_MONOTONIC`, ns).
+fn times(ring: &mut Ring) -> Vec<u64> {
+    let mut times = Vec::new();
+    ring.take(|mut record| {
+        if record.kind == SAMPLE {
+            let mut words = [[0; 8]; TIME_AT];
+            if words
+                .iter_mut()
+                .all(|word| record.body.read_exact(word).is_ok())
+            {
+                let [.., time] = words;
+                times.push(u64::from_le_bytes(time));
+            }
+        }
+    });
+    times
 }
 
 /// An event on the calling thread, which does not run yet.
@@ -175,7 +213,10 @@ impl Drop for Counting {
 }
 
 extern "C" fn count(_: i32) {
-    SIGNALS.fetch_add(1, Relaxed);
+    let before = SIGNALS.fetch_add(1, Relaxed);
+    if let Some(came) = CAME_NS.get(before as usize) {
+        came.store(clock::monotonic_ns(), Relaxed);
+    }
 }
 
 #[cfg(test)]
@@ -188,8 +229,14 @@ mod tests {
         match thread::spawn(|| measure(true, MANY_TRIALS)).join().unwrap() {
             Some(costs) => {
                 let cost = upper_quartile(costs.clone()).unwrap();
-                assert!((1..10_000_000).contains(&cost), "{cost} ns");
-                assert!(median(costs).unwrap() <= cost);
+                assert!((1..10_000_000).contains(&cost.all_ns), "{cost:?}");
+                assert!(
+                    costs.iter().all(|cost| cost.seen_ns < 10_000_000),
+                    "{costs:?}"
+                );
+                assert!(costs.iter().any(|cost| cost.seen_ns > 0), "{costs:?}");
+                let all = costs.iter().map(|cost| cost.all_ns).collect();
+                assert!(median(all).unwrap() <= cost.all_ns);
             }
             None => eprintln!("LEFT OUT: perf is refused"),
         }

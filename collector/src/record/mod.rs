@@ -185,6 +185,9 @@ fn refuse_what_is_missing(args: &Args) -> Result<(), Error> {
         return attach::not_for_running(args).map_or(Ok(()), |why| Err(Error::NotForRunning(why)));
     }
     match args.trigger {
+        args::Trigger::Timer if args.max_overhead.is_some() => Err(Error::Event(
+            "timers do not show what they cost: leave --trigger=timer out, or --max-overhead and give a lower -F".into(),
+        )),
         args::Trigger::Timer if needs_perf(args) => Err(Error::Event(
             "timers count nothing but CPU time: leave --trigger=timer out, or -e, --off-cpu and --wall".into(),
         )),
@@ -215,8 +218,9 @@ fn environment(
         .as_ref()
         .is_none_or(|obstacle| !obstacle.refuses_the_library());
     let mut settings = OsString::from(format!(
-        "rate={},trigger={},signal={},unwind={},depth={},size={},follow={},{}{}session=",
+        "rate={},overhead={},trigger={},signal={},unwind={},depth={},size={},follow={},{}{}session=",
         args.rate,
+        args.share(),
         args.trigger.name(),
         args.signal.name(),
         args.unwind.name(),

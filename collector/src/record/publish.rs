@@ -106,7 +106,7 @@ impl Recorded {
         if let Some(period_ns) = lowered_to_ns.filter(|_| !quiet) {
             let hertz = 1_000_000_000 / period_ns.max(1);
             say(format_args!(
-                "the rate was lowered to {hertz} Hz: a sample may not cost more than a quarter of its period here; a lower -F avoids this"
+                "the rate was lowered to {hertz} Hz: more samples would take more than --max-overhead allows here; a lower -F avoids this"
             ));
         }
         let (path, published) = match destination {

@@ -3,6 +3,7 @@
 //! Not here: which of them is in force (the program may lower a rate; [`super::session`] keeps
 //! both).
 
+use engine::affordable;
 use std::fmt;
 use std::time::Duration;
 
@@ -55,6 +56,42 @@ impl fmt::Display for Rate {
     /// Hz, with as many decimals as it takes.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}", self.millihertz as f64 / 1e3)
+    }
+}
+
+/// A share of CPU time, in thousandths of a percent, of which [`affordable::WHOLE`] is all.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Share(pub u64);
+
+impl Default for Share {
+    fn default() -> Self {
+        Self(affordable::QUARTER)
+    }
+}
+
+impl Share {
+    /// Reads `1%`, `2.5%`, `0.5`.
+    ///
+    /// # Errors
+    /// A sentence with the remedy.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        const REMEDY: &str = "a share of 0.1% to 25%, such as 1%";
+        let (number, unit) = split(text);
+        if !matches!(unit, "" | "%") {
+            return Err(format!("`{unit}` is not a unit of shares: give {REMEDY}"));
+        }
+        let share = (positive(number, REMEDY)? * 1e3).round() as u64;
+        match (100..=affordable::QUARTER).contains(&share) {
+            true => Ok(Self(share)),
+            false => Err(format!("give {REMEDY}")),
+        }
+    }
+}
+
+impl fmt::Display for Share {
+    /// Percent, with as many decimals as it takes.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.0 as f64 / 1e3)
     }
 }
 
@@ -176,6 +213,23 @@ mod tests {
         ] {
             let error = Rate::parse(text).unwrap_err();
             assert!(error.contains("99"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn shares_are_read_as_people_type_them() {
+        for (text, share) in [
+            ("1%", 1_000),
+            ("2.5 %", 2_500),
+            ("0.1", 100),
+            ("25%", 25_000),
+        ] {
+            assert_eq!(Share::parse(text), Ok(Share(share)), "{text}");
+        }
+        assert_eq!(Share(2_500).to_string(), "2.5");
+        for text in ["0", "-1%", "26%", "0.05%", "1k", "", "%", "nan"] {
+            let error = Share::parse(text).unwrap_err();
+            assert!(error.contains("1%"), "{text}: {error}");
         }
     }
 

@@ -76,6 +76,7 @@ impl Facts {
                 unarmed_cpu_ns: info.unarmed_cpu_ns,
                 lost_in_ring: info.lost_in_ring,
                 arming_ns: info.arming_ns,
+                delivery_ns: info.delivery_ns,
             };
         }
         Some(thread)
@@ -358,6 +359,7 @@ impl Facts {
             time_ns: found.time_ns,
             trigger: found.trigger,
             period_ns: found.period_ns,
+            periods: found.periods,
             refused: found.refused,
             signal: found.signal,
             unarmed_cpu_ns: found.unarmed_cpu_ns,

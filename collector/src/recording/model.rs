@@ -295,6 +295,7 @@ pub struct Arming {
     pub time_ns: u64,
     pub trigger: Trigger,
     pub period_ns: u64,
+    pub periods: u64,
     pub refused: u32,
     pub signal: u32,
     pub unarmed_cpu_ns: u64,
@@ -328,6 +329,7 @@ pub struct Totals {
     pub unarmed_cpu_ns: u64,
     pub lost_in_ring: u64,
     pub arming_ns: u64,
+    pub delivery_ns: u64,
 }
 
 /// A frame as recorded, with the module that it lies in.

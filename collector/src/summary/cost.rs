@@ -34,9 +34,14 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
     let (signals, events) = counts(&profile.recording.threads);
     let session = profile.recording.session.as_ref();
     let signal_ns = session.map_or(0, |session| session.signal_ns);
+    // As seen in the programs; recordings of before that was looked at have a price alone.
+    let delivery = match sum(|account| account.delivery_ns) {
+        0 => signals.saturating_mul(signal_ns),
+        seen => seen,
+    };
     let parts = [
         (handler, "in the handler"),
-        (signals.saturating_mul(signal_ns), "delivering its signals"),
+        (delivery, "delivering its signals"),
         (profile.own_calls_ns, "in front of libc"),
         (prepared, "preparing programs"),
         (sum(|account| account.arming_ns), "arming threads"),
@@ -153,10 +158,11 @@ fn counts(threads: &[Thread]) -> (u64, u64) {
     armed.fold((0, 0), |(signals, events): (u64, u64), thread| {
         let totals = &thread.totals;
         let periods = totals.weight.saturating_add(totals.lost_weight);
+        let pace = thread.armings.last().map_or(1, |arming| arming.periods);
         let samples = totals.samples.saturating_add(totals.lost_samples);
         (
             signals.saturating_add(samples),
-            events.saturating_add(periods),
+            events.saturating_add(periods / pace.max(1)),
         )
     })
 }

@@ -73,6 +73,7 @@ pub fn text(profile: &Profile) -> String {
         stacks::gil(&mut out, profile);
     }
     events(&mut out, profile);
+    threads::rate(&mut out, profile, &accounts);
     threads::triggers(&mut out, profile);
     charged::rows(&mut out, &profile.recording, &ledger);
     threads::worst(&mut out, profile, &accounts);

@@ -9,6 +9,9 @@ use engine::wire::sample::Trigger;
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
+/// A rate that is so much of another is the same.
+const NEARLY: f64 = 0.98;
+
 /// The account of one thread.
 pub(super) struct Account {
     thread: ThreadId,
@@ -22,6 +25,7 @@ pub(super) struct Account {
     pub(super) armed_ns: Option<u64>,
     pub(super) handler_ns: u64,
     pub(super) arming_ns: u64,
+    pub(super) delivery_ns: u64,
     period_ns: u64,
 }
 
@@ -48,10 +52,38 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
                 armed_ns: (cpu_ns > 0).then(|| cpu_ns.saturating_sub(unarmed_ns)),
                 handler_ns: thread.totals.handler_ns,
                 arming_ns: thread.totals.arming_ns,
+                delivery_ns: thread.totals.delivery_ns,
                 period_ns,
             }
         })
         .collect()
+}
+
+/// The rate that came out, where it is not the one asked for because samples would have taken more
+/// than they may.
+pub(super) fn rate(out: &mut String, profile: &Profile, accounts: &[Account]) {
+    let recording = &profile.recording;
+    let (mut asked, mut came_out) = (0.0, 0.0);
+    for account in accounts {
+        let thread = &recording.threads[account.thread.index()];
+        let pace = thread.armings.last().map_or(1, |arming| arming.periods);
+        let time = account.sampled_ns as f64;
+        let asked_ns = recording.processes[thread.process.index()].asked_period_ns;
+        asked += time / asked_ns.max(1) as f64;
+        came_out += time / account.period_ns.saturating_mul(pace).max(1) as f64;
+    }
+    let time_s = accounts
+        .iter()
+        .map(|account| account.sampled_ns as f64 / 1e9);
+    let time_s: f64 = time_s.sum();
+    if time_s > 0.0 && came_out < asked * NEARLY {
+        let text = format!(
+            "{:.0} Hz of {:.0} Hz: more samples would take more than they may (--max-overhead)",
+            came_out / time_s,
+            asked / time_s
+        );
+        line(out, "rate", &text);
+    }
 }
 
 /// Which triggers threads had, and why not better ones.

@@ -1,42 +1,71 @@
-//! What a sample may cost: a quarter of its period, all in all. So a period is never shorter than
-//! several times what an event with its signal costs on this machine, and what that leaves of the
-//! quarter is the handler's ([`allowance_ns`]).
+//! What a sample may cost: a share of its period, all in all, which is a quarter where nobody has
+//! said. So a period is never shorter than several times what an event with its signal costs on
+//! this machine, and what that leaves of the share is the handler's ([`allowance_ns`]).
 //!
-//! The cost is measured once ([`Trial`]): by the collector, or by the first process of a tree that
-//! has none. Not here: events and clocks, which the two get in different ways.
+//! The cost is measured once ([`Trial`]), by the collector, or by the first process of a tree that
+//! has none; and then seen at each sample, where it is another in the program at hand: samples come
+//! at several periods each then ([`periods`]). Not here: events and clocks, which the two get in
+//! different ways.
 
-/// Periods from here on are affordable on any machine seen so far; the most expensive event was 47
-/// µs, in a virtual machine.
+/// Shares are in hundred-thousandths of the program's time.
+pub const WHOLE: u64 = 100_000;
+/// What samples may take where nobody has said.
+pub const QUARTER: u64 = WHOLE / 4;
+/// Periods from here on are affordable for a quarter on any machine seen so far; the most expensive
+/// event was 47 µs, in a virtual machine.
 pub const UNQUESTIONED_NS: u64 = 500_000;
 /// The period of the trial's event, ns.
 pub const TRIAL_PERIOD_NS: u64 = 250_000;
-/// The period is at least this many times the cost of an event: a sixth of it for the event leaves
-/// a twelfth for the handler.
-const FACTOR: u64 = 6;
 /// How long a turn of the trial takes at least, ns.
 const TRIAL_NS: u64 = 1_500_000;
 /// Bytes that the trial's work goes over, as programs do: events cost more where they find the
 /// caches taken.
 pub const TRIAL_BYTES: usize = 1 << 20;
 const LINE: usize = 64;
+/// This part of what samples may take is the handler's in any case.
+const LEAST: u64 = 16;
 
-/// The period in force for the one asked for, both ns; the cost is asked for only where it matters.
-pub fn period_ns(asked_ns: u64, cost_ns: impl FnOnce() -> Option<u64>) -> u64 {
-    if asked_ns >= UNQUESTIONED_NS {
-        return asked_ns;
-    }
-    asked_ns.max(cost_ns().unwrap_or(0).saturating_mul(FACTOR))
+/// Whether it matters at that period what an event costs.
+#[must_use]
+pub const fn is_questioned(asked_ns: u64, share: u64) -> bool {
+    asked_ns.saturating_mul(share) < UNQUESTIONED_NS.saturating_mul(QUARTER)
 }
 
-/// What the handler may take of each period on the average, ns.
+/// The period in force for the one asked for, both ns; the cost is asked for only where it matters.
+/// The event takes two thirds of the share at most, which leaves one for the handler.
+pub fn period_ns(asked_ns: u64, share: u64, cost_ns: impl FnOnce() -> Option<u64>) -> u64 {
+    if !is_questioned(asked_ns, share) {
+        return asked_ns;
+    }
+    asked_ns.max((shortest_ns(cost_ns().unwrap_or(0), share) / 2).saturating_mul(3))
+}
+
+/// Of how many periods a sample of that cost takes no more than the share; 1 at least.
 #[must_use]
-pub const fn allowance_ns(period_ns: u64, cost_ns: Option<u64>) -> u64 {
-    let event = match cost_ns {
-        Some(cost) if cost < period_ns / FACTOR => cost,
-        Some(_) => period_ns / FACTOR,
-        None => period_ns / 8,
-    };
-    (period_ns / 4).saturating_sub(event)
+pub const fn periods(cost_ns: u64, period_ns: u64, share: u64) -> u64 {
+    let time_ns = shortest_ns(cost_ns, share);
+    match period_ns {
+        0 => 1,
+        _ if time_ns > period_ns => time_ns.div_ceil(period_ns),
+        _ => 1,
+    }
+}
+
+/// Of what time that cost is the share, ns.
+const fn shortest_ns(cost_ns: u64, share: u64) -> u64 {
+    match cost_ns.saturating_mul(WHOLE).checked_div(share) {
+        Some(time_ns) => time_ns,
+        None => u64::MAX / 4,
+    }
+}
+
+/// What the handler may take of each period on the average, ns, where the event takes that.
+#[must_use]
+pub const fn allowance_ns(period_ns: u64, share: u64, event_ns: u64) -> u64 {
+    let all = period_ns.saturating_mul(share) / WHOLE;
+    let least = all / LEAST;
+    let left = all.saturating_sub(event_ns);
+    if left > least { left } else { least }
 }
 
 /// Work that takes always the same time if nothing disturbs it.
@@ -99,20 +128,33 @@ mod tests {
     #[test]
     fn a_sample_takes_a_quarter_of_its_period_at_most() {
         for (asked, cost) in [(100_000, 36_000), (100_000, 3_000), (20_000, 40_000)] {
-            let period = period_ns(asked, || Some(cost));
+            let period = period_ns(asked, QUARTER, || Some(cost));
             assert!(period >= asked);
-            let allowance = allowance_ns(period, Some(cost));
+            let allowance = allowance_ns(period, QUARTER, cost);
             assert!(cost + allowance <= period / 4 && allowance >= period / 12 - 1);
         }
-        assert_eq!(period_ns(100_000, || None), 100_000);
-        assert_eq!(allowance_ns(1_000_000, None), 125_000);
-        assert_eq!(allowance_ns(100_000, Some(90_000)), 8_334);
+        assert_eq!(period_ns(100_000, QUARTER, || None), 100_000);
+        assert_eq!(allowance_ns(100_000, QUARTER, 90_000), 25_000 / LEAST);
+    }
+
+    #[test]
+    fn a_smaller_share_takes_longer_periods() {
+        let percent = WHOLE / 100;
+        assert_eq!(period_ns(1_000_000, percent, || Some(16_000)), 2_400_000);
+        assert_eq!(allowance_ns(2_400_000, percent, 16_000), 8_000);
+        let (cost, period) = (44_000, 100_000);
+        assert_eq!(
+            [QUARTER, percent].map(|share| periods(cost, period, share)),
+            [2, 44]
+        );
+        assert_eq!((periods(0, 1, 1), periods(1, 0, 1)), (1, 1));
+        assert!(periods(1, 1, 0) > 1);
     }
 
     #[test]
     fn low_rates_are_not_questioned() {
         assert_eq!(
-            period_ns(UNQUESTIONED_NS, || unreachable!()),
+            period_ns(UNQUESTIONED_NS, QUARTER, || unreachable!()),
             UNQUESTIONED_NS
         );
     }

@@ -66,11 +66,14 @@ pub unsafe fn start(
     process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);
     shim::install(signal::current()).map_err(StartError::Signal)?;
-    PROCESS.set_period_ns(affordable::period_ns(config.period_ns, || {
+    let period_ns = affordable::period_ns(config.period_ns, config.share, || {
         let cost = cost::of_event(config)?;
         PROCESS.set_event_cost_ns(cost);
         Some(cost)
-    }));
+    });
+    PROCESS.set_period_ns(period_ns);
+    let (cost, seen) = (PROCESS.event_cost_ns(), config.event_seen_ns);
+    PROCESS.pace.begin(period_ns, config.share, cost, seen);
     PROCESS.activate(state.cast());
     // SAFETY: the caller's promise: this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };

@@ -38,6 +38,7 @@ pub(super) fn take_last(this: &ThreadState) {
         nonce,
         weight,
         flags: flags::LAST | this.left_out(),
+        sampled_ns: 0,
     };
     let registers = Registers::capture();
     // SAFETY: the thread's own state, in ordinary code, all signals held back.

@@ -95,7 +95,7 @@ impl Account {
     }
 }
 
-fn words(totals: &ThreadTotals) -> [&AtomicU64; 9] {
+fn words(totals: &ThreadTotals) -> [&AtomicU64; 10] {
     [
         &totals.samples,
         &totals.weight,
@@ -106,6 +106,7 @@ fn words(totals: &ThreadTotals) -> [&AtomicU64; 9] {
         &totals.unarmed_cpu_ns,
         &totals.lost_in_ring,
         &totals.arming_ns,
+        &totals.delivery_ns,
     ]
 }
 

@@ -40,22 +40,26 @@ impl ThreadState {
     /// lived long enough.
     ///
     /// # Signal safety
-    /// Raw system calls, once or twice in the life of a thread.
+    /// Raw system calls, once or twice in the life of a thread, and where it changes its pace.
     pub fn settle(&self) {
         // SAFETY: the handler's signal is held back, and the reference goes at once.
         let is_due = match unsafe { self.trigger.armed() } {
             Armed::Late(_) => true,
             Armed::Perf(event) if event.is_first() => self.account.used_ns() >= LASTING_NS,
+            Armed::Perf(_) => {
+                let is_other = self.trigger.periods() != PROCESS.pace.periods();
+                is_other && self.trigger.may_change_pace(self.account.used_ns())
+            }
             _ => false,
         };
         if !is_due {
             return;
         }
-        let was_late = self.shared.is_late();
+        let (was_late, periods) = (self.shared.is_late(), self.trigger.periods());
         // First the old ring goes: what it still got has the smaller nonces.
         self.disarm();
         let refused = self.arm_now(Outlook::Lasting);
-        if was_late || refused.0 != 0 {
+        if was_late || refused.0 != 0 || self.trigger.periods() != periods {
             self.set_arming(refused, 0);
             self.record_name();
         }
@@ -105,7 +109,11 @@ impl ThreadState {
     /// back.
     fn arm_now(&self, outlook: Outlook) -> Errno {
         let config = PROCESS.config();
-        match trigger::arm(config, PROCESS.period_ns(), &self.to_arm(config, outlook)) {
+        let thread = self.to_arm(config, outlook);
+        let period_ns = PROCESS.period_ns().saturating_mul(thread.periods);
+        self.trigger
+            .set_pace(thread.periods, self.account.used_ns());
+        match trigger::arm(config, period_ns, &thread) {
             Ok((armed, refused)) => {
                 self.shared
                     .armed(armed.kind(), matches!(armed, Armed::Late(_)));
@@ -144,6 +152,7 @@ impl ThreadState {
             signal: self.signal(),
             nonce: self.trigger.nonce(),
             recipient,
+            periods: PROCESS.pace.periods(),
             outlook,
         }
     }

@@ -19,8 +19,11 @@ impl ThreadState {
         let config = PROCESS.config();
         let thread = trigger::Thread {
             recipient: None,
+            // An event that is there already has that period.
+            periods: 1,
             ..self.to_arm(config, Outlook::Lasting)
         };
+        self.trigger.set_pace(thread.periods, 0);
         let _held = HeldBack::ours();
         let armed = trigger::arm_fork_child(config, PROCESS.period_ns(), &thread, early);
         if let Ok(armed) = armed {

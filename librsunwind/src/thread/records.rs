@@ -89,6 +89,7 @@ impl ThreadState {
                 trigger: other.trigger(),
                 signal: self.signal() as u32,
                 period_ns: PROCESS.period_ns(),
+                periods: 1,
                 refused: 0,
                 unarmed_cpu_ns: if other.is_late() { end.cpu_ns } else { 0 },
                 name,
@@ -128,6 +129,7 @@ impl ThreadState {
             trigger: self.shared.trigger(),
             signal: self.signal() as u32,
             period_ns: arming.period_ns,
+            periods: self.trigger.periods(),
             refused: arming.refused.0 as u32,
             unarmed_cpu_ns: arming.unarmed_cpu_ns,
             name: name.split(|byte| *byte == 0).next().unwrap_or(&[]),
@@ -190,10 +192,11 @@ impl ThreadState {
         self.output.seal();
     }
 
-    /// Adds to the time spent in the handler.
-    pub fn count_handler_time(&self, nanoseconds: u64) {
-        let total = &self.account.totals.handler_ns;
-        total.fetch_add(nanoseconds, Relaxed);
+    /// Adds to the time spent in the handler, and in the kernel on the way to it, ns.
+    pub fn count_handler_time(&self, handler_ns: u64, delivery_ns: u64) {
+        let totals = &self.account.totals;
+        totals.handler_ns.fetch_add(handler_ns, Relaxed);
+        totals.delivery_ns.fetch_add(delivery_ns, Relaxed);
         self.publish_totals();
     }
 

@@ -13,7 +13,7 @@ use crate::trigger::Armed;
 use crate::trigger::perf::PerfEvent;
 use core::cell::UnsafeCell;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU32, AtomicU64};
 use engine::wire::offer::MAX_EVENTS;
 use engine::wire::sample::Trigger;
 
@@ -31,9 +31,17 @@ pub struct TriggerSlot {
     /// The collector may hold events that this thread has opened, armed or not.
     lent: AtomicBool,
     period_ns: AtomicU64,
+    /// Sampling periods that its samples stand for.
+    periods: AtomicU64,
+    /// The thread's CPU time when it was armed, ns, and for the how-many-th time.
+    armed_at_ns: AtomicU64,
+    armings: AtomicU32,
     refused: AtomicI32,
     unarmed_cpu_ns: AtomicU64,
 }
+
+/// The shortest time between two paces, ns.
+const PACE_NS: u64 = 2_000_000;
 
 /// How a thread was armed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +64,9 @@ impl TriggerSlot {
             past_descriptors: [const { AtomicI32::new(-1) }; MAX_EVENTS],
             lent: AtomicBool::new(false),
             period_ns: AtomicU64::new(0),
+            periods: AtomicU64::new(1),
+            armed_at_ns: AtomicU64::new(0),
+            armings: AtomicU32::new(0),
             refused: AtomicI32::new(0),
             unarmed_cpu_ns: AtomicU64::new(0),
         }
@@ -139,6 +150,25 @@ impl TriggerSlot {
         self.lent.load(Relaxed)
     }
 
+    /// Sampling periods that its samples stand for.
+    pub(crate) fn periods(&self) -> u64 {
+        self.periods.load(Relaxed)
+    }
+
+    /// It is armed anew, at that CPU time of the thread, to be sampled so far apart.
+    pub(super) fn set_pace(&self, periods: u64, cpu_ns: u64) {
+        self.periods.store(periods, Relaxed);
+        self.armed_at_ns.store(cpu_ns, Relaxed);
+        self.armings.fetch_add(1, Relaxed);
+    }
+
+    /// Whether it may change to another pace at that CPU time: each time it waits for twice as
+    /// long, so that what arming costs does not count.
+    pub(super) fn may_change_pace(&self, cpu_ns: u64) -> bool {
+        let wait_ns = PACE_NS << self.armings.load(Relaxed).min(6);
+        cpu_ns.saturating_sub(self.armed_at_ns.load(Relaxed)) >= wait_ns
+    }
+
     /// How the thread was armed last.
     pub(super) fn arming(&self) -> Arming {
         Arming {
@@ -168,6 +198,8 @@ impl TriggerSlot {
         // SAFETY: the caller's promise.
         unsafe { self.replace(Armed::None) };
         self.nonce.store(0, Relaxed);
+        self.periods.store(1, Relaxed);
+        self.armings.store(0, Relaxed);
         self.lent.store(false, Relaxed);
         self.remember([-1; MAX_EVENTS]);
     }

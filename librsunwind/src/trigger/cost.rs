@@ -42,6 +42,7 @@ fn disturb(trial: &mut Trial<'_, impl Fn() -> u64>) -> Option<u64> {
         signal: signal::current(),
         nonce: 0,
         recipient: None,
+        periods: 1,
         outlook: Outlook::Lasting,
     };
     let open = |kernel| PerfEvent::open(&[Source::cpu_time(TRIAL_PERIOD_NS, kernel)], &thread);

@@ -67,15 +67,14 @@ const EVENT_PAGES: usize = 128;
 #[derive(Debug)]
 pub struct PerfEvent {
     ring: Ring,
-    events: [EventId; MAX_EVENTS],
+    /// What a collector is told of the ring.
+    offer: Offer,
     /// The descriptors' numbers while they were open: what `si_fd` of their signals says; -1 in
     /// unused slots.
     descriptors: [i32; MAX_EVENTS],
     kernel: bool,
     /// What they raise.
     signal: i32,
-    /// The nonce with which the ring begins.
-    base: u64,
     /// The collector may hold the events and take records out.
     lent: bool,
     /// The ring is for the first moments.
@@ -164,10 +163,13 @@ impl PerfEvent {
     fn around(file: &File, source: &Source, thread: &Thread, pages: usize) -> Result<Self, Errno> {
         let mut made = Self {
             ring: map_largest(file, pages)?,
-            events: [EventId::default(); MAX_EVENTS],
+            offer: Offer {
+                base: thread.nonce,
+                periods: thread.periods,
+                ..Offer::default()
+            },
             descriptors: [-1; MAX_EVENTS],
             kernel: source.kernel,
-            base: thread.nonce,
             signal: thread.signal,
             lent: false,
             is_first: false,
@@ -186,15 +188,16 @@ impl PerfEvent {
     }
 
     fn lend(&mut self, recipient: Recipient, first: &File, others: &[Option<File>; MAX_EVENTS]) {
-        let offer = Offer {
-            base: self.base,
+        self.offer = Offer {
+            base: self.offer.base,
+            periods: self.offer.periods,
+            events: self.offer.events,
             data_size: self.ring.data_size() as u64,
-            events: self.events,
             ..recipient.offer
         };
         self.ring.lend();
         let files = core::iter::once(first).chain(others.iter().flatten());
-        self.lent = handover::offer(&offer, files, &recipient.directory).is_ok();
+        self.lent = handover::offer(&self.offer, files, &recipient.directory).is_ok();
     }
 
     fn remember(&mut self, index: usize, source: &Source, file: &File) -> Result<(), Errno> {
@@ -202,7 +205,10 @@ impl PerfEvent {
             deliver_to(file, sys::gettid(), self.signal)?;
         }
         let id = event::id(file)?;
-        let (event, descriptor) = (self.events.get_mut(index), self.descriptors.get_mut(index));
+        let (event, descriptor) = (
+            self.offer.events.get_mut(index),
+            self.descriptors.get_mut(index),
+        );
         if let (Some(event), Some(descriptor)) = (event, descriptor) {
             *event = EventId {
                 id,
@@ -251,7 +257,7 @@ impl PerfEvent {
     /// # Signal safety
     /// Reads the mapped ring.
     pub fn cursor(&self) -> u64 {
-        self.ring.cursor().wrapping_add(self.base)
+        self.ring.cursor().wrapping_add(self.offer.base)
     }
 
     /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel
@@ -262,7 +268,7 @@ impl PerfEvent {
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
     pub fn drain(&self, mut visit: impl FnMut(&KernelHead, &[u64])) -> Drained {
-        let (base, events, kernel) = (self.base, &self.events, self.kernel);
+        let (offer, kernel) = (&self.offer, self.kernel);
         // The newest sample of user mode is the one whose stack is about to be taken; those before
         // it were held back.
         let mut before: Option<KernelHead> = None;
@@ -270,15 +276,15 @@ impl PerfEvent {
             if let (true, Some(head)) = (kernel, before.take()) {
                 visit(&head, &[]);
             }
-            before = sample.unserved(events, base);
+            before = sample.unserved(offer);
             if let Some(head) = sample
-                .recorded(events, base)
+                .recorded(offer)
                 .filter(|head| kernel || head.event != CPU_EVENT)
             {
                 visit(&head, frames);
             }
         });
-        drained.cursor = drained.cursor.wrapping_add(base);
+        drained.cursor = drained.cursor.wrapping_add(offer.base);
         drained
     }
 }
@@ -397,6 +403,7 @@ mod tests {
             signal: libc::SIGPROF,
             nonce: 1000,
             recipient: Some(recipient),
+            periods: 1,
             outlook: Outlook::Unknown,
         };
         let event = PerfEvent::open(&[quiet, faults], &thread).expect("allowed to anyone");

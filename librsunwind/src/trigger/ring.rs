@@ -13,7 +13,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
     BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, RingRecord, RingSample, SERVED_OFFSET,
-    TAIL_OFFSET, THREAD, read,
+    TAIL_OFFSET, THREAD, read, time_of_lone_user_sample,
 };
 
 /// A ring of this thread.
@@ -38,6 +38,9 @@ pub struct Drained {
     /// It is full, and has been since the last look: there are new samples, but they were not
     /// written.
     pub stands_still: bool,
+    /// When the only new sample was taken (`CLOCK_MONOTONIC`, ns), if there is one alone and it is
+    /// of user mode; else 0.
+    pub sampled_ns: u64,
 }
 
 impl Ring {
@@ -97,6 +100,18 @@ impl Ring {
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
     pub fn look(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
+        let seen = self.seen.get();
+        let drained = self.look_for(shared, visit);
+        // What was written since the last look is there until the kernel comes round to it, which
+        // it does not while the thread is here.
+        let sampled_ns = time_of_lone_user_sample(|at| self.word(at), seen, drained.cursor);
+        Drained {
+            sampled_ns: sampled_ns.unwrap_or(0),
+            ..drained
+        }
+    }
+
+    fn look_for(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
         if !shared {
             return self.drain(visit);
         }
@@ -151,6 +166,7 @@ impl Ring {
             samples: u64::from(moved),
             lost: 0,
             stands_still: !moved && self.is_full_at(head),
+            sampled_ns: 0,
         }
     }
 

@@ -13,6 +13,8 @@ pub struct Thread {
     pub nonce: u64,
     /// The collector that may empty its ring.
     pub recipient: Option<Recipient>,
+    /// Sampling periods that its samples stand for.
+    pub periods: u64,
     /// How long it may live.
     pub outlook: Outlook,
 }

@@ -57,6 +57,7 @@ fn thread(chunk: Chunk, time_ns: u64, name: &[u8]) -> Chunk {
         time_ns,
         trigger: Trigger::PerfUser,
         period_ns: 1_000_000,
+        periods: 1,
         refused: 0,
         signal: 23,
         unarmed_cpu_ns: 5,

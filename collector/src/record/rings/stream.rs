@@ -141,9 +141,9 @@ impl Stream {
         self.ring
             .take(thread_is_gone, |record, frames| match record {
                 RingRecord::Sample(sample) => {
-                    let waits = || sample.unserved(&offer.events, offer.base);
+                    let waits = || sample.unserved(offer);
                     let waits = (sample.head.cursor > served).then(waits).flatten();
-                    if let Some(head) = sample.recorded(&offer.events, offer.base).or(waits) {
+                    if let Some(head) = sample.recorded(offer).or(waits) {
                         gathered.records.kernel(&head, frames);
                         gathered.since.get_or_insert_with(Instant::now);
                     }

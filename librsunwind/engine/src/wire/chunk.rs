@@ -95,6 +95,9 @@ pub struct ThreadTotals {
     /// CPU time that arming the thread took, ns; it is in the weight of the samples. Version 2 does
     /// not say.
     pub arming_ns: AtomicU64,
+    /// Time from the kernel's samples to the handler's walks, ns: for each what it took on the
+    /// average where that was seen. Earlier versions do not say.
+    pub delivery_ns: AtomicU64,
 }
 
 /// A validated copy of the fields of a [`ChunkHeader`].
@@ -121,6 +124,7 @@ pub struct ChunkInfo {
     pub unarmed_cpu_ns: u64,
     pub lost_in_ring: u64,
     pub arming_ns: u64,
+    pub delivery_ns: u64,
 }
 
 impl ChunkInfo {
@@ -190,6 +194,7 @@ impl ChunkInfo {
             unarmed_cpu_ns: long(96)?,
             lost_in_ring: long(104)?,
             arming_ns: long(112)?,
+            delivery_ns: long(120)?,
         };
         let end = (info.committed as usize).saturating_add(HEADER_SIZE);
         if end > info.stride as usize || !(info.stride as usize).is_multiple_of(ALIGNMENT) {
@@ -219,6 +224,7 @@ impl ChunkInfo {
             self.unarmed_cpu_ns,
             self.lost_in_ring,
             self.arming_ns,
+            self.delivery_ns,
         ];
         for (slot, word) in bytes.chunks_exact_mut(8).zip(words) {
             slot.copy_from_slice(&word.to_le_bytes());
@@ -241,6 +247,7 @@ mod tests {
             unarmed_cpu_ns: 11,
             lost_in_ring: 13,
             arming_ns: 15,
+            delivery_ns: 17,
             ..ChunkInfo::default()
         };
         assert_eq!(ChunkInfo::parse(&info.to_bytes()), Ok(info));

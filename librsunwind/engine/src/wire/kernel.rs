@@ -7,7 +7,7 @@
 //! samples they lean on the one before in the chunk: outer frames in common are only counted.
 //!
 //! ```text
-//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ | [cookie]
+//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ | [cookie [more]]
 //!                                                                        (frame differences: to the frame before)
 //! ```
 //!
@@ -15,7 +15,9 @@
 //! because no handler ran for it at once.
 //!
 //! The cookie is left out where there is none; 1 is that of the kernel sample before, and any other
-//! has its halves exchanged: a counter and, above it, a small number.
+//! has its halves exchanged: a counter and, above it, a small number. What the sample stands for
+//! more than one period is left out where that is nothing; the cookie before it is 0 if there is
+//! none.
 
 use super::WireError;
 use super::codec::{Decoder, Encoder};
@@ -45,6 +47,8 @@ pub struct KernelHead {
     /// The kernel's own name of the entry, which it gives where it defers user call chains (Linux
     /// 6.19 and later); else 0.
     pub cookie: u64,
+    /// Of CPU time: how many sampling periods it stands for, besides one.
+    pub more: u64,
 }
 
 impl KernelHead {
@@ -56,7 +60,17 @@ impl KernelHead {
         event: 0,
         value: 0,
         cookie: 0,
+        more: 0,
     };
+
+    /// Sampling periods of CPU time that it stands for; 0 of other events.
+    #[must_use]
+    pub const fn weight(&self) -> u64 {
+        match self.event {
+            CPU_EVENT => self.more.saturating_add(1),
+            _ => 0,
+        }
+    }
 }
 
 /// Stands for the cookie of the kernel sample before.
@@ -98,11 +112,14 @@ pub fn encode(
         out.difference(last, *frame);
         last = *frame;
     }
-    if head.cookie != 0 {
-        out.number(match head.cookie == before.cookie {
+    if head.cookie != 0 || head.more != 0 {
+        out.number(match head.cookie != 0 && head.cookie == before.cookie {
             true => SAME_COOKIE,
             false => head.cookie.rotate_left(32),
         });
+    }
+    if head.more != 0 {
+        out.number(head.more);
     }
 }
 
@@ -134,6 +151,7 @@ impl<'a> KernelSample<'a> {
             event: from.small("event")?,
             value: 0,
             cookie: 0,
+            more: 0,
         };
         if head.event != CPU_EVENT {
             head.value = from.number()?;
@@ -152,6 +170,10 @@ impl<'a> KernelSample<'a> {
             Ok(SAME_COOKIE) => before.cookie,
             Ok(cookie) => cookie.rotate_left(32),
             Err(error) => return Err(error),
+        };
+        head.more = match from.number() {
+            Err(WireError::Truncated(_)) => 0,
+            more => more?,
         };
         Ok(Self {
             head,
@@ -258,6 +280,17 @@ mod tests {
             let bytes = written(Some(&before), &now);
             let read = KernelSample::decode(&bytes, &before).unwrap();
             assert_eq!(read.head, now);
+        }
+        for cookie in [0, cookie] {
+            let paced = KernelHead {
+                more: 41,
+                ..head(cookie)
+            };
+            for before in [none, first] {
+                let bytes = written(Some(&before), &paced);
+                let read = KernelSample::decode(&bytes, &before).unwrap();
+                assert_eq!((read.head, read.head.weight()), (paced, 42));
+            }
         }
         let same = written(Some(&first), &first).len();
         assert!(same < written(None, &first).len());

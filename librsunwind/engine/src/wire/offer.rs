@@ -17,9 +17,11 @@ pub const MAX_EVENTS: usize = 8;
 /// The event that samples CPU time; the numbers of others are given by whoever asks for them.
 pub const CPU_EVENT: u32 = 0;
 /// Bytes of a message.
-pub const SIZE: usize = (6 + 2 * MAX_EVENTS) * 8;
+pub const SIZE: usize = (7 + 2 * MAX_EVENTS) * 8;
 /// Most data that a ring may have, bytes.
 pub const LARGEST_RING: u64 = 4 << 20;
+/// Most sampling periods that a sample stands for.
+pub const MOST_PERIODS: u64 = 1 << 20;
 /// A page of data.
 const SMALLEST_RING: u64 = 4096;
 
@@ -48,6 +50,8 @@ pub struct Offer {
     pub base: u64,
     /// Bytes of data behind the control page; a power of two.
     pub data_size: u64,
+    /// Sampling periods that its samples of CPU time stand for.
+    pub periods: u64,
     /// The events that write to it.
     pub events: [EventId; MAX_EVENTS],
 }
@@ -67,6 +71,7 @@ impl Offer {
             self.thread_key,
             self.base,
             self.data_size,
+            self.periods,
         ];
         let events = self
             .events
@@ -96,6 +101,7 @@ impl Offer {
             thread_key: next()?,
             base: next()?,
             data_size: next()?,
+            periods: next()?,
             events: [EventId::default(); MAX_EVENTS],
         };
         for event in &mut offer.events {
@@ -107,6 +113,9 @@ impl Offer {
         let fits = (SMALLEST_RING..=LARGEST_RING).contains(&offer.data_size);
         if !fits || !offer.data_size.is_power_of_two() {
             return Err(WireError::BadValue("bytes of a ring", offer.data_size));
+        }
+        if offer.periods > MOST_PERIODS {
+            return Err(WireError::BadValue("periods of a sample", offer.periods));
         }
         Ok(offer)
     }

@@ -20,7 +20,7 @@
 //! Source of the layouts: `perf_event_open(2)`, `include/uapi/linux/perf_event.h`.
 
 use super::kernel::{KernelHead, MAX_DEPTH};
-use super::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
+use super::offer::{CPU_EVENT, Offer};
 
 /// Bytes of the control page before the data.
 pub const CONTROL_SIZE: usize = 4096;
@@ -50,6 +50,7 @@ const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const CPU_MODE_MASK: u64 = 7;
 const CPU_MODE_KERNEL: u64 = 1;
+const CPU_MODE_USER: u64 = 2;
 /// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
 const FIRST_MARKER: u64 = (-4095i64) as u64;
 /// `PERF_CONTEXT_KERNEL`: addresses of the kernel follow.
@@ -82,19 +83,22 @@ pub struct RingSample {
 
 impl RingSample {
     /// What is to be recorded of it, if anything: samples of kernel mode, and all those of other
-    /// events than CPU time. `base` is what the thread adds to positions in this ring.
+    /// events than CPU time. Of the ring that is offered so.
     ///
     /// # Signal safety
     /// Arithmetic only.
     #[must_use]
-    pub fn recorded(&self, events: &[EventId; MAX_EVENTS], base: u64) -> Option<KernelHead> {
-        let event = Offer::event_of(events, self.event_id);
-        let value = if event == CPU_EVENT { 0 } else { self.period };
-        let cursor = self.head.cursor.wrapping_add(base);
+    pub fn recorded(&self, ring: &Offer) -> Option<KernelHead> {
+        let event = Offer::event_of(&ring.events, self.event_id);
+        let (value, more) = match event {
+            CPU_EVENT => (0, ring.periods.saturating_sub(1)),
+            _ => (self.period, 0),
+        };
         (self.in_kernel || event != CPU_EVENT).then_some(KernelHead {
-            cursor,
+            cursor: self.head.cursor.wrapping_add(ring.base),
             event,
             value,
+            more,
             ..self.head
         })
     }
@@ -105,14 +109,31 @@ impl RingSample {
     /// # Signal safety
     /// Arithmetic only.
     #[must_use]
-    pub fn unserved(&self, events: &[EventId; MAX_EVENTS], base: u64) -> Option<KernelHead> {
-        let is_cpu_time = Offer::event_of(events, self.event_id) == CPU_EVENT;
-        let cursor = self.head.cursor.wrapping_add(base);
+    pub fn unserved(&self, ring: &Offer) -> Option<KernelHead> {
+        let is_cpu_time = Offer::event_of(&ring.events, self.event_id) == CPU_EVENT;
         (!self.in_kernel && is_cpu_time).then_some(KernelHead {
-            cursor,
+            cursor: self.head.cursor.wrapping_add(ring.base),
+            more: ring.periods.saturating_sub(1),
             ..self.head
         })
     }
+}
+
+/// When the record at position `at` was written (`CLOCK_MONOTONIC`, ns), if it is a sample of user
+/// mode that ends at `head`: from then on the kernel has done nothing for the thread but to raise
+/// its signal.
+///
+/// # Signal safety
+/// Reads two words through `word`.
+pub fn time_of_lone_user_sample(word: impl Fn(u64) -> u64, at: u64, head: u64) -> Option<u64> {
+    if at == head {
+        return None;
+    }
+    let header = word(at);
+    let (kind, misc, size) = (header as u32, header >> 32 & 0xffff, header >> 48);
+    let is_lone = kind == RECORD_SAMPLE && at.wrapping_add(size) == head;
+    let is_of_user_mode = misc & CPU_MODE_MASK == CPU_MODE_USER;
+    (is_lone && is_of_user_mode).then(|| word(at.wrapping_add(32)))
 }
 
 /// What a record says.
@@ -214,6 +235,7 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::offer::EventId;
 
     fn header(kind: u32, misc: u64, words: usize) -> u64 {
         u64::from(kind) | misc << 32 | (words as u64 * 8) << 48
@@ -266,20 +288,27 @@ mod tests {
                 panic!("{record:?}");
             };
             assert_eq!(frames[..sample.depth], *expected);
-            let mut events = [EventId::default(); MAX_EVENTS];
-            events[0] = EventId {
+            let mut ring = Offer {
+                base: 1000,
+                periods: 7,
+                ..Offer::default()
+            };
+            ring.events[0] = EventId {
                 id: 77,
                 event: CPU_EVENT,
             };
-            let recorded = sample.recorded(&events, 1000);
-            let unserved = sample.unserved(&events, 1000);
+            let (recorded, unserved) = (sample.recorded(&ring), sample.unserved(&ring));
             assert_eq!(recorded.is_some(), sample.in_kernel);
             assert_eq!(unserved.is_some(), !sample.in_kernel);
             let head = recorded.or(unserved).unwrap();
             assert_eq!((head.cursor, head.user_ip), (1000 + 88, 0x19));
-            events[0].event = 3;
-            assert!(sample.recorded(&events, 0).is_some());
-            assert!(sample.unserved(&events, 0).is_none());
+            assert_eq!(head.weight(), 7);
+            ring.events[0].event = 3;
+            assert_eq!(sample.recorded(&ring).unwrap().weight(), 0);
+            assert!(sample.unserved(&ring).is_none());
+            let time = |at, head| time_of_lone_user_sample(|at| words[at as usize / 8], at, head);
+            assert_eq!(time(0, 88), (mode == 2).then_some(1234));
+            assert_eq!((time(0, 80), time(88, 88)), (None, None));
         }
     }
 

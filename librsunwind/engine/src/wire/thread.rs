@@ -16,6 +16,8 @@ pub struct Thread<'a> {
     pub trigger: Trigger,
     /// Sampling period in force, ns.
     pub period_ns: u64,
+    /// Of how many of these its samples stand, since one costs too much for each.
+    pub periods: u64,
     /// errno of the refusal of the next better trigger, 0 if there is none.
     pub refused: u32,
     /// The signal by which it is asked to unwind itself; 0 if by none. Version 2 does not say: it
@@ -40,6 +42,7 @@ impl<'a> Thread<'a> {
         out.number(self.unarmed_cpu_ns);
         out.bytes(self.name);
         out.number(u64::from(self.signal));
+        out.number(self.periods);
     }
 
     /// Reads a payload.
@@ -64,6 +67,10 @@ impl<'a> Thread<'a> {
             signal: match from.is_at_end() {
                 true => SIGPROF,
                 false => from.small("signal")?,
+            },
+            periods: match from.is_at_end() {
+                true => 1,
+                false => from.number()?.max(1),
             },
         })
     }
@@ -194,6 +201,7 @@ mod tests {
             time_ns: 1,
             trigger: Trigger::Timer,
             period_ns: 4,
+            periods: 3,
             refused: 13,
             signal: 23,
             unarmed_cpu_ns: 9,
@@ -224,6 +232,6 @@ mod tests {
         account.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(ThreadAccount::decode(&buffer[..length]), Ok(account));
-        assert!(ThreadAccount::decode(&buffer[..length - 9]).is_err());
+        assert!(ThreadAccount::decode(&buffer[..length - 10]).is_err());
     }
 }
