@@ -39,8 +39,9 @@ pub struct Pace {
 
 /// One sample in so many decides the averages.
 const MEMORY: u64 = 16;
-/// A part that took more than this many times its average was put off the processor in between.
-const BELIEVABLE: u64 = 4;
+/// A part that took more than this many times its average was put off the processor in between. With
+/// more than twice, a quarter of such samples would drive the average ever higher.
+const BELIEVABLE: u64 = 2;
 /// What is always believed, ns.
 const FLOOR_NS: u64 = 20_000;
 
