@@ -5,6 +5,7 @@ pub mod elsewhere;
 
 #[cfg(feature = "agent")]
 use crate::agent;
+use crate::allocator;
 use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
@@ -130,6 +131,7 @@ impl Cli {
     /// # Errors
     /// Any [`Error`]; nothing has been said about it yet.
     pub fn run(self) -> Result<ExitCode, Error> {
+        allocator::gives_back();
         match self.command {
             Command::Record(args) => Ok(record::run(&args)?.into()),
             Command::Report(args) => {

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "agent")]
 pub mod agent;
+mod allocator;
 pub mod charge;
 pub mod cli;
 pub mod clock;

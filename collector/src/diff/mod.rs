@@ -15,6 +15,7 @@ use crate::report::look::{Look, padded, without_end};
 use crate::report::{self, By, Selection, Sort, columns, pager};
 use crate::visible::say;
 use clap::Args as ClapArgs;
+use console::measure_text_width;
 use measure::{Change, Comparison, Measure, compare};
 use std::fmt::Write as _;
 use std::path::PathBuf;
@@ -24,6 +25,8 @@ use std::process::ExitCode;
 const GROWN: u8 = 3;
 /// Rows, if nobody says how many.
 const ROWS: usize = 40;
+/// The widest that the column of binaries becomes.
+const WIDEST_ORIGIN: usize = 20;
 
 /// Arguments of `rsunwind diff`.
 #[derive(Clone, Debug, ClapArgs)]
@@ -267,25 +270,31 @@ fn text(
         "{which}; ~ is noise: sampling alone explains it; pp are points of per cent\n"
     );
     let (name, origin) = columns::headings(args.by);
+    let changed = comparison.changes.iter();
+    let mut all = changed.filter(|change| change.values != [0.0, 0.0]);
+    let shown: Vec<_> = all.by_ref().take(args.limit).collect();
+    let widths = shown.iter().map(|row| measure_text_width(&row.origin));
+    let wide = widths.max().unwrap_or(0).clamp(origin.len(), WIDEST_ORIGIN);
     let head = format!(
-        "{:>9}  {:>9}  {:>10}    {origin}  {name}",
-        "BEFORE", "AFTER", "CHANGE"
+        "{:>9}  {:>9}  {:>10}    {}  {name}",
+        "BEFORE",
+        "AFTER",
+        "CHANGE",
+        padded(origin, wide)
     );
     let _ = writeln!(out, "{}", look.heading(&head));
-    let changed = comparison.changes.iter();
-    let mut shown = changed.filter(|change| change.values != [0.0, 0.0]);
-    for row in shown.by_ref().take(args.limit) {
+    for row in shown {
         let values = row.values.map(|value| words(value, measure, after));
         let difference = format!("{:>10}", change(row, measure, after));
         let (difference, mark) = match row.noise {
             true => (look.aside(&difference), "~"),
             false => (look.change(&difference, row.change() > 0.0), " "),
         };
-        let origin = without_end(&row.origin, 20);
-        let origin = look.aside(&padded(&origin, 12));
+        let origin = without_end(&row.origin, wide);
+        let origin = look.aside(&padded(&origin, wide));
         let rest = look
             .width
-            .map_or(usize::MAX, |width| width.saturating_sub(60));
+            .map_or(usize::MAX, |width| width.saturating_sub(38 + wide).max(20));
         let name = without_end(&row.name, rest);
         let [before, after] = values;
         let _ = writeln!(
@@ -293,7 +302,7 @@ fn text(
             "{before:>9}  {after:>9}  {difference} {mark}  {origin}  {name}"
         );
     }
-    let more = shown.count();
+    let more = all.count();
     if more > 0 {
         let _ = writeln!(out, "… and {more} more (-n shows them)");
     }
