@@ -14,6 +14,7 @@ mod kind;
 mod language;
 mod names;
 mod own;
+mod programs;
 mod roots;
 #[cfg(test)]
 pub(crate) mod tests;
@@ -23,6 +24,7 @@ pub use filter::{Filter, FilterError};
 pub(crate) use kind::{Kind, Kinds, WAITING, palette};
 pub use language::NoLanguage;
 pub use own::{OWN_WORK, OwnFrames};
+pub use programs::{Rank, Ranks};
 pub use roots::is_root;
 
 use crate::charge::{Ledger, Row};

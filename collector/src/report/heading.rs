@@ -2,7 +2,7 @@
 
 use crate::intern::HashSet;
 use crate::numbers::{plural, share};
-use crate::profile::Profile;
+use crate::profile::{Names, Profile};
 use std::fmt::Write as _;
 
 /// The command line, and sums of what is shown.
@@ -36,4 +36,23 @@ pub(super) fn text(profile: &Profile) -> String {
     }
     out.push('\n');
     out
+}
+
+/// Own functions that are named.
+const NAMED: usize = 3;
+
+/// For which of the program's own functions most of it was spent; nothing if there is none.
+pub(super) fn own(profile: &Profile, names: Names) -> Option<String> {
+    let whole = profile.whole();
+    let own = profile.own_functions().into_iter().take(NAMED);
+    let named = own.map(|(id, amount)| {
+        let name = profile.functions[id.index()].called(names);
+        format!("{} {name}", share(amount, whole))
+    });
+    let named: Vec<_> = named.collect();
+    let named = Some(named).filter(|named| !named.is_empty())?;
+    Some(format!(
+        "for the program's own functions (--by own): {}",
+        named.join(", ")
+    ))
 }

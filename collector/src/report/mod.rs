@@ -258,6 +258,13 @@ fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
         assembly::print(&mut out, profile, &spent, &places, names, look);
         return Ok(out);
     }
+    if shape.is_none()
+        && args.by(profile) == By::Function
+        && let Some(own) = heading::own(profile, names)
+    {
+        let fitted = look.width.map(|width| look::without_end(&own, width));
+        let _ = writeln!(out, "{}", fitted.as_deref().unwrap_or(&own));
+    }
     out.push('\n');
     if let Some(shape) = shape {
         tree::print(&mut out, profile, shape, args.limit, names, look);

@@ -4,10 +4,9 @@
 use super::{complaints, hints, threads, why_empty};
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural, share};
-use crate::profile::{FunctionId, Names, Profile};
+use crate::profile::{Names, Profile};
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::WALL;
-use std::collections::HashMap;
 
 /// Functions that are named.
 const NAMED: usize = 3;
@@ -44,15 +43,8 @@ fn sampled_ns(profile: &Profile) -> u64 {
 
 /// In which functions most of it was.
 pub(super) fn most(profile: &Profile) -> String {
-    let mut times: HashMap<FunctionId, u64> = HashMap::new();
-    for sample in profile.weighed() {
-        let leaf = &profile.frames[profile.stacks[sample.stack.index()].frame.index()];
-        let time = times.entry(leaf.function).or_default();
-        *time = time.saturating_add(profile.time_ns(sample));
-    }
     let whole = profile.whole();
-    let mut times: Vec<_> = times.into_iter().collect();
-    times.sort_by_key(|(function, time)| (std::cmp::Reverse(*time), *function));
+    let times = profile.busiest();
     let worth = times
         .iter()
         .filter(|(_, time)| time.saturating_mul(WORTH) >= whole);
@@ -69,8 +61,18 @@ pub(super) fn most(profile: &Profile) -> String {
         .collect();
     match profile.samples.is_empty() {
         true => why_empty(profile),
-        false => format!("most of it in {}", named.join(", ")),
+        false => format!("most of it in {}{}", named.join(", "), most_own(profile)),
     }
+}
+
+/// For which function of the program's own most of it was, unless that is what most of it was in.
+fn most_own(profile: &Profile) -> String {
+    let own = profile.own_functions();
+    own.first().map_or_else(String::new, |(id, amount)| {
+        let name = profile.functions[id.index()].called(Names::Short);
+        let part = share(*amount, profile.whole());
+        format!("; of its own functions most for {name}: {part}")
+    })
 }
 
 /// What is wrong, the gravest first, each with its cure.

@@ -1,0 +1,194 @@
+//! Which functions are the program's own: what people can change, where the innermost functions of
+//! a stack are the C library's or the kernel's.
+//!
+//! A program's own is what is in its file, but the standard libraries that are linked or inlined
+//! there; and what is in its language, but what is installed with that. Where that language has own
+//! functions on a stack, the native ones are its interpreter's.
+
+use super::{Frame, FunctionId, Kind, Kinds, Names, Profile, Sample, SourceFrameId, is_root};
+
+/// How much a frame is the program's; of what is the most on a stack, the innermost counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Rank {
+    /// The kernel's, or no function.
+    Foreign,
+    /// The C library, or the standard library of a language.
+    Standard,
+    /// Another library.
+    Library,
+    /// In the program's file.
+    Native,
+    /// In the program's language.
+    Language,
+}
+
+/// The rank of each frame.
+#[derive(Debug)]
+pub struct Ranks(Vec<Rank>);
+
+impl Ranks {
+    /// Of a profile's frames.
+    #[must_use]
+    pub fn of(profile: &Profile) -> Self {
+        let kinds = Kinds::of(profile);
+        let frames = profile.frames.iter();
+        Self(frames.map(|frame| rank(profile, &kinds, frame)).collect())
+    }
+
+    /// Of a frame.
+    #[must_use]
+    pub fn rank(&self, frame: SourceFrameId) -> Rank {
+        self.0[frame.index()]
+    }
+}
+
+impl Profile {
+    /// What was spent in each function itself, the most first.
+    #[must_use]
+    pub fn busiest(&self) -> Vec<(FunctionId, u64)> {
+        let leaf = |sample: &Sample| self.stacks[sample.stack.index()].frame;
+        self.sums(|sample| Some(self.frames[leaf(sample).index()].function))
+    }
+
+    /// What was spent in each of the program's own functions or in what it called of others', the
+    /// most first; nothing if the busiest of all is the program's own.
+    #[must_use]
+    pub fn own_functions(&self) -> Vec<(FunctionId, u64)> {
+        let ranks = Ranks::of(self);
+        let mut found: Vec<(Rank, FunctionId)> = Vec::with_capacity(self.stacks.len());
+        for call in &self.stacks {
+            // A parent comes before its children.
+            let above = call.parent.map(|parent| found[parent.index()]);
+            let here = ranks.rank(call.frame);
+            let function = self.frames[call.frame.index()].function;
+            let more = above.filter(|(rank, _)| *rank > here);
+            found.push(more.unwrap_or((here, function)));
+        }
+        let own = self.sums(|sample| {
+            let (rank, function) = found[sample.stack.index()];
+            (rank >= Rank::Native).then_some(function)
+        });
+        let first = |sums: &[(FunctionId, u64)]| sums.first().map(|(function, _)| *function);
+        match first(&own) == first(&self.busiest()) {
+            true => Vec::new(),
+            false => own,
+        }
+    }
+
+    fn sums(&self, of: impl Fn(&Sample) -> Option<FunctionId>) -> Vec<(FunctionId, u64)> {
+        let mut sums = vec![0u64; self.functions.len()];
+        for sample in self.weighed() {
+            if let Some(function) = of(sample) {
+                let sum = &mut sums[function.index()];
+                *sum = sum.saturating_add(self.time_ns(sample));
+            }
+        }
+        let sums = sums.into_iter().enumerate().filter(|(_, sum)| *sum > 0);
+        let mut sums: Vec<_> = sums
+            .map(|(index, sum)| (FunctionId::next_of(index), sum))
+            .collect();
+        sums.sort_by_key(|(function, sum)| (std::cmp::Reverse(*sum), *function));
+        sums
+    }
+}
+
+fn rank(profile: &Profile, kinds: &Kinds, frame: &Frame) -> Rank {
+    let function = profile.function(frame);
+    let file = frame.file.as_deref().unwrap_or_default();
+    match kinds.kind(function) {
+        Kind::Kernel | Kind::Missing => Rank::Foreign,
+        _ if is_root(&function.name) => Rank::Standard,
+        Kind::Language(_) if is_installed(function.source.as_deref().unwrap_or(file)) => {
+            Rank::Library
+        }
+        Kind::Language(_) => Rank::Language,
+        _ if is_standard(function.called(Names::Short), file) => Rank::Standard,
+        Kind::Program | Kind::Anonymous => Rank::Native,
+        Kind::Library if is_c_library(profile.image_name(function)) => Rank::Standard,
+        Kind::Library => Rank::Library,
+    }
+}
+
+fn is_c_library(file: &str) -> bool {
+    [
+        "libc.so",
+        "libpthread.so",
+        "ld-linux",
+        "ld-musl",
+        "libc-2.",
+        "[vdso]",
+    ]
+    .iter()
+    .any(|name| file.starts_with(name))
+}
+
+/// Of C++, Rust and Go, whose standard libraries become part of programs; and the stubs by which a
+/// program calls any library.
+fn is_standard(name: &str, file: &str) -> bool {
+    const NAMES: [&str; 11] = [
+        "std::",
+        "core::",
+        "alloc::",
+        "<std::",
+        "<core::",
+        "<alloc::",
+        "__gnu_cxx::",
+        "runtime.",
+        "internal/",
+        "sync.(",
+        "time.Sleep",
+    ];
+    const FILES: [&str; 3] = ["/rustc/", "/usr/include/c++/", "/usr/local/go/src/"];
+    NAMES.iter().any(|begin| name.starts_with(begin))
+        || name.ends_with("@plt")
+        || FILES.iter().any(|begin| file.starts_with(begin))
+        || file.contains("/rustlib/src/")
+}
+
+/// Whether a source file of a language came with it, or as a package.
+fn is_installed(file: &str) -> bool {
+    file.starts_with("node:")
+        || file.starts_with("<frozen")
+        || file.contains("/lib/python")
+        || file.contains("/node_modules/")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::example;
+
+    #[test]
+    fn standard_libraries_are_nobodys_own() {
+        assert!(is_standard("std::this_thread::sleep_for", "a.cpp"));
+        assert!(is_standard("memcmp@plt", ""));
+        assert!(is_standard(
+            "wait<…>",
+            "/rustc/0123/library/std/src/sync/mod.rs"
+        ));
+        assert!(!is_standard("stdio_loop", "/home/me/a.c"));
+        assert!(is_installed("/usr/lib/python3.11/threading.py"));
+        assert!(!is_installed("/home/me/server.py"));
+        assert!(is_c_library("libc.so.6") && !is_c_library("libcurl.so.4"));
+    }
+
+    #[test]
+    fn what_was_spent_below_a_function_of_the_program_is_spent_for_it() {
+        let mut profile = example();
+        let own = |profile: &Profile| -> Vec<(String, u64)> {
+            let name = |id: FunctionId| profile.functions[id.index()].name.to_string();
+            let own = profile.own_functions().into_iter();
+            own.map(|(id, ns)| (name(id), ns / 1_000_000)).collect()
+        };
+        assert_eq!(own(&profile), [], "the busiest is its own");
+        for function in &mut profile.functions {
+            if &*function.name == "leaf" {
+                function.name = "std::leaf".into();
+            }
+        }
+        // Two of them in `leaf` called by `work`, one by `main`, one by what was left out.
+        let expected = [("work; more", 5), ("main", 2)];
+        let expected = expected.map(|(name, ms)| (name.to_owned(), ms));
+        assert_eq!(own(&profile), expected);
+    }
+}
