@@ -7,14 +7,14 @@ use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::victim;
 use std::path::Path;
 
-/// Runs `burn 300` under a shell that prepares for it: `$OUT` is the recording, `$GO` starts the
+/// Runs `burn 1500` under a shell that prepares for it: `$OUT` is the recording, `$GO` starts the
 /// program in the shell's own process.
 fn prepared(preparation: &str, output: &Path) -> Outcome {
     Run::plain("bash")
         .env("LIBRARY", library::path())
         .env("OUT", output)
         .env("BURN", victim::c("burn.c"))
-        .args(["-c", &format!("{preparation}; export LD_PRELOAD=$LIBRARY RSUNWIND=rate=10000,cost=1,output=$OUT; exec $BURN 300")])
+        .args(["-c", &format!("{preparation}; export LD_PRELOAD=$LIBRARY RSUNWIND=rate=10000,cost=1,output=$OUT; exec $BURN 1500")])
         .outcome()
 }
 
@@ -85,7 +85,7 @@ fn a_full_disk_loses_samples_only() {
         std::fs::create_dir(path).unwrap();
     }
     let script = "mount -t tmpfs -o size=80k none $DISK || exit 77
-        LD_PRELOAD=$LIBRARY RSUNWIND=rate=10000,cost=1,output=$DISK/%p.rsu $BURN 300; echo $?
+        LD_PRELOAD=$LIBRARY RSUNWIND=rate=10000,cost=1,output=$DISK/%p.rsu $BURN 1500; echo $?
         cp $DISK/*.rsu $KEPT
         head -c 100k /dev/zero >$DISK/filler 2>/dev/null
         LD_PRELOAD=$LIBRARY RSUNWIND=rate=10000,cost=1,output=$DISK/second.%p.rsu $BURN 10; echo $?";

@@ -30,11 +30,12 @@ int main(int count, char **arguments) {
   if (page != MAP_FAILED) *(volatile uint64_t *)(page + 4096 - 8) = 1;
 
   uint32_t pid = (uint32_t)atoi(arguments[2]);
-  uint64_t words[6 + 16] = {0}, key = strtoull(arguments[3], NULL, 16);
+  uint64_t words[7 + 16] = {0}, key = strtoull(arguments[3], NULL, 16);
   memcpy(words, "RSRING01", 8);
   words[1] = pid | (uint64_t)pid << 32;
   words[2] = words[3] = key;
   words[5] = data;
+  words[6] = 1;
   struct sockaddr_un address = {.sun_family = AF_UNIX};
   snprintf(address.sun_path, sizeof address.sun_path, "%s/rings", arguments[1]);
   struct iovec vector = {words, sizeof words};
