@@ -4,7 +4,7 @@
 
 use collector::profile::{Profile, Sample};
 use collector::recording::RawFrame;
-use engine::wire::sample::Method;
+use engine::wire::sample::{Method, StopReason};
 use rsunwind_tests::command::{Bench, status};
 use rsunwind_tests::{repository, suite};
 use std::collections::BTreeSet;
@@ -49,12 +49,12 @@ fn own_functions<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
 
 /// Checks every stack; gives the distinct ones.
 fn checked(profile: &Profile) -> BTreeSet<Vec<&str>> {
-    // The kernel's stack in the middle of a signal handler's return stands alone: it has no walk to
-    // check.
+    // The kernel's stack in the middle of a signal handler's return stands alone, and a signal may
+    // come late, as those of guests do whose interrupts wait: then there is no walk to check.
     let taken = profile
         .samples
         .iter()
-        .filter(|sample| !sample.kernel.is_alone());
+        .filter(|sample| !sample.kernel.is_alone() && sample.stop != StopReason::Blocked);
     let mut distinct = BTreeSet::new();
     let (mut all, mut whole) = (0u64, 0u64);
     for sample in taken {
@@ -76,7 +76,7 @@ fn checked(profile: &Profile) -> BTreeSet<Vec<&str>> {
         }
         distinct.insert(functions);
     }
-    assert!(all > 500, "{all} samples are too few to judge by");
+    assert!(all > 300, "{all} samples are too few to judge by");
     assert!(
         whole * 1000 >= all * 995,
         "{whole} of {all} stacks are complete"
