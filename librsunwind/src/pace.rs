@@ -225,7 +225,7 @@ mod tests {
     fn a_small_share_is_kept_and_given_up_again() {
         let pace = paced(MS, 1);
         for _ in 0..200 {
-            pace.sampled(Some(22_000), 10_000);
+            pace.sampled(Some(20_000), 10_000);
         }
         assert_eq!(pace.periods(), 4);
         for _ in 0..400 {
