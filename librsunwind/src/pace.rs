@@ -229,7 +229,7 @@ mod tests {
         }
         assert_eq!(pace.periods(), 4);
         for _ in 0..400 {
-            pace.sampled(Some(1_000), 1_000);
+            pace.sampled(Some(500), 1_000);
         }
         assert_eq!(pace.periods(), 1);
     }
