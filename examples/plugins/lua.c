@@ -87,7 +87,8 @@ static uint32_t line_of(struct rsunwind_cursor *cursor, struct function function
     return line;
 }
 
-/* What its caller calls it: by the instruction that put it into the register from which it is called. */
+/* What its caller calls it: by the instruction that put it into the register from which it is
+ * called. */
 static size_t name_by(struct rsunwind_cursor *cursor, struct function caller, char *to, size_t room) {
     int bad = 0;
     uint64_t code = load(cursor, caller.code + CODE_CODE, &bad), constants = load(cursor, caller.code + CODE_CONSTANTS, &bad);
@@ -127,7 +128,8 @@ static void give(struct rsunwind_cursor *cursor, struct function function, uint6
 
 /* ---- the loop's frames ---- */
 
-/* For each coroutine in the walk: its state, and the call that the next frame of the loop begins with. */
+/* For each coroutine in the walk: its state, and the call that the next frame of the loop begins
+ * with. */
 struct walk {
     uint64_t state[16], call[16];
 };

@@ -1,4 +1,5 @@
-/* born_later SECONDS: threads that work for a tenth of a second of CPU time each, one after the other. At the end: how many. */
+/* born_later SECONDS: threads that work for a tenth of a second of CPU time each, one after the
+ * other. At the end: how many. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
-/* Children that are waited for in ways of which no function of libc's tells, or by nobody. Prints the pid of each process that nobody waits for,
- * with what its own clock showed right before its end, ns.
- * Usage: families WAY */
+/* Children that are waited for in ways of which no function of libc's tells, or by nobody. Prints
+ * the pid of each process that nobody waits for, with what its own clock showed right before its
+ * end, ns. Usage: families WAY */
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

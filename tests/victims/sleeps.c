@@ -1,5 +1,6 @@
-/* sleeps MILLISECONDS CALL...: each call in a child, with that limit. A line for each: its name, whether it ended by its limit, and
-   how long it took, ms. Where a call has no limit, another child writes to it, or an alarm ends it. */
+/* sleeps MILLISECONDS CALL...: each call in a child, with that limit. A line for each: its name,
+ * whether it ended by its limit, and how long it took, ms. Where a call has no limit, another child
+ * writes to it, or an alarm ends it. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>

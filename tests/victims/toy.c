@@ -2,7 +2,9 @@
  *   main, outer (a.toy:10), between, inner (b.toy:33), work
  * with a toy_run for each frame of the interpreter's. It prints "done". -DLINKED: it tells of its
  * frames itself, and prints the result. -DNOTED: its file describes the language; with -DLINKED it
- * then asks for a stack, and prints how many frames are the language's. -DNOTE_SIZE=".." -DNOTE="..": the size and the content of a note that is not good. -DLIBRARY: a plugin for unload.c. */
+ * then asks for a stack, and prints how many frames are the language's. -DNOTE_SIZE=".."
+ * -DNOTE="..": the size and the content of a note that is not good. -DLIBRARY: a plugin for
+ * unload.c. */
 #define _GNU_SOURCE
 #if defined LINKED || defined NOTED
 #include "toy_language.h"
@@ -16,7 +18,8 @@
 #ifdef LIBRARY
 #define MILLISECONDS 2
 #define CLOCK CLOCK_THREAD_CPUTIME_ID
-/* By thread, without thread-local storage, which a library that is closed again and again would use up. */
+/* By thread, without thread-local storage, which a library that is closed again and again would use
+ * up. */
 static struct {
     void *thread;
     const struct toy_entry *volatile innermost;
