@@ -117,7 +117,7 @@ impl Pace {
         let wanted = affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share());
         let now = self.periods();
         // Not to and fro: up with some room, down when it is worth while.
-        let is_due = wanted > now || wanted < now / 2;
+        let is_due = wanted > now || wanted <= now / 2;
         is_due.then(|| {
             let with_room = match wanted {
                 1 => 1,

@@ -41,6 +41,25 @@ fn what_a_filter_kills_for_is_not_done() {
     }
 }
 
+/// Its samples seem to cost too much at first, so that the thread's pace is to change when a filter
+/// that forbids that is there already.
+#[test]
+fn a_thread_stays_armed_as_it_was_when_a_filter_came() {
+    let program = victim::c("late_filter.c");
+    for _ in 0..3 {
+        let run = Run::profiled("rate=10000,cost=1,seen=1000000", &program);
+        let outcome = run.args(["prctl", "return", "narrow"]).outcome().quiet();
+        assert_eq!(outcome.text(), "");
+        let recordings = outcome.recordings();
+        let threads = recordings
+            .iter()
+            .flat_map(|recording| recording.threads.values());
+        for thread in threads {
+            assert!(!thread.triggers.contains(&Trigger::None), "{thread:?}");
+        }
+    }
+}
+
 #[test]
 fn without_what_a_sample_needs_there_are_none() {
     let program = victim::c("late_filter.c");

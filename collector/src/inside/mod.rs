@@ -32,7 +32,8 @@ use image::{Found, Image, PAGE};
 use nix::errno::Errno;
 use nix::libc;
 use std::collections::HashMap;
-use std::fs;
+use std::fs::{self, File, TryLockError};
+use std::io;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,6 +66,8 @@ pub struct Inside {
     events: events::Events,
     /// How long a thread was held at the beginning.
     held: Duration,
+    /// Keeps others from coming in.
+    _lock: File,
 }
 
 /// What is to be recorded.
@@ -92,6 +95,7 @@ impl Inside {
     /// [`Refusal`]; then the process is as before, or has the library, which does nothing.
     pub fn enter(pid: u32, settings: &Settings) -> Result<Self, Refusal> {
         obstacles::look(pid)?;
+        let lock = lock(pid)?;
         let image = Image::read().ok_or(Refusal::Library)?;
         if let Some(base) = left_behind(pid)? {
             let left = Self {
@@ -100,6 +104,7 @@ impl Inside {
                 base,
                 events: events::Events::default(),
                 held: Duration::ZERO,
+                _lock: lock,
             };
             left.leave()?;
             return Self::enter(pid, settings);
@@ -112,10 +117,6 @@ impl Inside {
             place.begin(held, pid, settings)?;
             Ok((place.base, held.since.elapsed()))
         });
-        if matches!(entered, Err(Refusal::OwnHandler)) {
-            // Another recording may have come in just before.
-            left_behind(pid)?;
-        }
         let (base, held) = entered?;
         Ok(Self {
             pid,
@@ -123,6 +124,7 @@ impl Inside {
             base,
             events: events::Events::new(settings.period_ns),
             held,
+            _lock: lock,
         })
     }
 
@@ -189,6 +191,22 @@ impl Inside {
             Ok(held.since.elapsed())
         })?;
         Ok(Departure::Gone(first.max(second)))
+    }
+}
+
+/// Keeps other recordings from coming in, or taking the library away, until it is dropped; the
+/// kernel drops it with this process. Two that stopped a thread each would set the action one after
+/// the other. Only who may look into the process can have it.
+fn lock(pid: u32) -> Result<File, Refusal> {
+    let failed = |error: io::Error| Refusal::Memory(error.to_string());
+    let file = File::open(format!("/proc/{pid}/maps")).map_err(failed)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::WouldBlock) => {
+            left_behind(pid)?; // says who it is, once it has come in
+            Err(Refusal::Contested)
+        }
+        Err(TryLockError::Error(error)) => Err(failed(error)),
     }
 }
 

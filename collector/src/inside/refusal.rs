@@ -25,6 +25,9 @@ pub enum Refusal {
     /// Another recording.
     #[error("rsunwind {0} records it from inside: one does at a time")]
     Taken(i32),
+    /// Another one, which comes or goes.
+    #[error("another rsunwind is about to record it from inside: one does at a time")]
+    Contested,
     /// Another build's.
     #[error(
         "another version of rsunwind was killed in it and left its library: that version can take it away, or a restart of the program"

@@ -12,11 +12,12 @@ use super::unsampled;
 use crate::config::{Config, Destination};
 use crate::process::PROCESS;
 use crate::segment::SEGMENT;
-use crate::sys::{self, Errno, HeldBack};
+use crate::sys::{self, Errno, HeldBack, filters};
 use crate::trigger::handover::Recipient;
 use crate::trigger::perf;
 use crate::trigger::{self, Armed, Outlook};
 use core::sync::atomic::Ordering::Relaxed;
+use engine::seccomp::SystemCall;
 use engine::wire::offer::Offer;
 use engine::wire::sample::Trigger;
 
@@ -52,7 +53,9 @@ impl ThreadState {
             }
             _ => false,
         };
-        if !is_due {
+        // A filter may keep the old trigger from being taken away: its signals would go on, and end
+        // calls that nobody makes again.
+        if !is_due || filters::are_known() {
             return;
         }
         let (was_late, periods) = (self.shared.is_late(), self.trigger.periods());
@@ -170,7 +173,13 @@ impl ThreadState {
             if let Armed::Perf(event) = self.trigger.armed() {
                 self.trigger.remember(event.descriptors());
             }
+            let ends_calls = self.trigger.ends_calls();
             self.trigger.replace(Armed::None);
+            // Under a filter it may go on all the same, and its signals end calls, which are made
+            // again as long as they are noted.
+            if ends_calls && !filters::may_make(&SystemCall::any(libc::SYS_ioctl)) {
+                self.trigger.still_ends_calls();
+            }
         }
     }
 

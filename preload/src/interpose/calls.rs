@@ -14,14 +14,13 @@ use crate::stand_in::Arguments;
 use core::ffi::{c_int, c_long};
 use rsunwind::restart::{Calls, UNKNOWN};
 use rsunwind::thread::ThreadState;
-use rsunwind::wire::sample::Trigger;
 use rsunwind::{arch, weak_address};
 
 /// What the calling thread knows of its calls, if its samples can end them.
 #[inline]
 pub fn interruptible() -> Option<&'static Calls> {
     let this = ThreadState::current_unchecked()?;
-    (this.trigger.kind() == Trigger::PerfKernel).then_some(&this.calls)
+    this.trigger.ends_calls().then_some(&this.calls)
 }
 
 /// Notes a call whose arguments libc hands on as they are.
