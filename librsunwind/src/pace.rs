@@ -114,19 +114,25 @@ impl Pace {
         let kernel_ns = self.kernel_ns();
         let handler_ns = self.handler.get().min(kernel_ns);
         let cost_ns = kernel_ns.saturating_add(handler_ns);
-        let wanted = affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share());
+        let wanted =
+            |cost_ns| affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share());
         let now = self.periods();
-        // Not to and fro: up with some room, down when it is worth while.
-        let is_due = wanted > now || wanted <= now / 2;
+        // Not to and fro: up with some room, down when it is worth while and there is room.
+        let is_more = wanted(cost_ns) > now;
+        let is_due = is_more || wanted(with_room(cost_ns)) <= now / 2;
         is_due.then(|| {
-            let with_room = match wanted {
+            let periods = match wanted(cost_ns) {
                 1 => 1,
-                _ => wanted.saturating_add(wanted / 8),
+                wanted => with_room(wanted),
             };
-            self.periods.store(with_room, Relaxed);
-            with_room
+            self.periods.store(periods, Relaxed);
+            periods
         })
     }
+}
+
+const fn with_room(value: u64) -> u64 {
+    value.saturating_add(value / 8)
 }
 
 /// What something takes mostly, ns: more than one half of the values and less than the other. A
@@ -153,10 +159,12 @@ impl Median {
         let now = self.get();
         let step = (now / STEP).saturating_add(STEP);
         let next = match value_ns > now {
+            true if now == 0 => value_ns,
             true => now.saturating_add(step),
             false => now.saturating_sub(step),
         };
-        self.0.store(next, Relaxed);
+        // 0 says that nothing is known.
+        self.0.store(next.max(1), Relaxed);
     }
 }
 
@@ -229,7 +237,7 @@ mod tests {
         }
         assert_eq!(pace.periods(), 4);
         for _ in 0..400 {
-            pace.sampled(Some(500), 1_000);
+            pace.sampled(Some(500), 100);
         }
         assert_eq!(pace.periods(), 1);
     }
