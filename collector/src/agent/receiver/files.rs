@@ -15,29 +15,31 @@ pub(super) fn write(folder: &Path, message: &Message, room: u64) -> Outcome {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
     let service: String = service(message).chars().map(plain).collect();
     let name = format!("{service}-{:020}{END}", message.from_ns);
-    let written = atomic::write(&folder.join(name), |out| out.write_all(&message.bytes));
+    let written = atomic::write(&folder.join(&name), |out| out.write_all(&message.bytes));
     match written {
         Ok(()) => {
-            let _ = remove_oldest(folder, &format!("{service}-"), room);
+            let _ = remove_oldest(folder, &service, &name, room);
             Outcome::Taken(None)
         }
         Err(error) => {
             // Room for the next try.
-            let _ = remove_oldest(folder, &format!("{service}-"), room / 2);
+            let _ = remove_oldest(folder, &service, &name, room / 2);
             Outcome::Later(error.to_string(), None)
         }
     }
 }
 
-fn remove_oldest(folder: &Path, begins: &str, room: u64) -> io::Result<()> {
+fn remove_oldest(folder: &Path, service: &str, newest: &str, room: u64) -> io::Result<()> {
+    let begins = format!("{service}-");
     let mut files = Vec::new();
     for entry in fs::read_dir(folder)?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with(begins) && name.ends_with(END) {
+        if name.starts_with(&begins) && name.ends_with(END) {
             files.push((name, entry.metadata()?.len()));
         }
     }
-    files.sort_unstable();
+    // What is of a later time is from before the clock was put back.
+    files.sort_unstable_by(|(a, _), (b, _)| (&**a <= newest, a).cmp(&(&**b <= newest, b)));
     let mut sum: u64 = files.iter().map(|(_, length)| length).sum();
     for (name, length) in files {
         if sum <= room {
@@ -56,9 +58,18 @@ mod tests {
 
     #[test]
     fn the_oldest_go_and_other_files_stay() {
+        let ours = |at: u64| format!("a_b-{at:020}.pb.gz");
+        let other = "other.pb.gz".to_owned();
+        assert_eq!(left_of(&[9, 10, 11]), [ours(10), ours(11), other.clone()]);
+        let put_back = left_of(&[9, 10, 4, 5]);
+        assert_eq!(put_back, [ours(4), ours(5), other]);
+    }
+
+    /// What is in a folder with room for two.
+    fn left_of(times: &[u64]) -> Vec<String> {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("other.pb.gz"), "x").unwrap();
-        for at in [9, 10, 11] {
+        for at in times.iter().copied() {
             let message = Message {
                 bytes: vec![0; 40].into(),
                 attributes: Arc::new([("service.name".into(), "a/b".into())].into()),
@@ -72,7 +83,6 @@ mod tests {
         let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
         let mut names: Vec<_> = names.collect();
         names.sort();
-        let ours = |at: u64| format!("a_b-{at:020}.pb.gz");
-        assert_eq!(names, [ours(10), ours(11), "other.pb.gz".to_owned()]);
+        names
     }
 }
