@@ -5,6 +5,8 @@ pub mod agent;
 mod allocator;
 pub mod charge;
 pub mod cli;
+#[cfg(feature = "agent")]
+pub mod clickhouse;
 pub mod clock;
 mod copy;
 pub mod correlate;
@@ -15,6 +17,8 @@ pub mod dump;
 mod exec_watch;
 pub mod export;
 mod gentle;
+#[cfg(feature = "agent")]
+mod http;
 mod inside;
 mod intern;
 mod interpreters;
@@ -42,8 +46,11 @@ pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
 pub mod target;
+#[cfg(all(test, feature = "agent"))]
+mod test_server;
 pub mod top;
 mod underway;
+mod units;
 mod unwind;
 pub mod view;
 pub mod visible;

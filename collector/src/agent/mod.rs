@@ -28,14 +28,12 @@ mod recorder;
 mod sender;
 mod settings;
 mod spool;
-#[cfg(test)]
-mod test_server;
 mod window;
 mod windows;
 
 use crate::record::signals::Signals;
-use crate::record::units;
 use crate::underway::Target;
+use crate::units;
 use crate::visible::say;
 use clap::Args as ClapArgs;
 use form::Form;
@@ -92,6 +90,10 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub parca: Vec<String>,
 
+    /// Send to ClickHouse, to the database of that name [default name: default]
+    #[arg(long, value_name = "URL")]
+    pub clickhouse: Vec<String>,
+
     /// Write pprof files to a folder, of which the oldest go when it is full
     #[arg(long, value_name = "DIR")]
     pub files: Vec<String>,
@@ -135,7 +137,7 @@ fn window_length(text: &str) -> Result<Duration, String> {
 pub enum Error {
     /// Nobody is there to send to.
     #[error(
-        "nowhere to send to: give --otlp URL, --pyroscope URL, --parca URL or --files DIR, a --config file with [[send]], or \
+        "nowhere to send to: give --otlp URL, --pyroscope URL, --parca URL, --clickhouse URL or --files DIR, a --config file with [[send]], or \
          OTEL_EXPORTER_OTLP_ENDPOINT"
     )]
     NoReceiver,

@@ -2,20 +2,21 @@
 //!
 //! Not here: when they are sent, and what is done with those that are not taken ([`super::sender`]).
 
+mod clickhouse;
 mod files;
-mod http;
 
 use super::form::Form;
 use super::queue::Message;
+use crate::http::{self, Client, Failure};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use http::Client;
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceResponse;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use prost::Message as _;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 /// What a receiver is.
@@ -27,18 +28,27 @@ pub(super) enum Kind {
     Pyroscope,
     /// Parca's `/profiles/writeraw`.
     Parca,
+    /// Tables of ClickHouse.
+    ClickHouse,
     /// A folder.
     Files,
 }
 
 impl Kind {
-    pub(super) const ALL: [Self; 4] = [Self::Otlp, Self::Pyroscope, Self::Parca, Self::Files];
+    pub(super) const ALL: [Self; 5] = [
+        Self::Otlp,
+        Self::Pyroscope,
+        Self::Parca,
+        Self::ClickHouse,
+        Self::Files,
+    ];
 
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Otlp => "otlp",
             Self::Pyroscope => "pyroscope",
             Self::Parca => "parca",
+            Self::ClickHouse => "clickhouse",
             Self::Files => "files",
         }
     }
@@ -47,6 +57,7 @@ impl Kind {
     pub(super) const fn form(self) -> Form {
         match self {
             Self::Otlp => Form::Otlp,
+            Self::ClickHouse => Form::Rows,
             Self::Pyroscope | Self::Parca | Self::Files => Form::Pprof,
         }
     }
@@ -65,6 +76,13 @@ pub(super) struct Receiver {
     pub(super) timeout: Duration,
 }
 
+impl Receiver {
+    fn own_headers(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.headers.iter();
+        own.map(|(key, value)| (&**key, &**value))
+    }
+}
+
 /// What became of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -76,12 +94,27 @@ pub(super) enum Outcome {
     Later(String, Option<Duration>),
 }
 
+/// What an answer says became of it.
+fn outcome(answer: Result<http::Answer, Failure>) -> Outcome {
+    match answer {
+        Ok(answer) if answer.is_well() => Outcome::Taken(None),
+        Ok(answer) if matches!(answer.status, 408 | 429 | 500..) => {
+            Outcome::Later(answer.says(), answer.after)
+        }
+        Ok(answer) => Outcome::Refused(answer.says()),
+        Err(Failure::Never(why)) => Outcome::Refused(why),
+        Err(Failure::Later(why)) => Outcome::Later(why, None),
+    }
+}
+
 /// A receiver that is written to.
 #[derive(Debug)]
 pub(super) struct Connection {
     receiver: Receiver,
     /// None for files.
     client: Option<Client>,
+    /// What ClickHouse has already.
+    there: Mutex<clickhouse::There>,
     /// Bytes that may be in a folder.
     room: u64,
 }
@@ -103,6 +136,7 @@ impl Connection {
         Ok(Self {
             receiver,
             client,
+            there: Mutex::default(),
             room,
         })
     }
@@ -129,6 +163,10 @@ impl Connection {
                 let headers = vec![("Content-Type", "application/json")];
                 (self.receiver.address.clone(), parca_body(message), headers)
             }
+            Kind::ClickHouse => {
+                let mut there = self.there.lock().unwrap_or_else(PoisonError::into_inner);
+                return there.send(client, &self.receiver, message, patience);
+            }
             Kind::Otlp | Kind::Files => {
                 let headers = vec![
                     ("Content-Type", "application/x-protobuf"),
@@ -137,13 +175,14 @@ impl Connection {
                 (self.receiver.address.clone(), bytes.to_vec(), headers)
             }
         };
-        let own = self.receiver.headers.iter();
-        headers.extend(own.map(|(key, value)| (&**key, &**value)));
+        headers.extend(self.receiver.own_headers());
         let timeout = self.receiver.timeout.min(patience);
-        let (outcome, answer) = client.post(&address, &headers, &body, timeout);
-        match (outcome, self.receiver.kind) {
-            (Outcome::Taken(_), Kind::Otlp) => Outcome::Taken(partly(&answer)),
-            (outcome, _) => outcome,
+        let answer = client.post(&address, &headers, &body, timeout, http::SHORT);
+        match &answer {
+            Ok(answer) if answer.is_well() && self.receiver.kind == Kind::Otlp => {
+                Outcome::Taken(partly(&answer.body))
+            }
+            _ => outcome(answer),
         }
     }
 
@@ -275,6 +314,7 @@ mod tests {
                 timeout: Duration::ZERO,
             },
             client: None,
+            there: Mutex::default(),
             room: 0,
         };
         let address = connection.pyroscope_address(&message(b""));

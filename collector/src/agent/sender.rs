@@ -332,7 +332,7 @@ fn pause(failures: u32) -> Duration {
 mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
-    use crate::agent::test_server::serve;
+    use crate::test_server::serve;
 
     #[test]
     fn a_folder_is_of_one_service() {

@@ -4,7 +4,7 @@
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
 use super::{Args, Error, window_length};
-use crate::record::units;
+use crate::units;
 use crate::visible::Shown;
 use std::collections::BTreeMap;
 use std::env;
@@ -75,6 +75,7 @@ impl Settings {
             (Kind::Otlp, &args.otlp),
             (Kind::Pyroscope, &args.pyroscope),
             (Kind::Parca, &args.parca),
+            (Kind::ClickHouse, &args.clickhouse),
             (Kind::Files, &args.files),
         ];
         for (kind, all) in given {
@@ -191,6 +192,7 @@ fn receiver(
         }
         Kind::Pyroscope => joined(address, "ingest"),
         Kind::Parca => joined(address, "profiles/writeraw"),
+        Kind::ClickHouse => database(address)?,
         // One with a path is meant as it is.
         Kind::Otlp if path_of(address).is_empty() => joined(address, OTLP_PATH),
         Kind::Otlp => address.to_owned(),
@@ -231,6 +233,23 @@ fn receiver(
 fn path_of(address: &str) -> &str {
     let behind = address.split_once("://").map_or(address, |(_, rest)| rest);
     behind.split_once('/').map_or("", |(_, path)| path)
+}
+
+/// `http://HOST:PORT/DATABASE`, as ClickHouse wants to be asked.
+fn database(address: &str) -> Result<String, String> {
+    let name = path_of(address).trim_end_matches('/');
+    if name.contains(['/', '?', '#', '&']) {
+        return Err(format!(
+            "clickhouse: {address}: give http://HOST:PORT/DATABASE"
+        ));
+    }
+    let base = address.trim_end_matches('/');
+    let base = base
+        .strip_suffix(name)
+        .unwrap_or(base)
+        .trim_end_matches('/');
+    let name = if name.is_empty() { "default" } else { name };
+    Ok(format!("{base}/?database={name}"))
 }
 
 fn joined(base: &str, path: &str) -> String {

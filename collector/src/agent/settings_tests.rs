@@ -17,7 +17,7 @@ fn a_file_says_everything() {
     let settings = read(
         "window = '5s'\nservice = 'shop'\nspool = '/s'\nmemory = '1M'\ndisk = '2M'\n[labels]\nversion = '1'\n\
          [[send]]\notlp = 'http://a:4318'\ntimeout = '1s'\ncertificate = '/ca'\nheaders = { a = 'b' }\n\
-         [[send]]\npyroscope = 'https://p/'\n[[send]]\nparca = 'http://q'\n[[send]]\nfiles = '/f'",
+         [[send]]\npyroscope = 'https://p/'\n[[send]]\nparca = 'http://q'\n[[send]]\nclickhouse = 'http://c:8123/db/'\n[[send]]\nfiles = '/f'",
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://other:4318"), ("OTEL_SERVICE_NAME", "no")],
     )
     .unwrap();
@@ -35,9 +35,13 @@ fn a_file_says_everything() {
             "http://a:4318/v1development/profiles",
             "https://p/ingest",
             "http://q/profiles/writeraw",
+            "http://c:8123/?database=db",
             "/f"
         ]
     );
+    let database = |address| super::database(address);
+    assert_eq!(database("http://c").unwrap(), "http://c/?database=default");
+    assert!(database("http://c/a/b").is_err() && database("http://c/a&query=x").is_err());
     let first = &settings.receivers[0];
     assert_eq!(first.timeout, Duration::from_secs(1));
     assert_eq!(first.headers["a"], "b");

@@ -8,11 +8,11 @@
 //! Not here: which window is next ([`super::windows`]), and where messages go.
 
 use super::books::Books;
-use super::form::Form;
+use super::form::{Form, Source};
 use super::names;
+use crate::clickhouse::rows;
 use crate::clock;
 use crate::correlate::{self, Window};
-use crate::output::pprof;
 use crate::profile::Profile;
 use crate::recording::SessionInfo;
 use crate::symbolize::Places;
@@ -142,12 +142,15 @@ fn make(request: &Request) -> Result<Made, String> {
         made.cpu_ns = made.cpu_ns.saturating_add(profile.time_ns(sample));
     }
     if profile.weighed().next().is_some() {
-        let mut message = pprof::message(&profile);
-        let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-        message.time_nanos = signed(from_ns);
-        message.duration_nanos = signed(end_ns - start_ns);
+        let window = rows::Window {
+            attributes: &request.attributes,
+            from_ns,
+            to_ns: made.to_ns,
+            realtime_offset_ns,
+        };
+        let source = Source::new(&profile, window);
         for form in &request.forms {
-            let bytes = form.encode(&message, &request.attributes);
+            let bytes = form.encode(&source);
             let bytes = bytes.map_err(|error| error.to_string())?;
             made.messages.push((*form, bytes));
         }

@@ -1,7 +1,7 @@
 //! What `rsunwind record` takes on its command line. Numbers with units are read in
-//! [`super::units`].
+//! [`crate::units`].
 
-use super::units;
+use crate::units;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -44,7 +44,6 @@ pub(crate) mod signals;
 mod switch_cost;
 mod thread_cost;
 mod turn;
-pub(crate) mod units;
 mod watch;
 mod writer;
 

@@ -51,10 +51,11 @@ Examples:
   rsunwind report prog.rsu --annotate '^parse$'    which lines of it
   rsunwind report prog.rsu --by module --from 2 --to 5
   rsunwind report prog.rsu --event off-cpu         where it waits (record --off-cpu)
-  rsunwind report prog.rsu --format csv -n 20")]
+  rsunwind report prog.rsu --format csv -n 20
+  rsunwind report 'clickhouse://host/db?service=shop&from=-15m'")]
 pub struct Args {
-    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
-    /// [default: the newest recording here]
+    /// Recordings (.rsu), segments (.seg), or session directories; several are read as one. Or an
+    /// address of ClickHouse's [default: the newest recording here]
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
@@ -156,6 +157,10 @@ pub enum Error {
     /// None was named, and there is none.
     #[error(transparent)]
     NoneHere(#[from] NoneHere),
+    /// Nothing can be read from ClickHouse.
+    #[cfg(feature = "agent")]
+    #[error(transparent)]
+    ClickHouse(#[from] crate::clickhouse::Error),
     /// Nothing is left of it.
     #[error(transparent)]
     Filter(#[from] FilterError),

@@ -2,6 +2,8 @@
 //! recordings take.
 
 use super::Error;
+#[cfg(feature = "agent")]
+use crate::clickhouse;
 use crate::correlate;
 use crate::kept;
 use crate::profile::{Filter, Names, OwnFrames, Profile, Show};
@@ -105,7 +107,10 @@ impl Selection {
     /// # Errors
     /// [`Error::Open`], [`Error::NoneHere`], [`Error::Filter`], [`Error::Event`].
     pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
-        let mut profile = self.name(correlate::read(&kept::or_newest(files)?)?);
+        let mut profile = match elsewhere(files)? {
+            Some(profile) => profile,
+            None => self.name(correlate::read(&kept::or_newest(files)?)?),
+        };
         self.filter(&mut profile)?;
         Ok(profile)
     }
@@ -151,6 +156,17 @@ impl Selection {
         }
         Ok(())
     }
+}
+
+/// A profile that is in no file.
+#[cfg(feature = "agent")]
+fn elsewhere(files: &[PathBuf]) -> Result<Option<Profile>, Error> {
+    Ok(clickhouse::open(files)?)
+}
+
+#[cfg(not(feature = "agent"))]
+fn elsewhere(_: &[PathBuf]) -> Result<Option<Profile>, Error> {
+    Ok(None)
 }
 
 /// A time in seconds, as ns.

@@ -1,6 +1,6 @@
 //! Numbers with units, as people type them: rates, times, sizes.
 //!
-//! Not here: which of them is in force (the program may lower a rate; [`super::session`] keeps
+//! Not here: which of them is in force (the program may lower a rate; a session keeps
 //! both).
 
 use engine::affordable;

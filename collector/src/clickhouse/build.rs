@@ -1,0 +1,252 @@
+//! Makes a profile of rows.
+
+use super::answer;
+use super::rows::{KERNEL, NATIVE, NONE};
+use crate::intern::{HashMap, Index};
+use crate::profile::{
+    Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, SourceFrameId,
+};
+use crate::recording::{
+    Arming, KernelHalf, LanguageId, Process, ProcessId, Recording, SessionInfo, Thread, ThreadId,
+    Totals,
+};
+use crate::symbolize::{Image, ImageId, Symbols};
+use crate::visible::visible;
+use engine::wire::offer::CPU_EVENT;
+use engine::wire::sample::{StopReason, Trigger};
+use std::hash::Hash;
+use std::sync::Arc;
+
+/// A stack whose frames are not in the tables.
+pub(super) const NO_STACK: &str = "[its stack is not in the tables]";
+
+/// A profile that is being made.
+#[derive(Default)]
+pub(super) struct Builder {
+    recording: Recording,
+    symbols: Symbols,
+    functions: Vec<Function>,
+    frames: Vec<Frame>,
+    calls: Vec<Call>,
+    samples: Vec<Sample>,
+    images: HashMap<(String, String), ImageId>,
+    languages: HashMap<String, LanguageId>,
+    of_function: HashMap<Function, FunctionId>,
+    of_hash: HashMap<u64, SourceFrameId>,
+    of_call: HashMap<Call, CallId>,
+    of_stack: HashMap<u64, CallId>,
+    processes: HashMap<String, ProcessId>,
+    /// By process, name and period.
+    threads: HashMap<(ProcessId, String, u64), ThreadId>,
+    missing: Option<SourceFrameId>,
+    /// From when to when, ms since 1970.
+    times: Option<(u64, u64)>,
+}
+
+impl Builder {
+    /// Knows a frame. What it is called goes to terminals and files.
+    pub(super) fn frame(&mut self, row: &answer::Frame) {
+        let shared = |text: &str| Arc::<str>::from(visible(text));
+        let image = !row.binary.is_empty();
+        let image = image.then(|| self.image(&visible(&row.binary), &row.build_id));
+        let mode = match &*row.language {
+            NATIVE => Mode::User,
+            KERNEL => Mode::Kernel,
+            NONE => Mode::Note,
+            language => {
+                let languages = &mut self.recording.languages;
+                let name = visible(language).into_owned();
+                Mode::Language(placed(&mut self.languages, languages, name, String::clone))
+            }
+        };
+        let file = Some(&*row.file).filter(|file| !file.is_empty());
+        let short = Some(&*row.short).filter(|short| !short.is_empty());
+        let function = self.function(Function {
+            name: shared(&row.function),
+            short: short.map(shared),
+            image,
+            mode,
+            source: file
+                .map(shared)
+                .filter(|_| matches!(mode, Mode::Language(_))),
+        });
+        let frame = Frame {
+            file: file.map(shared),
+            line: row.line,
+            inline_depth: row.inlined,
+            ..Frame::bare(function)
+        };
+        let id = self.add(frame);
+        self.of_hash.insert(row.hash, id);
+    }
+
+    fn function(&mut self, function: Function) -> FunctionId {
+        let functions = &mut self.functions;
+        placed(&mut self.of_function, functions, function, Clone::clone)
+    }
+
+    fn add(&mut self, frame: Frame) -> SourceFrameId {
+        self.frames.push(frame);
+        SourceFrameId::next_of(self.frames.len() - 1)
+    }
+
+    fn image(&mut self, path: &str, build_id: &str) -> ImageId {
+        let name = (path.to_owned(), build_id.to_owned());
+        placed(
+            &mut self.images,
+            &mut self.symbols.images,
+            name,
+            |(path, build_id)| Image {
+                path: path.clone(),
+                build_id: bytes_of(build_id),
+            },
+        )
+    }
+
+    /// Adds the sum of a thread's samples in a stack. `stacks`: frames from the innermost, by hash.
+    pub(super) fn sum(&mut self, row: &answer::Sum, stacks: &HashMap<u64, Vec<u64>>) {
+        let times = self.times.get_or_insert((row.first_ms, row.last_ms));
+        *times = (times.0.min(row.first_ms), times.1.max(row.last_ms));
+        let [process, thread] = [&row.process, &row.thread].map(|name| visible(name).into_owned());
+        let processes = &mut self.recording.processes;
+        let id = placed(&mut self.processes, processes, process, |name| Process {
+            identified: true,
+            executable: name.clone(),
+            command: vec![name.clone()],
+            ..Process::default()
+        });
+        let threads = &mut self.recording.threads;
+        let thread = (id, thread, row.period_ns);
+        let thread = placed(
+            &mut self.threads,
+            threads,
+            thread,
+            |(process, name, period)| thread_of(*process, name, *period),
+        );
+        let stack = match self.of_stack.get(&row.stack) {
+            Some(known) => *known,
+            None => {
+                let frames = stacks.get(&row.stack).map(|frames| &frames[..]);
+                let made = self.stack(frames.unwrap_or_default());
+                self.of_stack.insert(row.stack, made);
+                made
+            }
+        };
+        self.samples.push(Sample {
+            thread,
+            time_ns: ns(row.first_ms),
+            weight: row.weight,
+            event: CPU_EVENT,
+            stack,
+            stop: StopReason::Root,
+            complete: true,
+            gil: Gil::Nothing,
+            kernel: KernelHalf::None,
+        });
+    }
+
+    fn stack(&mut self, leaf_first: &[u64]) -> CallId {
+        let mut at = None;
+        for hash in leaf_first.iter().rev() {
+            let frame = match self.of_hash.get(hash) {
+                Some(frame) => *frame,
+                None => self.missing(),
+            };
+            at = Some(self.call(at, frame));
+        }
+        at.unwrap_or_else(|| {
+            let missing = self.missing();
+            self.call(None, missing)
+        })
+    }
+
+    fn call(&mut self, parent: Option<CallId>, frame: SourceFrameId) -> CallId {
+        let call = Call { parent, frame };
+        placed(&mut self.of_call, &mut self.calls, call, |call| *call)
+    }
+
+    fn missing(&mut self) -> SourceFrameId {
+        if let Some(known) = self.missing {
+            return known;
+        }
+        let function = self.function(Function {
+            name: NO_STACK.into(),
+            short: None,
+            image: None,
+            mode: Mode::Note,
+            source: None,
+        });
+        let id = self.add(Frame::bare(function));
+        self.missing = Some(id);
+        id
+    }
+
+    /// All of it. `command` is what stands above reports.
+    pub(super) fn finish(mut self, command: Vec<String>) -> Profile {
+        let (first, last) = self.times.unwrap_or_default();
+        self.recording.session = Some(SessionInfo {
+            start_ns: ns(first),
+            end_ns: ns(last),
+            command,
+            ..SessionInfo::default()
+        });
+        self.samples.sort_by_key(|one| (one.thread, one.time_ns));
+        Profile {
+            recording: self.recording,
+            symbols: self.symbols,
+            functions: self.functions,
+            frames: self.frames,
+            stacks: self.calls,
+            samples: self.samples,
+            aside: Vec::new(),
+            remainders: Vec::new(),
+            own_calls_ns: 0,
+            shown_event: CPU_EVENT,
+            unfiltered: None,
+        }
+    }
+}
+
+fn thread_of(process: ProcessId, name: &str, period_ns: u64) -> Thread {
+    Thread {
+        process,
+        tid: 0,
+        key: 0,
+        name: name.to_owned(),
+        armings: vec![Arming {
+            time_ns: 0,
+            trigger: Trigger::PerfKernel,
+            period_ns,
+            periods: 1,
+            refused: 0,
+            signal: 0,
+            unarmed_cpu_ns: 0,
+        }],
+        end: None,
+        totals: Totals::default(),
+        late_cpu_ns: 0,
+    }
+}
+
+/// Where something is in a list, to which it is added if it is new.
+fn placed<K: Eq + Hash, V, I: Index>(
+    known: &mut HashMap<K, I>,
+    list: &mut Vec<V>,
+    key: K,
+    make: impl FnOnce(&K) -> V,
+) -> I {
+    *known.entry(key).or_insert_with_key(|key| {
+        list.push(make(key));
+        I::next_of(list.len() - 1)
+    })
+}
+
+const fn ns(ms: u64) -> u64 {
+    ms.saturating_mul(1_000_000)
+}
+
+fn bytes_of(hexadecimal: &str) -> Vec<u8> {
+    let digits = hexadecimal.as_bytes().chunks_exact(2);
+    let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).ok()?, 16).ok();
+    digits.filter_map(byte).collect()
+}

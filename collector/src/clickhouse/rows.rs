@@ -1,0 +1,213 @@
+//! A profile as rows: each sample one, frames and stacks by their hashes.
+
+use super::message::{Packer, Row};
+use super::table::Table;
+use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
+use crate::visible::visible;
+use serde_json::json;
+use std::collections::{BTreeMap, HashMap};
+use std::hash::Hasher as _;
+use std::io;
+use twox_hash::XxHash64;
+
+/// Names of languages that are none of an interpreter's.
+pub(super) const NATIVE: &str = "native";
+pub(super) const KERNEL: &str = "kernel";
+pub(super) const NONE: &str = "none";
+
+/// What is said of a window.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Window<'a> {
+    pub(crate) attributes: &'a BTreeMap<String, String>,
+    /// From when to when it is, ns since 1970.
+    pub(crate) from_ns: u64,
+    pub(crate) to_ns: u64,
+    /// `CLOCK_REALTIME` minus `CLOCK_MONOTONIC`, ns.
+    pub(crate) realtime_offset_ns: u64,
+}
+
+/// The rows of a window, packed.
+///
+/// # Errors
+/// Those of compression into memory: none.
+pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u8>> {
+    let mut maker = Maker {
+        profile,
+        packer: Packer::new(),
+        frames: HashMap::new(),
+        stacks: HashMap::new(),
+    };
+    for sample in profile.weighed() {
+        maker.stack(sample.stack)?;
+    }
+    maker.window(window)?;
+    maker.packer.finish()
+}
+
+/// What a window is called: the same however often it is sent.
+pub(crate) fn window_id(attributes: &BTreeMap<String, String>, from_ns: u64, to_ns: u64) -> u64 {
+    let mut hasher = XxHash64::with_seed(0);
+    for (key, value) in attributes {
+        text(&mut hasher, key);
+        text(&mut hasher, value);
+    }
+    hasher.write_u64(from_ns);
+    hasher.write_u64(to_ns);
+    hasher.finish()
+}
+
+struct Maker<'a> {
+    profile: &'a Profile,
+    packer: Packer,
+    frames: HashMap<SourceFrameId, u64>,
+    stacks: HashMap<CallId, u64>,
+}
+
+impl Maker<'_> {
+    fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
+        let profile = self.profile;
+        let attribute = |key: &str| window.attributes.get(key).cloned().unwrap_or_default();
+        let (service, host) = (attribute("service.name"), attribute("host.name"));
+        let id = window_id(window.attributes, window.from_ns, window.to_ns);
+        let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
+        let (mut rows, mut weight, mut cpu_ns) = (0u64, 0u64, 0u64);
+        for sample in profile.weighed() {
+            let thread = &profile.recording.threads[sample.thread.index()];
+            let process = &profile.recording.processes[thread.process.index()];
+            let own_ns = profile.time_ns(sample);
+            // A remainder has none of its own.
+            let at = window.realtime_offset_ns.saturating_add(sample.time_ns);
+            let at = at.clamp(window.from_ns, window.to_ns.max(window.from_ns));
+            let thread_name = match &*thread.name {
+                "" => process.name(),
+                name => name,
+            };
+            let row = json!({
+                "service": service,
+                "time": ms(at),
+                "host": host,
+                "process": process.name(),
+                "pid": process.pid,
+                "thread": thread_name,
+                "tid": thread.tid,
+                "language": self.language_of(sample),
+                "stack": self.stacks.get(&sample.stack).copied().unwrap_or(0),
+                "weight": sample.weight,
+                "cpu_ns": own_ns,
+                "window": id,
+            });
+            rows += 1;
+            weight = weight.saturating_add(sample.weight);
+            cpu_ns = cpu_ns.saturating_add(own_ns);
+            self.push(Table::Samples, 0, &row)?;
+        }
+        let row = json!({
+            "window": id,
+            "service": service,
+            "host": host,
+            "begin": ms(window.from_ns),
+            "end": ms(window.to_ns),
+            "rows": rows,
+            "weight": weight,
+            "cpu_ns": cpu_ns,
+            "labels": window.attributes,
+        });
+        self.push(Table::Windows, 0, &row)
+    }
+
+    fn push(&mut self, table: Table, hash: u64, row: &serde_json::Value) -> io::Result<()> {
+        let json = row.to_string();
+        self.packer.push(&Row {
+            table,
+            hash,
+            json: &json,
+        })
+    }
+
+    fn stack(&mut self, id: CallId) -> io::Result<()> {
+        if self.stacks.contains_key(&id) {
+            return Ok(());
+        }
+        let mut frames = Vec::new();
+        let mut at = Some(id);
+        while let Some(call) = at.and_then(|id| self.profile.stacks.get(id.index())) {
+            frames.push(self.frame(call.frame)?);
+            at = call.parent;
+        }
+        let mut hasher = XxHash64::with_seed(0);
+        frames.iter().for_each(|frame| hasher.write_u64(*frame));
+        let hash = hasher.finish();
+        self.stacks.insert(id, hash);
+        self.push(
+            Table::Stacks,
+            hash,
+            &json!({"hash": hash, "frames": frames}),
+        )
+    }
+
+    fn frame(&mut self, id: SourceFrameId) -> io::Result<u64> {
+        if let Some(hash) = self.frames.get(&id) {
+            return Ok(*hash);
+        }
+        let profile = self.profile;
+        let frame = &profile.frames[id.index()];
+        let function = profile.function(frame);
+        let image = function.image.map(|id| &profile.symbols.images[id.index()]);
+        let binary = image.map_or("", |image| &*image.path);
+        let build_id = image.map(crate::symbolize::Image::build_id_text);
+        let build_id = build_id.unwrap_or_default();
+        let file = frame.file.as_deref().or(function.source.as_deref());
+        let language = language(profile, function);
+        let short = function.short.as_deref().unwrap_or("");
+        let texts = [
+            &*function.name,
+            short,
+            file.unwrap_or(""),
+            binary,
+            &build_id,
+            language,
+        ];
+        let mut hasher = XxHash64::with_seed(0);
+        texts.iter().for_each(|one| text(&mut hasher, one));
+        hasher.write_u32(frame.line);
+        hasher.write_u32(frame.inline_depth);
+        let hash = hasher.finish();
+        self.frames.insert(id, hash);
+        let [name, short, file, binary, build_id, language] = texts.map(visible);
+        let row = json!({
+            "hash": hash,
+            "function": name,
+            "short": short,
+            "file": file,
+            "line": frame.line,
+            "binary": binary,
+            "build_id": build_id,
+            "language": language,
+            "inlined": frame.inline_depth,
+        });
+        self.push(Table::Frames, hash, &row)?;
+        Ok(hash)
+    }
+
+    fn language_of(&self, sample: &Sample) -> &str {
+        let leaf = self.profile.walk(sample.stack).next();
+        leaf.map_or(NONE, |leaf| {
+            language(self.profile, self.profile.function(leaf))
+        })
+    }
+}
+
+fn language<'a>(profile: &'a Profile, function: &Function) -> &'a str {
+    match function.mode {
+        Mode::User => NATIVE,
+        Mode::Kernel => KERNEL,
+        Mode::Note => NONE,
+        Mode::Language(id) => &profile.recording.languages[id.index()],
+    }
+}
+
+/// With its end, so that two texts are not another two.
+fn text(hasher: &mut XxHash64, text: &str) {
+    hasher.write(text.as_bytes());
+    hasher.write_u8(0xff);
+}

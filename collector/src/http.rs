@@ -1,0 +1,210 @@
+//! HTTP, as far as those need it who take windows or give profiles.
+
+use crate::visible::{Shown, visible};
+use std::env;
+use std::fs;
+use std::io::Read as _;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use ureq::Agent;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+
+/// Where machines keep whom they trust.
+const TRUSTED: [&str; 3] = [
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/cert.pem",
+];
+/// How rustls begins to say that a certificate is wrong.
+const CERTIFICATE: &str = "invalid peer certificate: ";
+/// Of an answer so much is read where nobody needs it, bytes.
+pub(crate) const SHORT: u64 = 64 << 10;
+/// So much of it is shown.
+const SHOWN: usize = 200;
+
+/// What was answered.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub(crate) status: u16,
+    /// How long whoever asks again is to wait.
+    pub(crate) after: Option<Duration>,
+    pub(crate) body: Vec<u8>,
+    /// Why that is only its beginning, if it may be.
+    pub(crate) cut: Option<String>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Failure {
+    /// It cannot be asked so.
+    Never(String),
+    /// It may come another time.
+    Later(String),
+}
+
+/// Connections to one server.
+#[derive(Debug)]
+pub(crate) struct Client {
+    agent: Agent,
+}
+
+impl Client {
+    /// Trusts those in the file, or those whom the machine trusts.
+    ///
+    /// # Errors
+    /// If the file has none.
+    pub(crate) fn new(certificate: Option<&Path>) -> Result<Self, String> {
+        let roots = match certificate {
+            Some(path) => certificates(path)?,
+            None => trusted(),
+        };
+        let roots = match roots.is_empty() {
+            true => RootCerts::WebPki,
+            false => RootCerts::new_with_certs(&roots),
+        };
+        let config = Agent::config_builder()
+            .tls_config(TlsConfig::builder().root_certs(roots).build())
+            .http_status_as_error(false)
+            .max_redirects(0)
+            .user_agent(concat!("rsunwind/", env!("CARGO_PKG_VERSION")))
+            .build();
+        Ok(Self {
+            agent: config.new_agent(),
+        })
+    }
+
+    /// Sends a body, and gives the answer, of which at most so many bytes are read.
+    ///
+    /// # Errors
+    /// Any [`Failure`].
+    pub(crate) fn post(
+        &self,
+        address: &str,
+        headers: &[(&str, &str)],
+        body: &[u8],
+        timeout: Duration,
+        most: u64,
+    ) -> Result<Answer, Failure> {
+        let request = self.agent.post(address).config();
+        let mut request = request.timeout_global(Some(timeout)).build();
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let mut answer = request.send(body).map_err(|error| match error {
+            ureq::Error::Http(error) => Failure::Never(error.to_string()),
+            ureq::Error::BadUri(error) => Failure::Never(error),
+            error => Failure::Later(failure(&error.to_string())),
+        })?;
+        let after = answer.headers().get("Retry-After");
+        let after = after.and_then(|after| after.to_str().ok()?.trim().parse().ok());
+        let status = answer.status().as_u16();
+        // Else one that is cut looks like a whole one.
+        let ends = ["Content-Length", "Transfer-Encoding"];
+        let has_end = ends.iter().any(|name| answer.headers().contains_key(*name));
+        let mut body = Vec::new();
+        let read = answer
+            .body_mut()
+            .as_reader()
+            .take(most)
+            .read_to_end(&mut body);
+        let cut = match read {
+            Err(error) => Some(error.to_string()),
+            Ok(_) if body.len() as u64 == most => Some(format!("it is longer than {most} bytes")),
+            Ok(_) if !has_end => Some("it does not say where it ends".to_owned()),
+            Ok(_) => None,
+        };
+        Ok(Answer {
+            status,
+            after: after.map(Duration::from_secs),
+            body,
+            cut,
+        })
+    }
+}
+
+impl Answer {
+    /// Whether it did what was asked.
+    pub(crate) const fn is_well(&self) -> bool {
+        matches!(self.status, 200..=299)
+    }
+
+    /// The status, and the beginning of the rest.
+    pub(crate) fn says(&self) -> String {
+        let shown = self.body.get(..SHOWN).unwrap_or(&self.body);
+        let shown = String::from_utf8_lossy(shown);
+        let says = format!("{} {}", self.status, visible(shown.trim()));
+        says.trim().to_owned()
+    }
+}
+
+/// What an error says, and where it can be helped.
+fn failure(why: &str) -> String {
+    match why.split_once(CERTIFICATE) {
+        Some((_, what)) => format!(
+            "its certificate is not to be trusted ({what}): name who has signed it by `certificate`, or SSL_CERT_FILE"
+        ),
+        None => why.to_owned(),
+    }
+}
+
+fn trusted() -> Vec<Certificate<'static>> {
+    let named = env::var_os("SSL_CERT_FILE").map(PathBuf::from);
+    let files = named.into_iter().chain(TRUSTED.map(PathBuf::from));
+    let mut found = files.filter_map(|path| certificates(&path).ok());
+    found.next().unwrap_or_default()
+}
+
+fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
+    let text = fs::read(path).map_err(|error| format!("{}: {error}", path.shown()))?;
+    let items = parse_pem(&text).filter_map(|item| match item {
+        Ok(PemItem::Certificate(certificate)) => Some(certificate),
+        _ => None,
+    });
+    let all: Vec<_> = items.collect();
+    match all.is_empty() {
+        true => Err(format!("{} has no certificate", path.shown())),
+        false => Ok(all),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_server::serve_by_tls;
+
+    const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn a_certificate_that_nobody_trusts_is_refused_and_one_that_is_named_is_not() {
+        let (address, heads, file) = serve_by_tls(&[OK]);
+        let post = |certificate, address: &str| {
+            let client = Client::new(certificate).unwrap();
+            client.post(address, &[], b"x", Duration::from_secs(60), SHORT)
+        };
+        let why = |answer| match answer {
+            Err(Failure::Later(why)) => why,
+            other => panic!("{other:?}"),
+        };
+        let unknown = why(post(None, &address));
+        assert!(
+            unknown.starts_with("its certificate is not to be trusted (UnknownIssuer): name who"),
+            "{unknown}"
+        );
+        let other = why(post(
+            Some(file.path()),
+            &address.replace("127.0.0.1", "localhost"),
+        ));
+        assert!(
+            other.contains("not to be trusted (certificate not valid for name"),
+            "{other}"
+        );
+        assert!(heads.try_recv().is_err(), "nothing was said to them");
+        assert_eq!(
+            post(Some(file.path()), &address).map(|answer| answer.status),
+            Ok(200)
+        );
+        assert_eq!(heads.recv().unwrap()[0], "POST / HTTP/1.1");
+        let none = Client::new(Some(Path::new("/dev/null"))).unwrap_err();
+        assert_eq!(none, "/dev/null has no certificate");
+    }
+}

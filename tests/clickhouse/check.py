@@ -1,0 +1,176 @@
+"""What tests/clickhouse/check does: check.py RSUNWIND ROWS."""
+import collections
+import gzip
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.parse
+import urllib.request
+
+rsunwind, rows = os.path.abspath(sys.argv[1]), int(sys.argv[2])
+here = pathlib.Path(__file__).parent
+place = tempfile.TemporaryDirectory(prefix="rsunwind-clickhouse-")
+os.chdir(place.name)
+PROGRAM = """
+import time
+def inner(n): return sum(i * i for i in range(n))
+def outer(): inner(20000)
+end = time.process_time() + float(__import__('sys').argv[1])
+while time.process_time() < end: outer()
+"""
+pathlib.Path("works.py").write_text(PROGRAM)
+works = ["python3", "works.py"]
+U64 = 2**64 - 1
+
+
+class Engine:
+    def __init__(self, folder, port=0):
+        command = [sys.executable, str(here / "server.py"), folder, str(port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        self.address = f"127.0.0.1:{self.port}"
+
+    def post(self, path, body=b"", headers={}, **asked):
+        asked = urllib.parse.urlencode({"database": "profiles", **asked})
+        address = f"http://{self.address}{path}?{asked}"
+        with urllib.request.urlopen(urllib.request.Request(address, body, headers)) as answer:
+            return answer.read().decode()
+
+    def ask(self, sql):
+        text = self.post("/", sql.encode(), default_format="JSONCompactEachRow")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def end(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, text=True, capture_output=True, **more)
+
+
+def folded(source):
+    """Stacks and their weights, but for CPU time in no sample, which a part names less finely."""
+    out = run(rsunwind, "export", source, "-f", "folded", "-o", "-", "--whole-names").stdout
+    found = collections.Counter()
+    for line in out.splitlines():
+        stack, weight = line.rsplit(" ", 1)
+        if not stack.rsplit(";", 1)[-1].startswith("["):
+            # Processes of one name are one in the tables.
+            found[re.sub(r" \(\d+\)", "", stack)] += int(weight)
+    return found
+
+
+def packed(recording):
+    """The rows of a whole recording, as the agent makes them."""
+    books = {"late": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7}
+    request = {
+        "paths": [list(os.fsencode(recording))],
+        "names": list(os.fsencode(os.path.abspath("names"))),
+        "window": [0, U64, 0, U64],
+        "forms": ["rows"],
+        "attributes": {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TABLE y\\"},
+        "books": books,
+    }
+    out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
+    return gzip.decompress(out.stdout.split(b"\n", 1)[1]).decode()
+
+
+def shown(name, value):
+    print(f"{name:58} {value}", flush=True)
+
+
+def equal(name, one, other):
+    shown(name, one)
+    if one != other:
+        sys.exit(f"{name}: {one} is not {other}")
+
+
+engine = Engine("db")
+statements = (here / "../../collector/src/clickhouse/schema.sql").resolve().read_text()
+for statement in "\n".join(line.split("--")[0] for line in statements.splitlines()).split(";"):
+    if statement.strip():
+        engine.post("/", statement.encode())
+
+# What is in the engine is what was recorded, however often it is sent.
+run(rsunwind, "record", "-q", "-F", "997", "-o", "a.rsu", "--", *works, "1")
+lines = packed(os.path.abspath("a.rsu")).splitlines()
+tables = {"f": ("rsunwind_frames", 17), "k": ("rsunwind_stacks", 17), "w": ("rsunwind_windows", 1), "s": ("rsunwind_samples", 1)}
+for _ in range(2):
+    for letter, (table, skip) in tables.items():
+        body = "\n".join(line[skip:] for line in lines if line[0] == letter).encode()
+        once = {"async_insert_deduplicate": 1, "insert_deduplicate": 1, "insert_deduplication_token": "t"}
+        token = once if letter in "ws" else {}
+        query = f"INSERT INTO {table} FORMAT JSONEachRow"
+        engine.post("/", gzip.compress(body), {"Content-Encoding": "gzip"}, query=query, async_insert=1, wait_for_async_insert=1, **token)
+samples = [json.loads(line[1:]) for line in lines if line[0] == "s"]
+[sent] = engine.ask("SELECT count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples")
+equal("rows, weight, ns, sent twice", sent, [len(samples), sum(s["weight"] for s in samples), sum(s["cpu_ns"] for s in samples)])
+[account] = engine.ask("SELECT sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows")
+equal("the same by the windows' account", account, sent)
+source = f"clickhouse://{engine.address}/profiles?service=equal&from=2020-01-01"
+there, recorded = folded(source), folded("a.rsu")
+equal("stacks, as in the recording", len(there), len(recorded))
+if there != recorded:
+    sys.exit(f"stacks differ: {(there - recorded).most_common(3)}, {(recorded - there).most_common(3)}")
+hostile = source + "&label.it%27s=" + urllib.parse.quote("x'; DROP TABLE y\\")
+equal("found by a hostile label", folded(hostile) == recorded, True)
+equal("found by its beginning", "has no sample" in subprocess.run([rsunwind, "report", hostile[:-1]], text=True, capture_output=True).stderr, True)
+
+# An agent, whose receiver says that it has not done what it has, cuts connections, and is killed.
+engine.post("/fail", n=3)
+engine.post("/cut", n=2)
+command = [rsunwind, "agent", "-v", "-F", "199", "--window", "2s", "--service", "faults", "--clickhouse", f"http://{engine.address}/profiles", "--", *works, "12"]
+agent = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+time.sleep(7)
+engine.end()
+time.sleep(2)
+engine = Engine("db", engine.port)
+says = agent.communicate()[1]
+windows = "SELECT count(), sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows FINAL WHERE service = 'faults'"
+[account] = engine.ask(windows)
+[sent] = engine.ask("SELECT uniqExact(window), count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples WHERE service = 'faults'")
+equal("windows, rows, weight, ns after faults and kill -9", sent, account)
+equal("windows, as the agent says", f"{sent[0]} windows sent" in says, True)
+seconds = sent[3] / 1e9
+shown("CPU time of it, s", round(seconds, 2))
+if not 12 <= seconds < 14:
+    sys.exit(f"{seconds} s of 12: {says}")
+
+# Bytes and times, of samples that are made up.
+step = 1_000_000
+for at in range(0, rows, step):
+    engine.ask(f"""INSERT INTO rsunwind_samples SELECT concat('svc', toString(number % 20)),
+        toDateTime64('2026-11-22 10:00:00', 3, 'UTC') + (number / {rows}) * 3600,
+        concat('host', toString(intDiv(number, 20) % 1000)), 'server', 1000 + number % 7,
+        concat('worker-', toString(number % 16)), 2000 + number % 16, 'native',
+        cityHash64((number % 20) * 50000 + toUInt64(50000 * pow((cityHash64(number) % 1000000) / 1000000.0, 4))),
+        1, 10101010, intDiv(number, 450) FROM numbers({at}, {min(step, rows - at)})""")
+engine.ask("""INSERT INTO rsunwind_frames SELECT number, concat('function', toString(number)), '', 'file.c', 1, '/bin/server', '', 'native', 0
+    FROM numbers(60000)""")
+engine.ask("""INSERT INTO rsunwind_stacks SELECT cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,
+    toUInt8(greatest(0, 20 - intDiv(i, 2))))) % 60000, range(30 + number % 20))) FROM numbers(1000000)""")
+engine.ask("OPTIMIZE TABLE rsunwind_samples FINAL")
+[[size]] = engine.ask("SELECT sum(data_compressed_bytes) / sum(rows) FROM system.parts WHERE active AND table = 'rsunwind_samples'")
+shown(f"bytes of a row, of {rows:,}", round(size, 2))
+
+
+def timed(name, work):
+    begin = time.monotonic()
+    work()
+    shown(name, f"{time.monotonic() - begin:.2f} s")
+
+
+during = "time >= '2026-11-22 10:00:00' AND time < '2026-11-22 11:00:00'"
+timed("one service and hour by stack", lambda: engine.ask(f"SELECT stack, sum(cpu_ns) FROM rsunwind_samples WHERE service = 'svc3' AND {during} GROUP BY stack"))
+timed("all services and hosts by stack", lambda: engine.ask("SELECT count(), sum(w) FROM (SELECT stack, sum(cpu_ns) AS w FROM rsunwind_samples GROUP BY stack)"))
+address = f"clickhouse://{engine.address}/profiles?service=svc3&from=2026-11-22T10:00:00Z&to=2026-11-22T11:00:00Z"
+timed("rsunwind report, one service and hour", lambda: run(rsunwind, "report", address))
+timed("rsunwind diff, its halves", lambda: run(rsunwind, "diff", address.replace("11:00", "10:30"), address.replace("from=2026-11-22T10:00", "from=2026-11-22T10:30")))
+engine.end()
