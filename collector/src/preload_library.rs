@@ -25,19 +25,39 @@ static EXPORTS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
         .collect()
 });
 
+/// Where threads make what is left of a call of the program's that our signal has cut short.
+const REST_OF_CALL: &str = "rsunwind_rest";
+
 /// Whether that is a function that programs call.
 pub(crate) fn exports(name: &str) -> bool {
     EXPORTS.contains(name)
 }
 
+/// Whether what is done in a function of its is the program's own system call.
+pub(crate) fn makes_rest_of_call(name: &str) -> bool {
+    // A label within it may be what names an address.
+    name.strip_prefix(REST_OF_CALL)
+        .is_some_and(|label| label.is_empty() || label.starts_with('_'))
+}
+
 #[cfg(test)]
 mod tests {
-    use super::exports;
+    use super::{CONTENT, exports, makes_rest_of_call};
+    use object::{Object, ObjectSymbol};
 
     #[test]
     fn what_programs_call_is_told_from_what_is_inside() {
         assert!(exports("pthread_create") && exports("execve"));
         assert!(exports("rsunwind_backtrace"));
         assert!(!exports("signal_entry") && !exports("memcpy"));
+    }
+
+    #[test]
+    fn where_the_rest_of_calls_is_made_has_its_name() {
+        let library = object::File::parse(CONTENT).unwrap();
+        let names = library.symbols().filter_map(|symbol| symbol.name().ok());
+        let made: Vec<_> = names.filter(|name| makes_rest_of_call(name)).collect();
+        assert!(made.contains(&"rsunwind_rest"), "{made:?}");
+        assert!(!makes_rest_of_call("rsunwind_restorer"));
     }
 }

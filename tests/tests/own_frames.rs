@@ -3,7 +3,9 @@
 //! profiler's own is not told by a name.
 
 use collector::profile::{OWN_WORK, OwnFrames, Profile};
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
 use std::fs;
 use std::path::Path;
@@ -131,6 +133,32 @@ fn a_call_is_shown_once_by_its_name_in_libc() {
     };
     assert!(share(&shown, |names| polls(names) == 1) > 0.5);
     assert!(share(&shown, |names| polls(names) > 1) == 0.0, "{shown:?}");
+}
+
+/// A signal ends a read of many pages early, and the library makes what is left of it: that is the
+/// read all the same, as where none is cut short.
+#[test]
+fn what_is_left_of_a_call_that_was_cut_short_is_the_programs() {
+    judge(|| {
+        for way in ["random-page", "random"] {
+            let program = victim::c("kernel_share.c");
+            let bench = record(&["-F", "4000"], &program, &[way, "400"]);
+            let mut profile = Profile::new(bench.recording(), &Default::default());
+            let shown = stacks(&mut profile, "cpu");
+            let read = share(&shown, |names| {
+                let of_libc = |name: &String| name.contains("read") && name.contains("libc");
+                names.iter().position(of_libc).is_some_and(|at| at > 0)
+            });
+            let own = share(&shown, |names| names[0].starts_with(OWN_WORK));
+            assert_measured!(read > 0.8 && own < 0.1, "{way}: {read}, ours {own}");
+            let frames = OwnFrames::Shown;
+            let mut all = Profile::with(bench.recording(), &Default::default(), frames);
+            let rest = share(&stacks(&mut all, "cpu"), |names| {
+                names.iter().any(|name| name.starts_with("rsunwind_rest"))
+            });
+            assert_measured!((rest > 0.3) == (way == "random"), "{way}: {rest}");
+        }
+    });
 }
 
 #[test]

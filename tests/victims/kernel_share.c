@@ -48,6 +48,13 @@ static void one_long_call(int raw) {
   }
 }
 
+// Calls that a signal cuts short behind any page.
+static void random_bytes(size_t size) {
+  char *memory = fresh(size, MAP_POPULATE);
+  int random = open("/dev/urandom", O_RDONLY);
+  while (going_on()) if (read(random, memory, size) != (ssize_t)size) { perror("read"); exit(1); }
+}
+
 static void populate(void) {
   while (going_on()) {
     size_t size = (size_t)1 << 30;
@@ -195,6 +202,8 @@ int main(int count, char **arguments) {
   end = (waits ? now(CLOCK_MONOTONIC) : 0) + (count > 2 ? atof(arguments[2]) : 0) * 1e-3;
   if (!strcmp(way, "read")) one_long_call(0);
   else if (!strcmp(way, "read-raw")) one_long_call(1);
+  else if (!strcmp(way, "random")) random_bytes((size_t)1 << 20);
+  else if (!strcmp(way, "random-page")) random_bytes(4096);
   else if (!strcmp(way, "populate")) populate();
   else if (!strcmp(way, "faults")) faults();
   else if (!strcmp(way, "fsync")) write_and_sync();

@@ -3,7 +3,9 @@
 //! A wrapper is the function of libc that it stands for, shown once: by libc's own frame if that is
 //! there, else by its name. Whatever else of ours lies on a stack is left out: trampolines of
 //! threads, stubs of signal handlers, what wrappers call. Time that our own code takes is the
-//! program's nowhere, and has one row ([`OWN_WORK`]).
+//! program's nowhere, and has one row ([`OWN_WORK`]). The program's own system call is its time,
+//! whoever sends the thread into it: what is left of one that our signal has cut short is made in
+//! code of ours, and belongs to the function that made the call.
 //!
 //! A library that is linked into a program is code of the program's module, and cannot be told from
 //! it; it has no wrappers.
@@ -146,7 +148,10 @@ impl<'a> Own<'a> {
             if !self.hides(node.frame) {
                 break;
             }
-            found = Leaf::Ours(node.frame);
+            let name = self.name(node.frame);
+            if !name.is_some_and(|name| preload_library::makes_rest_of_call(name)) {
+                found = Leaf::Ours(node.frame);
+            }
             at = node.parent;
         }
         found
