@@ -2,7 +2,7 @@
 //! so short that samples take more than a quarter of it. What events and the collector cost is said
 //! when recording ends.
 
-use collector::recording::KernelHalf;
+use collector::recording::{Arming, KernelHalf, Recording};
 use engine::wire::sample::Trigger;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, shell, text};
@@ -124,14 +124,19 @@ fn what_was_taken_beside_the_program_s_own_clocks_is_said() {
     assert_eq!(says_switches, has_events && session.switch_ns > 0, "{said}");
 }
 
-/// Half a second of CPU time, nearly all of it in the kernel, with moments of user mode.
+/// Half a second of CPU time, nearly all of it in the kernel, with moments of user mode; with as few
+/// descriptors as it is told.
 const IN_THE_KERNEL: &str = "
 #define _GNU_SOURCE
+#include <stdlib.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <time.h>
 static volatile unsigned long sink;
-int main(void) {
+int main(int count, char **arguments) {
     struct timespec time;
+    struct rlimit few = {count > 1 ? atoi(arguments[1]) : 0, 1000};
+    if (count > 1) setrlimit(RLIMIT_NOFILE, &few);
     do {
         void *memory = mmap(0, 1 << 20, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
         munmap(memory, 1 << 20);
@@ -171,4 +176,49 @@ fn samples_that_take_more_than_they_may_come_less_often_and_stand_for_more() {
         let share = weight(|half| half != KernelHalf::None) / all;
         assert_measured!(share > 0.5, "{share}: {paces:?}");
     });
+}
+
+/// Records a program that believes at first that an event costs nothing, and finds out; gives its
+/// thread's number, too.
+fn paced(bench: &Bench, program: &Path, descriptors: &str) -> (Recording, usize) {
+    const ENTER: &str = "RSUNWIND=$RSUNWIND,rate=4000,overhead=0.5,cost=1 exec \"$@\"";
+    let mut record = bench.record(&["-q"]);
+    record.args(["sh", "-c", ENTER, "sh"]).arg(program);
+    let result = output(record.arg(descriptors));
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let recording = bench.recording();
+    let threads = recording.threads.iter().enumerate();
+    let longest = threads.max_by_key(|(_, thread)| thread.cpu_ns());
+    let at = longest.expect("a thread").0;
+    (recording, at)
+}
+
+#[test]
+fn what_an_event_takes_that_another_has_replaced_is_in_no_sample() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], IN_THE_KERNEL);
+    judge(|| {
+        let (recording, at) = paced(&bench, &program, "1000");
+        let thread = &recording.threads[at];
+        let last = thread.armings.last().expect("it was armed");
+        assert!(last.periods > 4, "{:?}", thread.armings);
+        // The collector holds the event before for a while.
+        let since = recording.samples.iter().filter(|sample| {
+            let is_of_kernel = sample.kernel != KernelHalf::None;
+            (sample.thread.index(), is_of_kernel) == (at, true) && sample.time_ns > last.time_ns
+        });
+        let since = since.count() as f64;
+        let most = thread.cpu_ns() as f64 / (last.period_ns * last.periods) as f64;
+        assert_measured!(since < most * 1.3 + 8.0, "{since}, {most} at most");
+    });
+}
+
+#[test]
+fn a_thread_that_can_have_no_other_event_keeps_its_own() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1"], IN_THE_KERNEL);
+    let (recording, at) = paced(&bench, &program, "3");
+    let armings = &recording.threads[at].armings;
+    let kept = |arming: &Arming| (arming.trigger, arming.periods) == (Trigger::PerfKernel, 1);
+    assert!(armings.iter().all(kept), "{armings:?}");
 }

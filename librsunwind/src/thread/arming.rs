@@ -14,7 +14,7 @@ use crate::process::PROCESS;
 use crate::segment::SEGMENT;
 use crate::sys::{self, Errno, HeldBack, filters};
 use crate::trigger::handover::Recipient;
-use crate::trigger::perf;
+use crate::trigger::perf::{self, PerfEvent};
 use crate::trigger::{self, Armed, Outlook};
 use core::sync::atomic::Ordering::Relaxed;
 use engine::seccomp::SystemCall;
@@ -43,14 +43,12 @@ impl ThreadState {
     /// # Signal safety
     /// Raw system calls, once or twice in the life of a thread, and where it changes its pace.
     pub fn settle(&self) {
-        // SAFETY: the handler's signal is held back, and the reference goes at once.
-        let is_due = match unsafe { self.trigger.armed() } {
+        // SAFETY: the handler's signal is held back, and no reference is used once the trigger is
+        // replaced.
+        let armed = unsafe { self.trigger.armed() };
+        let is_due = match armed {
             Armed::Late(_) => true,
-            Armed::Perf(event) if event.is_first() => self.account.used_ns() >= LASTING_NS,
-            Armed::Perf(_) => {
-                let is_other = self.trigger.periods() != PROCESS.pace.periods();
-                is_other && self.trigger.may_change_pace(self.account.used_ns())
-            }
+            Armed::Perf(event) => self.is_to_be_renewed(event),
             _ => false,
         };
         // A filter may keep the old trigger from being taken away: its signals would go on, and end
@@ -58,13 +56,61 @@ impl ThreadState {
         if !is_due || filters::are_known() {
             return;
         }
-        let (was_late, periods) = (self.shared.is_late(), self.trigger.periods());
-        // First the old ring goes: what it still got has the smaller nonces.
-        self.disarm();
-        let refused = self.arm_now(Outlook::Lasting);
-        if was_late || refused.0 != 0 || self.trigger.periods() != periods {
+        let (has_event, periods) = (matches!(armed, Armed::Perf(_)), self.trigger.periods());
+        let refused = match has_event {
+            true => {
+                self.renew_event();
+                Errno(0)
+            }
+            false => {
+                self.disarm();
+                self.arm_now(Outlook::Lasting)
+            }
+        };
+        if !has_event || self.trigger.periods() != periods {
             self.set_arming(refused, 0);
             self.record_name();
+        }
+    }
+
+    /// Whether another event is to take the place of the one that samples the thread.
+    fn is_to_be_renewed(&self, event: &PerfEvent) -> bool {
+        let used_ns = self.account.used_ns();
+        if event.is_first() {
+            return used_ns >= LASTING_NS;
+        }
+        let is_other = self.trigger.periods() != PROCESS.pace.periods();
+        is_other && self.trigger.may_change_pace(used_ns)
+    }
+
+    /// Puts another event in the place of the one that samples the thread, if one as good can be
+    /// had: the program may have given up the right to it since, or have no descriptor and no
+    /// locked memory left. In the handler.
+    fn renew_event(&self) {
+        // SAFETY: as in `settle`.
+        let Armed::Perf(event) = (unsafe { self.trigger.armed() }) else {
+            return;
+        };
+        let (config, used_ns) = (PROCESS.config(), self.account.used_ns());
+        let thread = trigger::Thread {
+            nonce: event.beyond(),
+            ..self.to_arm(config, Outlook::Lasting)
+        };
+        let period_ns = PROCESS.period_ns().saturating_mul(thread.periods);
+        match trigger::arm(config, period_ns, &thread) {
+            Ok((Armed::Perf(other), _)) if other.is_as_good_as(event) => {
+                // What the old ring has got up to here has the smaller nonces, and counts.
+                self.drain_perf();
+                event.give_way();
+                self.disarm();
+                self.trigger.set_pace(thread.periods, used_ns);
+                // SAFETY: in the handler; the reference to the one before is not used any more.
+                unsafe { self.trigger.replace(Armed::Perf(other)) };
+            }
+            _ => {
+                event.stays();
+                self.trigger.set_pace(self.trigger.periods(), used_ns);
+            }
         }
     }
 

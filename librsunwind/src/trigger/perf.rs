@@ -30,6 +30,7 @@ use super::ring::{Drained, Ring};
 use super::thread::{Outlook, Thread};
 use crate::config::source::Source;
 use crate::sys::{self, Errno, File, call};
+use core::cell::Cell;
 use engine::perf_event::Attributes;
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
@@ -78,7 +79,7 @@ pub struct PerfEvent {
     /// The collector may hold the events and take records out.
     lent: bool,
     /// The ring is for the first moments.
-    is_first: bool,
+    is_first: Cell<bool>,
 }
 
 impl PerfEvent {
@@ -108,7 +109,7 @@ impl PerfEvent {
             _ => wanted,
         };
         let mut made = Self::around(&file, first, thread, pages)?;
-        made.is_first = is_first;
+        made.is_first.set(is_first);
         if let Some(recipient) =
             recipient.filter(|_| !is_first && (first.kernel || !others.is_empty()))
         {
@@ -172,7 +173,7 @@ impl PerfEvent {
             kernel: source.kernel,
             signal: thread.signal,
             lent: false,
-            is_first: false,
+            is_first: Cell::new(false),
         };
         made.remember(0, source, file)?;
         Ok(made)
@@ -241,7 +242,27 @@ impl PerfEvent {
 
     /// Whether its ring is for the first moments of its thread.
     pub fn is_first(&self) -> bool {
-        self.is_first
+        self.is_first.get()
+    }
+
+    /// It stays although it is.
+    pub fn stays(&self) {
+        self.is_first.set(false);
+    }
+
+    /// Whether nothing is lost where it stands in the place of another.
+    pub fn is_as_good_as(&self, other: &Self) -> bool {
+        self.kernel == other.kernel && (self.lent || !other.lent)
+    }
+
+    /// Another is in its place from here on, which samples already.
+    pub fn give_way(&self) {
+        self.ring.give_way();
+    }
+
+    /// A nonce behind all that its ring can still get while the thread is in its handler.
+    pub fn beyond(&self) -> u64 {
+        self.cursor().wrapping_add(self.ring.data_size() as u64)
     }
 
     /// Whether the kernel may have found no room for a sample since the last [`PerfEvent::drain`].

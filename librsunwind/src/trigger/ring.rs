@@ -12,8 +12,8 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
-    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, RingRecord, RingSample, SERVED_OFFSET,
-    TAIL_OFFSET, THREAD, read, time_of_lone_user_sample,
+    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, REPLACED, RingRecord, RingSample,
+    SERVED_OFFSET, TAIL_OFFSET, THREAD, read, time_of_lone_user_sample,
 };
 
 /// A ring of this thread.
@@ -92,6 +92,12 @@ impl Ring {
     pub fn lend(&self) {
         self.shared_word(OWNER_OFFSET)
             .store(THREAD, Ordering::Release);
+    }
+
+    /// Another ring is in its place from here on.
+    pub fn give_way(&self) {
+        self.shared_word(OWNER_OFFSET)
+            .fetch_or(REPLACED, Ordering::Release);
     }
 
     /// Takes everything out and shows each sample with its kernel stack, unless that is the

@@ -10,7 +10,7 @@
 
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
-    CLOSED, COLLECTOR, CONTROL_SIZE, HEAD_OFFSET, OWNER_OFFSET, RingRecord, RingSample,
+    CLOSED, COLLECTOR, CONTROL_SIZE, HEAD_OFFSET, OWNER_OFFSET, REPLACED, RingRecord, RingSample,
     SERVED_OFFSET, TAIL_OFFSET, THREAD, read,
 };
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
@@ -80,18 +80,28 @@ impl Ring {
         self.word(OWNER_OFFSET).load(Acquire) & CLOSED != 0
     }
 
+    /// Whether the thread has put another in its place.
+    #[must_use]
+    pub fn is_replaced(&self) -> bool {
+        self.word(OWNER_OFFSET).load(Acquire) & REPLACED != 0
+    }
+
     /// Up to which position the thread says that it has taken user stacks.
     #[must_use]
     pub fn served(&self) -> u64 {
         self.word(SERVED_OFFSET).load(Relaxed)
     }
 
-    /// Takes everything out; gives how much of the ring that was, 0 to 1.
+    /// Takes everything out that is not in another ring, too; gives how much of the ring that was,
+    /// 0 to 1.
     pub fn take(&mut self, thread_is_gone: bool, mut visit: impl FnMut(RingRecord, &[u64])) -> f64 {
         let Some(mut at) = self.claim(thread_is_gone) else {
             return 0.0;
         };
-        let head = self.word(HEAD_OFFSET).load(Acquire);
+        let head = match self.is_replaced() {
+            true => self.word(HEAD_OFFSET).load(Acquire).min(self.served()).max(at),
+            false => self.word(HEAD_OFFSET).load(Acquire),
+        };
         let waiting = head.wrapping_sub(at);
         let mut frames = [0; MAX_DEPTH];
         // More than fits is not true, and neither is what does not check: all of it is passed over.

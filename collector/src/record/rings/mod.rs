@@ -37,6 +37,12 @@ const FILL: f64 = 0.25;
 /// However fast rings fill, there is this much time between two looks.
 const SHORTEST: Duration = Duration::from_millis(15);
 
+/// While threads change their pace (an offer says so), what they let go of is looked for that
+/// often: it raises signals until then …
+const LETTING_GO: Duration = Duration::from_millis(20);
+/// … and they do while there was such an offer in that time.
+const CHANGING: Duration = Duration::from_secs(1);
+
 /// How long threads are looked at from outside, all in all.
 const LOOKING: Duration = Duration::from_millis(500);
 /// How long the next sample of those that work in the kernel is waited for.
@@ -52,6 +58,8 @@ pub struct Rings {
     looked: Instant,
     /// After which time the ring that fills fastest is to be looked at again.
     pause: Duration,
+    /// When a thread last changed its pace, as far as that is known.
+    changed: Option<Instant>,
     remote: RemoteUnwinder,
     /// Samples of each event that found a ring full, where it is known.
     lost: [u64; MAX_EVENTS],
@@ -70,6 +78,7 @@ impl Rings {
             written: 0,
             looked: Instant::now(),
             pause: Duration::MAX,
+            changed: None,
             remote: RemoteUnwinder::default(),
             lost: [0; MAX_EVENTS],
         }
@@ -77,8 +86,11 @@ impl Rings {
 
     /// How long they can be left alone after a look, as fast as they fill.
     #[must_use]
-    pub const fn pause(&self) -> Duration {
-        self.pause
+    pub fn pause(&self) -> Duration {
+        match self.changed {
+            Some(changed) if changed.elapsed() < CHANGING => self.pause.min(LETTING_GO),
+            _ => self.pause,
+        }
     }
 
     /// Samples of an event beside CPU time that found a ring full, of threads that nothing more
@@ -90,16 +102,22 @@ impl Rings {
 
     /// Takes up what was offered, and notes by whom; reasons not to go to `refused`.
     pub fn take_up(&mut self, owners: &mut Owners, refused: &mut Vec<String>) {
-        let offered = self.offers.as_mut().map(|offers| offers.taken(refused));
-        for offered in offered.into_iter().flatten() {
+        let (streams, changed) = (&mut self.streams, &mut self.changed);
+        let Some(offers) = self.offers.as_mut() else {
+            return;
+        };
+        offers.take(refused, |offered| {
             let Offered {
                 offer,
                 mut events,
                 user,
             } = offered;
             owners.heard(offer.pid, offer.process_key, user);
+            if offer.periods > 1 {
+                *changed = Some(Instant::now());
+            }
             let size = usize::try_from(offer.data_size).unwrap_or(0);
-            if self.streams.len() < MOST
+            if streams.len() < MOST
                 && let Some(first) = events.first()
                 && let Ok(ring) = Ring::map(first, size)
             {
@@ -107,9 +125,9 @@ impl Rings {
                 if first.as_raw_fd() >= MOST_HELD {
                     events.remove(0);
                 }
-                self.streams.push(Stream::new(offer, ring, events));
+                streams.push(Stream::new(offer, ring, events));
             }
-        }
+        });
     }
 
     /// One look around: empties all rings, lets go of those that nothing will come from.

@@ -45,37 +45,45 @@ impl Offers {
         })
     }
 
-    /// What was offered since the last look; reasons not to take an offer go to `refused`.
-    pub fn taken(&mut self, refused: &mut Vec<String>) -> Vec<Offered> {
-        let mut offers = Vec::new();
-        let mut waiting = std::mem::take(&mut self.pending);
+    /// What was offered since the last look, one after the other, since descriptors that are open
+    /// at once may be few; reasons not to take an offer go to `refused`.
+    pub fn take(&mut self, refused: &mut Vec<String>, mut visit: impl FnMut(Offered)) {
+        for (connection, patience) in std::mem::take(&mut self.pending) {
+            self.hear(connection, patience, refused, &mut visit);
+        }
         for _ in 0..MOST_AT_ONCE {
             let Some(connection) = self.listener.next() else {
                 break;
             };
-            waiting.push((connection, PATIENCE));
-        }
-        for (connection, patience) in waiting {
-            match receive(connection.as_raw_fd()) {
-                Ok(None) => {}
-                Ok(Some((offer, events))) => match sender(&connection, &offer, &self.session) {
-                    Ok(user) => offers.push(Offered {
-                        offer,
-                        events,
-                        user,
-                    }),
-                    Err(why) => refused.push(why),
-                },
-                Err(Errno::EAGAIN) if patience > 0 => {
-                    self.pending.push((connection, patience - 1));
-                }
-                Err(_) => {}
-            }
+            self.hear(connection, PATIENCE, refused, &mut visit);
         }
         // Of too many the oldest have had their time.
         let over = self.pending.len().saturating_sub(MOST_PENDING);
         self.pending.drain(..over);
-        offers
+    }
+
+    fn hear(
+        &mut self,
+        connection: OwnedFd,
+        patience: u8,
+        refused: &mut Vec<String>,
+        visit: &mut impl FnMut(Offered),
+    ) {
+        match receive(connection.as_raw_fd()) {
+            Ok(None) => {}
+            Ok(Some((offer, events))) => match sender(&connection, &offer, &self.session) {
+                Ok(user) => visit(Offered {
+                    offer,
+                    events,
+                    user,
+                }),
+                Err(why) => refused.push(why),
+            },
+            Err(Errno::EAGAIN) if patience > 0 => {
+                self.pending.push((connection, patience - 1));
+            }
+            Err(_) => {}
+        }
     }
 }
 
@@ -159,6 +167,12 @@ mod tests {
         sendmsg::<()>(client.as_raw_fd(), &vector, rights, MsgFlags::empty(), None).unwrap();
     }
 
+    fn taken(offers: &mut Offers, refused: &mut Vec<String>) -> Vec<Offered> {
+        let mut all = Vec::new();
+        offers.take(refused, |offered| all.push(offered));
+        all
+    }
+
     #[test]
     fn only_whole_offers_with_descriptors_are_taken() {
         let session = tempfile::tempdir().unwrap();
@@ -184,9 +198,9 @@ mod tests {
         send(session.path(), &[0; SIZE], &[&file]);
         drop(connected(&session.path().join(SOCKET_FILE)));
         let mut refused = Vec::new();
-        assert!(offers.taken(&mut refused).is_empty());
+        assert!(taken(&mut offers, &mut refused).is_empty());
         send(session.path(), &bytes, &[&file, &file]);
-        let taken = offers.taken(&mut refused);
+        let taken = taken(&mut offers, &mut refused);
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].offer, taken[0].events.len()), (offer, 2));
         assert_eq!(taken[0].user, geteuid().as_raw());
@@ -206,7 +220,7 @@ mod tests {
         };
         let mut refused = Vec::new();
         send(session.path(), &offer.to_bytes(), &[&file]);
-        assert!(offers.taken(&mut refused).is_empty());
+        assert!(taken(&mut offers, &mut refused).is_empty());
         assert!(
             refused[0].ends_with("in the name of process 1"),
             "{refused:?}"
@@ -214,7 +228,7 @@ mod tests {
         // Who has the segment may be gone, or in another PID namespace.
         File::create(session.path().join("1.2b.seg")).unwrap();
         send(session.path(), &offer.to_bytes(), &[&file]);
-        assert_eq!(offers.taken(&mut refused).len(), 1);
+        assert_eq!(taken(&mut offers, &mut refused).len(), 1);
     }
 
     #[test]
@@ -222,10 +236,10 @@ mod tests {
         let session = tempfile::tempdir().unwrap();
         let mut offers = Offers::listen(session.path(), 0o600).unwrap();
         let silent = connected(&session.path().join(SOCKET_FILE));
-        assert!(offers.taken(&mut Vec::new()).is_empty());
+        assert!(taken(&mut offers, &mut Vec::new()).is_empty());
         assert_eq!(offers.pending.len(), 1);
         for _ in 0..=PATIENCE {
-            assert!(offers.taken(&mut Vec::new()).is_empty());
+            assert!(taken(&mut offers, &mut Vec::new()).is_empty());
         }
         assert!(offers.pending.is_empty(), "it has had its time");
         drop(silent);

@@ -163,6 +163,9 @@ impl Stream {
     /// Nothing more will come: counts the samples that found the ring full with none behind them,
     /// and adds those of each event beside CPU time to `of_events`.
     pub fn settle(&mut self, of_events: &mut [u64; MAX_EVENTS]) {
+        if self.ring.is_replaced() {
+            return; // they have counted on, and that is in the other ring
+        }
         let mut all = 0u64;
         for event in &self.events {
             let Some(lost) = lost_of(event) else {

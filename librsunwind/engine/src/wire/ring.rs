@@ -46,6 +46,11 @@ pub const BUSY: u64 = 4;
 /// Bit of the owner's word: the thread has let go of its events, nothing more is wanted of them.
 pub const CLOSED: u64 = 8;
 
+/// Bit of the owner's word: the thread has put another ring in its place. The events go on until
+/// the last who has mapped this one lets go of it: what lies behind the position up to which it was
+/// served is in the other ring, too.
+pub const REPLACED: u64 = 16;
+
 const RECORD_LOST: u32 = 2;
 const RECORD_SAMPLE: u32 = 9;
 const CPU_MODE_MASK: u64 = 7;
