@@ -99,7 +99,11 @@ impl Ring {
             return 0.0;
         };
         let head = match self.is_replaced() {
-            true => self.word(HEAD_OFFSET).load(Acquire).min(self.served()).max(at),
+            true => self
+                .word(HEAD_OFFSET)
+                .load(Acquire)
+                .min(self.served())
+                .max(at),
             false => self.word(HEAD_OFFSET).load(Acquire),
         };
         let waiting = head.wrapping_sub(at);
