@@ -41,6 +41,8 @@ mod remote;
 mod remote_memory;
 pub mod report;
 mod seccomp;
+#[cfg(test)]
+mod seeds;
 mod segments;
 pub mod sframe_cmd;
 pub mod summary;

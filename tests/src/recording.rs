@@ -1,6 +1,7 @@
 //! A recording, read record by record through the wire contract: no symbols, no merging, every
 //! damage a panic.
 
+use collector::recording::unpacked;
 use engine::wire::chunk::{self, ChunkInfo};
 use engine::wire::event::{Event, EventKind};
 use engine::wire::file::{self, FileInfo};
@@ -117,8 +118,7 @@ impl Recording {
     #[must_use]
     #[track_caller]
     pub fn read(path: &Path) -> Self {
-        let bytes =
-            std::fs::read(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let bytes = unpacked(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let header =
             FileInfo::parse(&bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         let mut recording = Self {

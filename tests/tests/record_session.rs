@@ -3,6 +3,7 @@
 
 use collector::charge::Ledger;
 use collector::correlate;
+use collector::recording::unpacked;
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -209,7 +210,7 @@ fn samples_are_drained_while_the_program_runs_and_its_memory_is_used_again() {
     let mut command = bench.record(&["-q", "-F", "20k", "--size", "256K"]);
     let printed = text(&output(command.args(["bash", "-c", script])).stdout);
     let recording = bench.recording();
-    let written = fs::metadata(bench.path("profile.rsu")).unwrap().len();
+    let written = unpacked(&bench.path("profile.rsu")).unwrap().len();
     assert!(
         written > 256 << 10,
         "{written} bytes were recorded, more than the segment may have: {printed}"

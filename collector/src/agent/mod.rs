@@ -1,5 +1,5 @@
-//! `rsunwind agent`: records at a low rate for as long as a program runs, and sends a profile of each
-//! window of time to where profiles are kept.
+//! `rsunwind agent`: records at a low rate for as long as a program runs, and sends a profile of
+//! each window of time to where profiles are kept.
 //!
 //! Start at [`run`].
 //!

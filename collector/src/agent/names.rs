@@ -1,5 +1,5 @@
-//! Names are looked up once for each build, and kept from one window to the next in a recording that
-//! has nothing but names.
+//! Names are looked up once for each build, and kept from one window to the next in a recording
+//! that has nothing but names.
 
 use crate::profile::Profile;
 use crate::recording::names::{self, Owner, StoredNames};

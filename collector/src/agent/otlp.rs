@@ -1,6 +1,6 @@
 //! A window as OpenTelemetry's request to export profiles (`opentelemetry.proto` 1.10, package
-//! `v1development`). It is made of pprof's message, whose tables it shares: numbers there begin with
-//! 1, and 0 is nothing, as here.
+//! `v1development`). It is made of pprof's message, whose tables it shares: numbers there begin
+//! with 1, and 0 is nothing, as here.
 
 use crate::output::pprof::proto::{self, Profile};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;

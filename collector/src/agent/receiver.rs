@@ -1,6 +1,7 @@
 //! Who takes windows, and how each takes them.
 //!
-//! Not here: when they are sent, and what is done with those that are not taken ([`super::sender`]).
+//! Not here: when they are sent, and what is done with those that are not taken
+//! ([`super::sender`]).
 
 mod clickhouse;
 mod files;

@@ -76,7 +76,8 @@ impl Recorder {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Lets the recording grow on. Not before its program was started, which must not have the limit.
+    /// Lets the recording grow on. Not before its program was started, which must not have the
+    /// limit.
     pub(super) fn extend(&self, recording: &Path) {
         let length = recording.metadata().map_or(0, |file| file.len());
         limit::file_size(self.child.id(), length.saturating_add(LEASH));

@@ -1,5 +1,5 @@
-//! Folders in which windows wait, each in a file of its own: a line of JSON with what is said of it,
-//! and then the message. When it was is in the file's name.
+//! Folders in which windows wait, each in a file of its own: a line of JSON with what is said of
+//! it, and then the message. When it was is in the file's name.
 
 use super::queue::Message;
 use nix::fcntl::OFlag;

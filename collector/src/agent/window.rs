@@ -1,9 +1,9 @@
 //! One window of a recording that goes on, read in a process of its own that ends when it is done:
 //! what reading, naming and writing takes of memory is given back.
 //!
-//! Start at [`cut`], which is on the agent's side, and [`run`], which is on the other: a request goes
-//! to its standard input as JSON, and what it has made comes out of its standard output, a line of
-//! JSON and then the messages that the line has the lengths of.
+//! Start at [`cut`], which is on the agent's side, and [`run`], which is on the other: a request
+//! goes to its standard input as JSON, and what it has made comes out of its standard output, a
+//! line of JSON and then the messages that the line has the lengths of.
 //!
 //! Not here: which window is next ([`super::windows`]), and where messages go.
 

@@ -37,12 +37,16 @@ pub(crate) struct Begun {
 /// # Errors
 /// As open.
 pub(crate) fn begin(name: &Path) -> io::Result<(Begun, File)> {
+    make(name, ".rsu")
+}
+
+fn make(name: &Path, suffix: &str) -> io::Result<(Begun, File)> {
     let directory = directory_of(name);
     let mut prefix = name.file_name().map_or_else(OsString::new, OsString::from);
     prefix.push(".");
     let made = Builder::new()
         .prefix(&prefix)
-        .suffix(".rsu")
+        .suffix(suffix)
         .permissions(Permissions::from_mode(0o666)) // what the umask leaves of it
         .tempfile_in(directory);
     let made = made.map_err(|error| {
@@ -101,6 +105,22 @@ impl Begun {
     /// Where it is.
     pub(crate) fn path(&self) -> &Path {
         &self.path
+    }
+
+    /// Another file for the same recording, which is to be called `name`. Until then it is not
+    /// found: this one is whole.
+    ///
+    /// # Errors
+    /// As open.
+    pub(crate) fn once_more(&self, name: &Path) -> io::Result<(Self, File)> {
+        let (mut other, file) = make(name, ".part")?;
+        other.since = self.since;
+        Ok((other, file))
+    }
+
+    /// It is not needed any more.
+    pub(crate) fn goes(mut self) {
+        self.path.disable_cleanup(false);
     }
 
     /// It stays where it is, whatever happens, until it is renamed.

@@ -68,6 +68,11 @@ pub struct Args {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::patience)]
     pub names: Duration,
 
+    /// Leave the recording as it was written, longer, for who reads it meanwhile and knows places
+    /// in it
+    #[arg(long, hide = true)]
+    pub plain: bool,
+
     /// Format of the profile [default: by the extension of FILE]
     #[arg(short, long)]
     pub format: Option<String>,

@@ -31,6 +31,7 @@ mod load_cost;
 mod naming;
 mod output;
 mod owners;
+mod packing;
 mod perf_map_files;
 mod price;
 mod program;

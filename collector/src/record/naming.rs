@@ -151,7 +151,8 @@ fn wait<T>(
     }
 }
 
-fn is_told_to_end(signals: &Signals) -> bool {
+/// Whether a signal has come that would end rsunwind.
+pub fn is_told_to_end(signals: &Signals) -> bool {
     let ending = [
         Signal::SIGINT,
         Signal::SIGTERM,

@@ -4,8 +4,9 @@
 use super::args::Args;
 use super::drain::Drain;
 use super::error::Error;
-use super::naming::{Done, NoNames};
+use super::naming::{Done, NoNames, is_told_to_end};
 use super::output::Destination;
+use super::packing::pack;
 use super::signals::Signals;
 use crate::kept::Begun;
 use crate::profile::Profile;
@@ -40,6 +41,8 @@ pub struct Recorded {
     refused: Vec<String>,
     /// How long names may take; nothing if none are wanted.
     patience: Option<Duration>,
+    /// The recording is to stay as it was written.
+    plain: bool,
     /// Whether the whole summary is wanted.
     verbose: bool,
     /// Why it broke off, if it did.
@@ -67,6 +70,7 @@ impl Recorded {
             empty,
             refused: drain.refusals().sentences(),
             patience: Some(args.names).filter(|time| !time.is_zero()),
+            plain: args.plain,
             verbose: args.verbose,
             result,
         }
@@ -93,6 +97,7 @@ impl Recorded {
             empty,
             refused,
             patience,
+            plain,
             verbose,
             result,
         } = self;
@@ -132,6 +137,15 @@ impl Recorded {
                 real,
                 keep_older,
             } => {
+                let mut told = false;
+                let mut go_on = || {
+                    told |= signals.is_some_and(is_told_to_end);
+                    !told
+                };
+                let recording = match plain || result.is_err() {
+                    true => recording,
+                    false => pack(recording, &real, &mut go_on),
+                };
                 // Under its name there may soon be another.
                 let done = Done::at(recording.path(), &path);
                 let named = recording.take_name(&real, keep_older);
@@ -142,8 +156,13 @@ impl Recorded {
                     status,
                 });
                 if result.is_ok() && named.is_ok() {
-                    let profile =
-                        signals.and_then(|signals| name(&path, done, patience, signals, quiet));
+                    let profile = signals.and_then(|signals| match told {
+                        true => {
+                            complain(&path, &NoNames::Stopped);
+                            None
+                        }
+                        false => name(&path, done, patience, signals, quiet),
+                    });
                     if !quiet {
                         summarise(&path, Some(&path), profile.as_ref(), verbose);
                     }
@@ -177,13 +196,14 @@ fn name(
         None if quiet => return None,
         None => return done.and_then(|done| done.read(FOR_SUMMARY, signals)).ok(),
     };
-    let complain = |why: &NoNames| {
-        say(format_args!(
-            "{}: names of functions are not stored in it: {why}; they are looked up when it is read, in the programs that are here then",
-            path.shown()
-        ));
-    };
-    named.inspect_err(complain).ok()
+    named.inspect_err(|why| complain(path, why)).ok()
+}
+
+fn complain(path: &Path, why: &NoNames) {
+    say(format_args!(
+        "{}: names of functions are not stored in it: {why}; they are looked up when it is read, in the programs that are here then",
+        path.shown()
+    ));
 }
 
 fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {

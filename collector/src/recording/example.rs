@@ -13,6 +13,7 @@ use engine::wire::source::OFF_CPU;
 use std::io::Cursor;
 
 /// A chunk being made, as a thread makes it.
+#[derive(Clone)]
 pub(crate) struct Chunk {
     pub(crate) info: ChunkInfo,
     pub(crate) bytes: Vec<u8>,
@@ -138,6 +139,13 @@ pub(crate) fn recording(chunks: &[Chunk]) -> Vec<u8> {
     }
     writer.finish().unwrap();
     writer.into_inner().into_inner()
+}
+
+/// That recording, packed.
+pub(crate) fn packed(recording: &[u8]) -> Vec<u8> {
+    let mut packed = Cursor::new(Vec::new());
+    assert!(Writer::pack(&mut &*recording, &mut packed, |_, _| true).unwrap());
+    packed.into_inner()
 }
 
 /// A segment of those chunks, each in a slot of the segment's stride.

@@ -26,6 +26,7 @@ mod model;
 mod module_at;
 mod modules;
 pub mod names;
+mod packed;
 pub(crate) mod records;
 mod scan;
 mod source;
@@ -127,6 +128,7 @@ impl Reader {
             path: path.to_owned(),
             error,
         };
+        let (source, promised) = source.unpacked().map_err(|error| failed(&path, error))?;
         let mut start = Vec::new();
         source
             .read(0, file::HEADER_SIZE, &mut start)
@@ -184,7 +186,7 @@ impl Reader {
                 found.add(names.offset, 0, what);
             }
         }
-        let whole = header.map_or(0, |header| header.length);
+        let whole = header.map_or(promised, |header| header.length.max(promised));
         if let Some(missing) = whole
             .checked_sub(source.length())
             .filter(|missing| *missing > 0)
@@ -401,6 +403,17 @@ fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize
 
 fn is_module(record: &RawRecord<'_>) -> bool {
     RecordKind::from_number(record.kind) == Some(RecordKind::Module)
+}
+
+/// The bytes of a file, a packed one's unpacked.
+///
+/// # Errors
+/// As open and read.
+pub fn unpacked(path: &Path) -> io::Result<Vec<u8>> {
+    let (source, _) = Source::Memory(std::fs::read(path)?).unpacked()?;
+    let mut bytes = Vec::new();
+    source.read(0, usize::MAX, &mut bytes)?;
+    Ok(bytes)
 }
 
 /// The file header; `None` if it is damaged or foreign, which the chunks will show.

@@ -398,7 +398,6 @@ fn compressed(bytes: &[u8]) -> Vec<u8> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use std::path::Path;
 
     /// Some of everything.
     pub(crate) fn example() -> StoredNames {
@@ -443,19 +442,9 @@ pub(crate) mod tests {
         assert_eq!(build.find(0x1021), None);
     }
 
-    /// The seed of the fuzz target; `RSUNWIND_WRITE_SEEDS=1 cargo test -p rsunwind-collector seed`
-    /// writes it anew.
     #[test]
     fn the_seed_of_the_fuzzer_is_of_today() {
-        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/corpus/names/some_of_all");
-        if std::env::var_os("RSUNWIND_WRITE_SEEDS").is_some() {
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(&path, plain(&example())).unwrap();
-        }
-        assert!(
-            std::fs::read(&path).unwrap() == plain(&example()),
-            "out of date"
-        );
+        crate::seeds::check("names", "some_of_all", &plain(&example()));
     }
 
     #[test]

@@ -4,6 +4,10 @@
 //! Not here: what the bytes mean.
 
 use super::error::OpenError;
+use super::packed::Packed;
+use engine::wire::WireError;
+use engine::wire::file::{FileInfo, FileKind};
+use engine::wire::packed::{BlockInfo, FIRST_BLOCK, HEADER_SIZE};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -19,6 +23,8 @@ pub(super) enum Source {
     File(File, u64),
     /// Bytes in memory.
     Memory(Vec<u8>),
+    /// One of those, unpacked.
+    Packed(Packed),
 }
 
 impl Source {
@@ -52,10 +58,30 @@ impl Source {
         Ok((Self::Memory(bytes), identity))
     }
 
+    /// What a packed file unpacks to, and how long that should be; any other as it is.
+    pub(super) fn unpacked(self) -> io::Result<(Self, u64)> {
+        let mut start = Vec::new();
+        self.read(0, FIRST_BLOCK + HEADER_SIZE, &mut start)?;
+        let has_blocks = |start: &[u8]| BlockInfo::parse(start).is_ok();
+        match FileInfo::parse(&start) {
+            Ok(info) if info.kind == FileKind::Packed => {
+                Ok((Self::Packed(Packed::open(self)?), info.length))
+            }
+            // The header is damaged.
+            Err(WireError::BadMagic(_) | WireError::BadValue(..))
+                if start.get(FIRST_BLOCK..).is_some_and(has_blocks) =>
+            {
+                Ok((Self::Packed(Packed::open(self)?), 0))
+            }
+            _ => Ok((self, 0)),
+        }
+    }
+
     pub(super) fn length(&self) -> u64 {
         match self {
             Self::File(_, length) => *length,
             Self::Memory(bytes) => bytes.len() as u64,
+            Self::Packed(packed) => packed.length(),
         }
     }
 
@@ -70,6 +96,7 @@ impl Source {
                 let part = bytes.get(start..start.saturating_add(length));
                 buffer.extend_from_slice(part.unwrap_or_default());
             }
+            Self::Packed(packed) => packed.read(offset, length, buffer)?,
             Self::File(file, _) => {
                 buffer.resize(length, 0);
                 let mut done = 0;

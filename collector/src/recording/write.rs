@@ -4,12 +4,14 @@
 //! Each chunk goes out with one write, so that a collector that is killed leaves a recording that
 //! lacks at most the chunk in flight. What is written is read back by [`super::Contents`].
 
+use super::packed;
 pub use super::records::LONGEST_RECORD;
 use super::records::append;
 use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, FileKind, HEADER_SIZE};
 use engine::wire::names::{FIRST_SEQUENCE, NamesPart};
+use engine::wire::packed::{FIRST_BLOCK, MOST_PLAIN};
 use engine::wire::record::RecordKind;
 use std::io::{self, Read, Seek, SeekFrom, Write};
 
@@ -19,6 +21,11 @@ const MACHINE: u32 = if cfg!(target_arch = "aarch64") {
 } else {
     62
 };
+
+/// A block is closed when it has this many bytes.
+const BLOCK: usize = 64 << 10;
+/// No chunk of ours is longer, bytes; a block that gets one more is still within the bounds.
+const LARGEST: usize = MOST_PLAIN - BLOCK;
 
 /// The header of a recording that has not been finished.
 pub(crate) const fn header() -> FileInfo {
@@ -42,6 +49,8 @@ pub struct Writer<W> {
     header: FileInfo,
     buffer: Vec<u8>,
     length: u64,
+    /// What is appended becomes blocks.
+    packed: bool,
 }
 
 impl<W: Write + Seek> Writer<W> {
@@ -57,6 +66,7 @@ impl<W: Write + Seek> Writer<W> {
             header: *header,
             buffer: Vec::new(),
             length: HEADER_SIZE as u64,
+            packed: false,
         })
     }
 
@@ -68,6 +78,57 @@ impl<W: Write + Seek> Writer<W> {
         Self::new(out, &header())
     }
 
+    /// Packs a recording that is done: whoever reads it finds the same in it. `go_on` is asked
+    /// again and again, with the bytes that are done of how many. `false` if it said no, or the
+    /// recording is damaged or cut: then it has to stay as it is.
+    ///
+    /// # Errors
+    /// Those of `out` and `recording`.
+    pub fn pack(
+        recording: &mut impl Read,
+        out: W,
+        mut go_on: impl FnMut(u64, u64) -> bool,
+    ) -> io::Result<bool> {
+        let mut plain = vec![0; HEADER_SIZE];
+        recording.read_exact(&mut plain)?;
+        let Ok(header) = FileInfo::parse(&plain) else {
+            return Ok(false);
+        };
+        let mut writer = Self {
+            out,
+            header: FileInfo {
+                kind: FileKind::Packed,
+                ..header
+            },
+            buffer: Vec::new(),
+            length: 0,
+            packed: true,
+        };
+        writer.write_header()?;
+        while writer.length + (plain.len() as u64) < header.length {
+            let start = plain.len();
+            plain.resize(start + chunk::HEADER_SIZE, 0);
+            recording.read_exact(&mut plain[start..])?;
+            let stride = ChunkInfo::parse(&plain[start..]).map_or(0, |info| info.stride as usize);
+            if !(chunk::HEADER_SIZE..=LARGEST).contains(&stride) {
+                return Ok(false);
+            }
+            plain.resize(start + stride, 0);
+            recording.read_exact(&mut plain[start + chunk::HEADER_SIZE..])?;
+            if plain.len() >= BLOCK {
+                writer.put(std::mem::take(&mut plain))?;
+                if !go_on(writer.length, header.length) {
+                    return Ok(false);
+                }
+            }
+        }
+        if !plain.is_empty() {
+            writer.put(plain)?;
+        }
+        writer.finish()?;
+        Ok(writer.length == header.length)
+    }
+
     /// Goes on with a recording that was finished; behind its length nothing is kept.
     ///
     /// # Errors
@@ -76,17 +137,22 @@ impl<W: Write + Seek> Writer<W> {
     where
         W: Read,
     {
-        let mut page = [0; HEADER_SIZE];
+        let mut page = [0; FIRST_BLOCK]; // a packed one may be shorter than a file header
         out.read_exact(&mut page)?;
         let header = FileInfo::parse(&page).ok();
         let header = header.filter(|header| header.length >= HEADER_SIZE as u64);
         let header = header.ok_or(io::ErrorKind::InvalidData)?;
-        out.seek(SeekFrom::Start(header.length))?;
+        let packed = header.kind == FileKind::Packed;
+        out.seek(match packed {
+            true => SeekFrom::End(0),
+            false => SeekFrom::Start(header.length),
+        })?;
         Ok(Self {
             out,
             header,
             buffer: Vec::new(),
             length: header.length,
+            packed,
         })
     }
 
@@ -106,13 +172,33 @@ impl<W: Write + Seek> Writer<W> {
             committed: u32::try_from(committed).map_err(too_long)?,
             ..*info
         };
-        self.buffer.clear();
-        self.buffer.extend_from_slice(&header.to_bytes());
-        self.buffer.extend_from_slice(records);
-        self.buffer.resize(stride, 0);
+        let mut buffer = std::mem::take(&mut self.buffer);
+        buffer.clear();
+        buffer.extend_from_slice(&header.to_bytes());
+        buffer.extend_from_slice(records);
+        buffer.resize(stride, 0);
+        self.put(buffer)
+    }
+
+    /// Appends bytes of the recording, and keeps the buffer for the next ones.
+    fn put(&mut self, bytes: Vec<u8>) -> io::Result<()> {
+        let length = bytes.len() as u64;
+        self.buffer = match self.packed {
+            true => packed::block(bytes)?,
+            false => bytes,
+        };
         self.out.write_all(&self.buffer)?;
-        self.length += stride as u64;
+        self.length += length;
         Ok(())
+    }
+
+    fn write_header(&mut self) -> io::Result<()> {
+        let page = self.header.to_bytes();
+        let length = match self.packed {
+            true => FIRST_BLOCK,
+            false => page.len(),
+        };
+        self.out.write_all(page.get(..length).unwrap_or(&page))
     }
 
     /// Appends the chunks of a builder, which must all be of one owner.
@@ -139,7 +225,7 @@ impl<W: Write + Seek> Writer<W> {
     pub fn finish(&mut self) -> io::Result<()> {
         self.header.length = self.length;
         self.out.seek(SeekFrom::Start(0))?;
-        self.out.write_all(&self.header.to_bytes())?;
+        self.write_header()?;
         self.out.seek(SeekFrom::End(0))?;
         self.out.flush()
     }

@@ -58,7 +58,8 @@ fn strangers(out: &mut String, recording: &Recording, ledger: &Ledger, total: u6
     }
 }
 
-/// Of a guest's processors. Threads cannot tell it from work; only the kernel's charge leaves it out.
+/// Of a guest's processors. Threads cannot tell it from work; only the kernel's charge leaves it
+/// out.
 fn stolen(out: &mut String, recording: &Recording) {
     let Some(session) = &recording.session else {
         return;

@@ -9,8 +9,6 @@
 
 use super::{Named, nameless};
 use object::{Object, ObjectSegment, SegmentFlags};
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 const CALL: u8 = 0xe8;
@@ -26,10 +24,11 @@ const WINDOW: u64 = 64 << 10;
 
 /// Names `unnamed`, addresses without a symbol, by where their functions seem to begin. `all`: the
 /// addresses of the binary on recorded stacks, sorted; callers' are those of the last byte of the
-/// call.
+/// call. `read` fills its second argument with what is in the file from an offset on, and says how
+/// many bytes that were.
 pub(super) fn name<'a, 'e>(
     elf: &impl Object<'e>,
-    file: &File,
+    read: impl FnMut(u64, &mut [u8]) -> usize,
     image: &str,
     all: &[u64],
     unnamed: impl Iterator<Item = (&'a u64, &'a mut Vec<Named>)>,
@@ -38,9 +37,7 @@ pub(super) fn name<'a, 'e>(
     if unnamed.peek().is_none() || elf.architecture() != object::Architecture::X86_64 {
         return;
     }
-    let mut code = Code::new(segments(elf), |offset, bytes: &mut [u8]| {
-        file.read_at(bytes, offset).unwrap_or(0)
-    });
+    let mut code = Code::new(segments(elf), read);
     let called = called(&mut code, all);
     let mut unnamed: Vec<_> = unnamed.collect();
     unnamed.sort_unstable_by_key(|(address, _)| **address);
@@ -200,17 +197,23 @@ mod tests {
         })
     }
 
-    #[test]
-    fn functions_begin_where_calls_lead_to_and_frame_pointers_are_set_up() {
-        let mut bytes = vec![0x90; 0x4_0000];
+    fn functions(length: usize) -> Vec<u8> {
+        let mut bytes = vec![0x90; length];
         let mut put = |at: usize, what: &[u8]| bytes[at..at + what.len()].copy_from_slice(what);
         put(0x100, &SET_UP);
         put(0x1fc, &LANDING_PAD);
         put(0x200, &SET_UP);
-        // A call at 0x150, of 0x300; one that leads out of the code, and one far away.
+        // A call at 0x150, of 0x300, and one that leads out of the code.
         put(0x150, &[CALL, 0xab, 0x01, 0, 0]);
         put(0x160, &[CALL, 0, 0, 0, 0x70]);
-        put(0x3_8000, &[CALL, 0xfb, 0xff, 0xff, 0xff]);
+        bytes
+    }
+
+    #[test]
+    fn functions_begin_where_calls_lead_to_and_frame_pointers_are_set_up() {
+        let mut bytes = functions(0x4_0000);
+        // It calls itself.
+        bytes[0x3_8000..0x3_8005].copy_from_slice(&[CALL, 0xfb, 0xff, 0xff, 0xff]);
         let mut code = code(&bytes);
         let callers = [0x154, 0x164, 0x3_8004].map(|at| BASE + at);
         let called = called(&mut code, &callers);
@@ -227,5 +230,51 @@ mod tests {
         assert_eq!(start(0x301 + REACH), None, "too far away to be believed");
         assert_eq!(start(0x3_8010), Some(0x3_8000));
         assert_eq!(start(0x4_0000), None, "outside of all code");
+    }
+
+    /// A binary with that code, which begins behind its headers.
+    fn program(code: &[u8]) -> Vec<u8> {
+        let mut bytes = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x02\0\x3e\0\x01\0\0\0".to_vec();
+        let headers: u64 = 64 + 56;
+        let length = code.len() as u64;
+        let long = |value: u64| value.to_le_bytes();
+        bytes.extend([0, 64, 0].map(long).concat()); // entry, program headers, sections
+        bytes.extend([0, 0, 0, 0, 64, 0, 56, 0, 1, 0, 64, 0, 0, 0, 0, 0]);
+        bytes.extend([1, 0, 0, 0, 5, 0, 0, 0]); // loaded, readable and executable
+        bytes.extend([headers, BASE, BASE, length, length, 1].map(long).concat());
+        assert_eq!(bytes.len() as u64, headers);
+        bytes.extend(code);
+        bytes
+    }
+
+    #[test]
+    fn the_seed_of_the_fuzzer_is_a_program() {
+        let file = program(&functions(0x400));
+        let addresses = [0x50, 0x103, 0x154, 0x164, 0x1f0, 0x210, 0x310, 0x500].map(|at| BASE + at);
+        let elf = object::File::parse(&*file).unwrap();
+        let mut named = [const { Vec::new() }; 8];
+        let read = |offset: u64, out: &mut [u8]| {
+            let there = &file[usize::try_from(offset).unwrap()..];
+            let length = there.len().min(out.len());
+            out[..length].copy_from_slice(&there[..length]);
+            length
+        };
+        name(
+            &elf,
+            read,
+            "a",
+            &addresses,
+            addresses.iter().zip(&mut named),
+        );
+        let starts = named.map(|named| named.first().and_then(|one| one.start));
+        let starts = starts.map(|start| start.map(|start| start - BASE));
+        let first = Some(0x100);
+        let begin = [None, first, first, first, first];
+        assert_eq!(
+            starts.to_vec(),
+            [&begin[..], &[Some(0x1fc), Some(0x300), None]].concat()
+        );
+        let words = addresses.map(u64::to_le_bytes).concat();
+        crate::seeds::check("code_starts", "program", &[words, file].concat());
     }
 }

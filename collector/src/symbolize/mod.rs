@@ -42,7 +42,7 @@ use perf_map::PerfMap;
 use progress::Progress;
 use std::fs::File;
 use std::io::Read;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::Mutex;
@@ -348,7 +348,8 @@ fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut
     entry::name(&elf, image, unnamed.filter(|(_, names)| names.is_empty()));
     let unnamed = addresses.iter().zip(named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
-    code_starts::name(&elf, &file, image, addresses, unnamed);
+    let read = |offset, bytes: &mut [u8]| file.read_at(bytes, offset).unwrap_or(0);
+    code_starts::name(&elf, read, image, addresses, unnamed);
 }
 
 fn name_anonymous(

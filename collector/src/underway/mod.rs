@@ -41,10 +41,11 @@ pub struct Target {
 }
 
 impl Target {
-    /// `rsunwind record` of it, without names, at that rate into a file.
+    /// `rsunwind record` of it, without names, at that rate into a file that is not packed: places
+    /// in it stay where they are.
     pub(crate) fn record(&self, rate: &str, output: &Path) -> Command {
         let mut command = Command::new("/proc/self/exe");
-        command.args(["record", "-q", "--names=0", "-F", rate, "-o"]);
+        command.args(["record", "-q", "--names=0", "--plain", "-F", rate, "-o"]);
         command.arg(output);
         match &self.pid {
             Some(pids) => command.args(["-p", pids]),

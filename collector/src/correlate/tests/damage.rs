@@ -4,6 +4,7 @@
 use super::*;
 use crate::recording::example::{self, Chunk, head, recording};
 use engine::wire::chunk::HEADER_SIZE as CHUNK_HEADER;
+use std::collections::HashSet;
 
 /// Every kind of place in a file, by offset, with what must survive damage there.
 #[test]
@@ -40,6 +41,65 @@ fn behind_a_flipped_byte_everything_else_is_recovered() {
         }
     }
     assert!(recovered_all > 0);
+}
+
+#[test]
+fn damage_in_a_packed_recording_is_named_and_costs_its_block_at_most() {
+    // More than fits into a block.
+    let chunk = |at: u32| {
+        let chunk = Chunk::new(at, at, 0);
+        let sample = |chunk: Chunk, time: u64| {
+            let scattered = u64::from(at).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ time;
+            chunk.sample(head(scattered.rotate_left(17), 1), &[scattered, 0x20])
+        };
+        (0..800u64).fold(chunk, |chunk, time| {
+            sample(chunk, time.wrapping_mul(0xd6e8_feb8_6659_fd93))
+        })
+    };
+    let chunks: Vec<_> = (1..=20).map(chunk).collect();
+    let whole = recording(&chunks);
+    let packed = example::packed(&whole);
+    assert!(packed.len() < whole.len());
+    let all = samples(&read_bytes("whole.rsu", whole).unwrap());
+    let found = read_bytes("packed.rsu", packed.clone()).unwrap();
+    assert_eq!(found.damage_count(), 0);
+    assert!(samples(&found) == all);
+    let leaves: HashSet<_> = all.iter().map(|(tid, _, _, pcs)| (*tid, pcs[0])).collect();
+
+    let damaged: [fn(&mut Vec<u8>, usize); 3] = [
+        |bytes, at| bytes[at] ^= 0x15,
+        |bytes, at| bytes.truncate(at),
+        |bytes, at| bytes.insert(at, 0xa5),
+    ];
+    for (way, damage) in damaged.iter().enumerate() {
+        for at in (16..packed.len()).step_by(49_999) {
+            let mut bytes = packed.clone();
+            damage(&mut bytes, at);
+            let Ok(found) = read_bytes("damaged.rsu", bytes) else {
+                assert!(way == 1 && at < 4096, "{way} at {at}");
+                continue;
+            };
+            let kept = samples(&found);
+            // Behind a record that is lost, when it was and the root may be, too.
+            let real = |sample: &&(u32, u64, u64, Vec<u64>)| {
+                let (tid, _, weight, pcs) = sample;
+                let [leaf, root] = pcs[..] else { return false };
+                *weight == 1 && [0, 0x20].contains(&root) && leaves.contains(&(*tid, leaf))
+            };
+            let invented = kept.iter().find(|sample| !real(sample));
+            assert_eq!(invented, None, "{way} at {at}");
+            assert!(
+                way == 1 || kept.len() * 3 > all.len(),
+                "{way} at {at}: {}",
+                kept.len()
+            );
+            let harmless = (16..64).contains(&at); // words of the header that say nothing here
+            assert!(
+                harmless || found.damage_count() > 0,
+                "{way} at {at}: without a word"
+            );
+        }
+    }
 }
 
 fn chunk_header_field(whole: &[u8], at: usize) -> bool {

@@ -7,8 +7,8 @@ use core::sync::atomic::AtomicU64;
 pub const MAGIC: u64 = u64::from_le_bytes(*b"RSUNWIND");
 /// The version this code writes, and the newest it reads. (2: samples may say in which call the
 /// signal was held back. 3: what the kernel charged, by which signal threads are asked, and which
-/// module is the library that unwinds.)
-pub const VERSION: u32 = 3;
+/// module is the library that unwinds. 4: recordings may be packed.)
+pub const VERSION: u32 = 4;
 /// Where the first chunk starts, in bytes.
 pub const HEADER_SIZE: usize = 4096;
 
@@ -20,6 +20,8 @@ pub enum FileKind {
     Segment = 1,
     /// Written by the collector; chunks of any stride.
     Recording = 2,
+    /// Likewise, and packed when it was done ([`super::packed`]).
+    Packed = 3,
 }
 
 /// The file header, as it lies in memory and on disk.
@@ -103,6 +105,7 @@ impl FileInfo {
         let kind = match high(version_and_kind) {
             1 => FileKind::Segment,
             2 => FileKind::Recording,
+            3 => FileKind::Packed,
             other => return Err(WireError::BadValue("file kind", u64::from(other))),
         };
         let machine_and_pid = word(16)?;

@@ -36,8 +36,8 @@
 //!   content.
 //! * Integers are little endian. Numbers in payloads are LEB128 varints ([`codec`]), signed ones
 //!   zigzag.
-//! * A recording that is done ends with the names of its functions ([`names`]), for readers that
-//!   have not the programs any more.
+//! * A recording that is done is made small ([`packed`]). It ends with the names of its functions
+//!   ([`names`]), for readers that have not the programs any more.
 //! * A reader refuses a file whose major version it does not know, and skips record kinds it does
 //!   not know.
 
@@ -53,6 +53,7 @@ pub mod kernel;
 pub mod module;
 pub mod names;
 pub mod offer;
+pub mod packed;
 pub mod process;
 pub mod record;
 pub mod ring;
