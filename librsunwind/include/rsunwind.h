@@ -75,7 +75,8 @@ struct rsunwind_frame {
 
 #define RSUNWIND_FLAG_LANGUAGE_TROUBLE 256u /* a language's callback was in trouble: frames of it may be missing */
 
-/* A stack, leaf first. It and its frames are gone when the callback returns. Its leaf lies in this library if it was not a signal that began the entry. */
+/* A stack, leaf first. It and its frames are gone when the callback returns. Its leaf lies in this
+ * library if it was not a signal that began the entry. */
 struct rsunwind_stack {
     const struct rsunwind_frame *frames;
     size_t count;
@@ -150,12 +151,13 @@ RSUNWIND_API int rsunwind_request_all(const int *clients, size_t count, uint64_t
  */
 RSUNWIND_API int rsunwind_request_later(int client, uint64_t *nonce);
 
-/* Has what this thread was asked for answered now, as by rsunwind_request(); nothing happens if there is nothing. Returns 0. Signal safe.
- * Errors: RSUNWIND_E_FOREIGN_THREAD, RSUNWIND_E_MEMORY. */
+/* Has what this thread was asked for answered now, as by rsunwind_request(); nothing happens if
+ * there is nothing. Returns 0. Signal safe. Errors: RSUNWIND_E_FOREIGN_THREAD,
+ * RSUNWIND_E_MEMORY. */
 RSUNWIND_API int rsunwind_answer(void);
 
-/* Stores the nonce of the entry under way on this thread (in a callback), else of its next one, without a walk. Returns 0. Signal safe.
- * Errors: as above, RSUNWIND_E_NULL. */
+/* Stores the nonce of the entry under way on this thread (in a callback), else of its next one,
+ * without a walk. Returns 0. Signal safe. Errors: as above, RSUNWIND_E_NULL. */
 RSUNWIND_API int rsunwind_nonce(uint64_t *nonce);
 
 /*
@@ -178,7 +180,8 @@ struct rsunwind_counts {
 /* Signal safe. Returns 0. Errors: RSUNWIND_E_NULL. */
 RSUNWIND_API int rsunwind_counts(struct rsunwind_counts *counts);
 
-/* What a negative result means and what to do about it, in one line; a static string. Signal safe. */
+/* What a negative result means and what to do about it, in one line; a static string. Signal
+ * safe. */
 RSUNWIND_API const char *rsunwind_error(int result);
 
 /*
@@ -214,12 +217,14 @@ RSUNWIND_API const char *rsunwind_error(int result);
  *   long is switched off; the recording says so.
  */
 
-/* How many languages can be registered at a time, how many ranges they can have together, and bytes of a language's state in a walk. */
+/* How many languages can be registered at a time, how many ranges they can have together, and bytes
+ * of a language's state in a walk. */
 #define RSUNWIND_LANGUAGES 16
 #define RSUNWIND_RANGES 256
 #define RSUNWIND_STATE 256
 
-/* The registers of one instant, by DWARF number: rax 0, rdx 1, rcx 2, rbx 3, rsi 4, rdi 5, rbp 6, rsp 7, r8 to r15. */
+/* The registers of one instant, by DWARF number: rax 0, rdx 1, rcx 2, rbx 3, rsi 4, rdi 5, rbp 6,
+ * rsp 7, r8 to r15. */
 struct rsunwind_registers {
     uint64_t general[16];
     uint64_t pc;
@@ -250,13 +255,14 @@ struct rsunwind_cursor {
 #define RSUNWIND_NATIVE 1   /* the frames are given; this native frame is unwound as any other */
 #define RSUNWIND_CALLER 2   /* the frames are given, and registers, pc and known are those of the native caller, further up the stack */
 #define RSUNWIND_END 3      /* the frames are given, and the stack ends here, complete */
-/* The value of a register that is not known is needed. The walk begins again so that it is, if that can be (RSUNWIND_CURSOR_LAST); the state
- * is zeroed then. To be said before any frame is given. */
+/* The value of a register that is not known is needed. The walk begins again so that it is, if that
+ * can be (RSUNWIND_CURSOR_LAST); the state is zeroed then. To be said before any frame is given. */
 #define RSUNWIND_NEED(number) (64 + (number))
 
 typedef int (*rsunwind_language_callback)(struct rsunwind_cursor *cursor, void *data);
 
-/* Gives the stack address of the thread's innermost entry, 0 if there is none. The cursor is the leaf's. */
+/* Gives the stack address of the thread's innermost entry, 0 if there is none. The cursor is the
+ * leaf's. */
 typedef uint64_t (*rsunwind_entry_callback)(struct rsunwind_cursor *cursor, void *data);
 
 struct rsunwind_language {
@@ -283,8 +289,9 @@ RSUNWIND_API int rsunwind_language_add(const struct rsunwind_language *language)
  */
 RSUNWIND_API int rsunwind_language_remove(int language);
 
-/* From now on the callback is asked about frames with code from `start` to before `start + size`. Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_NULL,
- * RSUNWIND_E_FULL, RSUNWIND_E_IN_CALLBACK. To take a range back, before other code takes its place: the second, with the same numbers. */
+/* From now on the callback is asked about frames with code from `start` to before `start + size`.
+ * Errors: RSUNWIND_E_NO_CLIENT, RSUNWIND_E_NULL, RSUNWIND_E_FULL, RSUNWIND_E_IN_CALLBACK. To take a
+ * range back, before other code takes its place: the second, with the same numbers. */
 RSUNWIND_API int rsunwind_language_cover(int language, const void *start, size_t size);
 RSUNWIND_API int rsunwind_language_uncover(int language, const void *start, size_t size);
 
@@ -314,7 +321,8 @@ struct rsunwind_line {
     uint32_t line;
 };
 
-/* A code object: what a frame is shown as. All is copied, up to 1,024 bytes of name, 4,096 of file, and some thousand lines. */
+/* A code object: what a frame is shown as. All is copied, up to 1,024 bytes of name, 4,096 of file,
+ * and some thousand lines. */
 struct rsunwind_code {
     size_t size; /* sizeof(struct rsunwind_code) */
     const char *name; /* as its programmers call it, qualified; UTF-8 */
@@ -327,7 +335,8 @@ struct rsunwind_code {
     uint32_t direct;     /* 1: positions are lines, and `lines` is not looked at */
 };
 
-/* Describes the code object of the frame just added. What the description points at is read without a guard. Returns 0. Errors: RSUNWIND_E_NULL. */
+/* Describes the code object of the frame just added. What the description points at is read without
+ * a guard. Returns 0. Errors: RSUNWIND_E_NULL. */
 static inline int rsunwind_describe(const struct rsunwind_cursor *cursor, const struct rsunwind_code *code);
 
 /* The cursor brings these four along, so that a callback links to nothing. */
@@ -360,7 +369,8 @@ static inline int rsunwind_describe(const struct rsunwind_cursor *cursor, const 
  * it is first sampled.
  */
 
-/* From the offset `from` on, up to the next one's: where the caller's frame is. The return address is at CFA - 8. */
+/* From the offset `from` on, up to the next one's: where the caller's frame is. The return address
+ * is at CFA - 8. */
 struct rsunwind_jit_rule {
     uint32_t from;
     int32_t cfa_offset;    /* CFA = register + this; a multiple of 8 */

@@ -41,8 +41,8 @@ pub struct Pace {
 const MEMORY: u64 = 16;
 /// A value moves the median by this part of it.
 const STEP: u64 = 32;
-/// A part that took more than this many times its average was put off the processor in between. With
-/// more than twice, a quarter of such samples would drive the average ever higher.
+/// A part that took more than this many times its average was put off the processor in between.
+/// With more than twice, a quarter of such samples would drive the average ever higher.
 const BELIEVABLE: u64 = 2;
 /// What is always believed, ns.
 const FLOOR_NS: u64 = 20_000;
@@ -136,8 +136,9 @@ const fn with_room(value: u64) -> u64 {
 }
 
 /// What something takes mostly, ns: more than one half of the values and less than the other. A
-/// thread that is put off the processor between a sample and its signal, or a guest whose interrupts
-/// come late, makes some values many times too large, and those were not taken from the program.
+/// thread that is put off the processor between a sample and its signal, or a guest whose
+/// interrupts come late, makes some values many times too large, and those were not taken from the
+/// program.
 #[derive(Debug)]
 struct Median(AtomicU64);
 

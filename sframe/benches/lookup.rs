@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 
 use gimli::{BaseAddresses, EhFrameHdr, EndianSlice, LittleEndian, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection};
-use sframe::{Abi, Address, Conversion, EhFrame, Encoder, IndexedSection, Section, Version};
+use sframe_unwind::{Abi, Address, Conversion, EhFrame, Encoder, IndexedSection, Section, Version};
 
 const REPEATED: usize = 2_000;
 const RANDOM: usize = 100_000;

@@ -6,7 +6,7 @@
 use std::error::Error;
 
 use object::{Object, ObjectSection};
-use sframe::{Address, Section};
+use sframe_unwind::{Address, Section};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let mut arguments = std::env::args().skip(1);

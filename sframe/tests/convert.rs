@@ -9,7 +9,7 @@ mod oracle;
 use machine::Machine;
 use object::{Object, ObjectSection};
 use oracle::Oracle;
-use sframe::{
+use sframe_unwind::{
     Abi, Address, Conversion, Converted, EhFrame, Encoder, FunctionRows, Reason, Section, Version,
 };
 

@@ -9,7 +9,7 @@ mod oracle;
 
 use machine::Machine;
 use oracle::Oracle;
-use sframe::{Abi, Address};
+use sframe_unwind::{Abi, Address};
 
 /// Producers that are wrong about a function, as (fixture, offset of its first instruction in the
 /// program's code): what they wrote cannot be told from what is right, so it is `.eh_frame` that
@@ -112,28 +112,48 @@ fn the_machine_tells_rules_apart() {
         abi: Abi::Amd64,
         pc: Address(0),
     };
-    let cfa = |offset| sframe::Cfa {
-        base: sframe::Base::StackPointer,
+    let cfa = |offset| sframe_unwind::Cfa {
+        base: sframe_unwind::Base::StackPointer,
         offset,
         deref: false,
     };
-    let row = |offset, ra, fp| machine.caller(&sframe::Row::new(cfa(offset), ra, fp));
-    let usual = row(16, sframe::Rule::AtCfa(-8), sframe::Rule::AtCfa(-16));
+    let row = |offset, ra, fp| machine.caller(&sframe_unwind::Row::new(cfa(offset), ra, fp));
+    let usual = row(
+        16,
+        sframe_unwind::Rule::AtCfa(-8),
+        sframe_unwind::Rule::AtCfa(-16),
+    );
     assert_eq!(
         usual,
-        row(16, sframe::Rule::AtCfa(-8), sframe::Rule::AtCfa(-16))
+        row(
+            16,
+            sframe_unwind::Rule::AtCfa(-8),
+            sframe_unwind::Rule::AtCfa(-16)
+        )
     );
     assert_ne!(
         usual,
-        row(8, sframe::Rule::AtCfa(-8), sframe::Rule::AtCfa(-16))
+        row(
+            8,
+            sframe_unwind::Rule::AtCfa(-8),
+            sframe_unwind::Rule::AtCfa(-16)
+        )
     );
     assert_ne!(
         usual,
-        row(16, sframe::Rule::AtCfa(-16), sframe::Rule::AtCfa(-16))
+        row(
+            16,
+            sframe_unwind::Rule::AtCfa(-16),
+            sframe_unwind::Rule::AtCfa(-16)
+        )
     );
     assert_ne!(
         usual,
-        row(16, sframe::Rule::AtCfa(-8), sframe::Rule::Unchanged)
+        row(
+            16,
+            sframe_unwind::Rule::AtCfa(-8),
+            sframe_unwind::Rule::Unchanged
+        )
     );
-    assert_ne!(usual, machine.caller(&sframe::Row::outermost()));
+    assert_ne!(usual, machine.caller(&sframe_unwind::Row::outermost()));
 }

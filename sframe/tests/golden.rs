@@ -4,7 +4,7 @@
 mod fixture;
 
 use fixture::Fixture;
-use sframe::{Abi, Base, Cfa, PacKey, Register, Row, Rule, Section, Version};
+use sframe_unwind::{Abi, Base, Cfa, PacKey, Register, Row, Rule, Section, Version};
 
 /// A function as objdump prints it: its first address, size and key, and per row the start and the
 /// rules.
@@ -35,13 +35,13 @@ fn rows_are_those_objdump_prints() {
 }
 
 /// objdump prints the rows of repeated blocks from 0, those of functions from their address.
-fn decode(function: sframe::Function<'_>) -> Printed {
+fn decode(function: sframe_unwind::Function<'_>) -> Printed {
     let first = if function.rep_size().is_some() {
         0
     } else {
         function.start().0
     };
-    let row = |row: Result<(u32, Row), sframe::Error>| {
+    let row = |row: Result<(u32, Row), sframe_unwind::Error>| {
         row.map(|(start, row)| (first + u64::from(start), row))
     };
     Printed {

@@ -4,7 +4,7 @@
 #[expect(dead_code, reason = "the tests use different sections of a fixture")]
 mod fixture;
 
-use sframe::{
+use sframe_unwind::{
     Abi, Address, Base, Cfa, Encoder, Error, FunctionRows, Header, IndexedSection, Row, Rule,
     Section, Version,
 };

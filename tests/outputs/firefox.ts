@@ -1,5 +1,6 @@
-// Loads a profile with the Firefox Profiler's own loader, walks every stack of every sample, and prints the version after upgrades, the
-// number of threads, the weight of all samples, and the number of frames walked. Any index that leads nowhere is an error.
+// Loads a profile with the Firefox Profiler's own loader, walks every stack of every sample, and
+// prints the version after upgrades, the number of threads, the weight of all samples, and the
+// number of frames walked. Any index that leads nowhere is an error.
 import { unserializeProfileOfArbitraryFormat } from 'firefox-profiler/profile-logic/process-profile';
 import * as fs from 'fs';
 import * as zlib from 'zlib';

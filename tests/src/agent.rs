@@ -8,8 +8,8 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Two threads work for so many seconds of CPU time of the process; if that is asked for, one begins
-/// others that end.
+/// Two threads work for so many seconds of CPU time of the process; if that is asked for, one
+/// begins others that end.
 const WORKS: &str = r#"
 #include <pthread.h>
 #include <stdlib.h>
@@ -59,8 +59,8 @@ pub fn agent() -> Command {
     command
 }
 
-/// Works for so many seconds of CPU time (and what else is said), waits for a line, and works on for
-/// so many more.
+/// Works for so many seconds of CPU time (and what else is said), waits for a line, and works on
+/// for so many more.
 ///
 /// # Panics
 /// If no pipe can be made.
@@ -87,8 +87,8 @@ pub fn in_two_parts(
         .expect("it can be")
 }
 
-/// Runs the program under an agent for so many seconds of CPU time, until that is so, and then for so
-/// many more. Gives the status, and what was said.
+/// Runs the program under an agent for so many seconds of CPU time, until that is so, and then for
+/// so many more. Gives the status, and what was said.
 #[must_use]
 pub fn run(
     bench: &Bench,

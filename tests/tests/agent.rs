@@ -90,8 +90,8 @@ fn all_receivers_get_the_same_and_all_of_it() {
     assert_eq!(in_tables(&receiver), (sent.len(), sum));
 }
 
-/// How many windows ClickHouse was sent, and the sum of their samples, ns: of stacks that it was sent
-/// before, each once.
+/// How many windows ClickHouse was sent, and the sum of their samples, ns: of stacks that it was
+/// sent before, each once.
 fn in_tables(receiver: &Receiver) -> (usize, i64) {
     let (mut frames, mut stacks) = (HashSet::new(), HashSet::new());
     let (mut windows, mut tokens, mut sum) = (0, HashSet::new(), 0);

@@ -41,7 +41,6 @@ fn is_ours(name: &str) -> bool {
         && !name.starts_with(OWN_WORK)
         && !name.starts_with("rsunwind_backtrace ")
         && !name.starts_with("rsunwind_backtrace@plt ") // the program's stub for it
-        || name.starts_with("engine::")
 }
 
 fn share(stacks: &[(Vec<String>, u64)], wanted: impl Fn(&[String]) -> bool) -> f64 {
@@ -105,7 +104,7 @@ fn tables_and_exports_show_them_when_asked_for() {
             let result = output(command.args(arguments).args(option).arg(&recording));
             assert!(result.status.success(), "{}", text(&result.stderr));
             let printed = text(&result.stdout);
-            let inside = ["librsunwind_preload", "rsunwind::", "engine::"];
+            let inside = ["librsunwind_preload", "rsunwind::", "rsunwind_engine::"];
             let found = inside.iter().any(|name| printed.contains(name));
             assert_eq!(found, expected, "{arguments:?} {option:?}: {printed}");
             assert!(

@@ -176,14 +176,17 @@ fn dependencies(manifest: &str) -> Vec<&str> {
     names
 }
 
+/// All files of the repository, a line each.
+fn listed() -> String {
+    let mut git = Command::new("git");
+    let listed = git.current_dir(repository()).arg("ls-files").output();
+    String::from_utf8(listed.expect("tests/setup installs git").stdout).unwrap()
+}
+
 #[test]
 fn dependencies_that_are_declared_are_used() {
     let root = repository();
-    let listed = Command::new("git")
-        .current_dir(&root)
-        .args(["ls-files"])
-        .output();
-    let listed = String::from_utf8(listed.expect("tests/setup installs git").stdout).unwrap();
+    let listed = listed();
     let manifests: Vec<&str> = listed
         .lines()
         .filter(|file| file.ends_with("Cargo.toml"))
@@ -223,6 +226,61 @@ fn dependencies_that_are_declared_are_used() {
         "not used:\n{}",
         complaints.join("\n")
     );
+}
+
+/// The numbers of the lines of a source with a comment beyond column 100. Rows of tables, pictures
+/// and addresses on the web may be longer.
+fn too_wide(file: &str, source: &str) -> Vec<usize> {
+    let marks: &[&str] = match file.ends_with(".rs") {
+        true => &["//"],
+        false => &["//", "# ", "/* ", "* "],
+    };
+    let may_be = |text: &str| {
+        ["|", "─", "►", "   ", "://"]
+            .iter()
+            .any(|it| text.contains(it))
+    };
+    let lines = source.lines().enumerate();
+    let too_wide = lines.filter(|(_, line)| {
+        let text = line.trim();
+        let is_comment = marks.iter().any(|mark| text.starts_with(mark));
+        is_comment && line.chars().count() > 100 && !may_be(text)
+    });
+    too_wide.map(|(index, _)| index + 1).collect()
+}
+
+#[test]
+fn comments_are_not_too_wide() {
+    let root = repository();
+    let listed = listed();
+    let is_made = |file: &str| {
+        let folders = ["/corpus/", "/fixtures/"];
+        file.ends_with(".md") || folders.iter().any(|folder| file.contains(folder))
+    };
+    let mut count = 0;
+    let mut complaints = Vec::new();
+    for file in listed.lines().filter(|file| !is_made(file)) {
+        let Ok(source) = fs::read_to_string(root.join(file)) else {
+            continue; // no text
+        };
+        count += 1;
+        let lines = too_wide(file, &source).into_iter();
+        complaints.extend(lines.map(|line| format!("{file}:{line}")));
+    }
+    assert!(count > 500, "{count}");
+    assert!(complaints.is_empty(), "{}", complaints.join("\n"));
+}
+
+#[test]
+fn comments_that_are_too_wide_are_found() {
+    let wide = format!("    // {}\n", "word ".repeat(20));
+    let code = format!("    \"{}\"\n", "word ".repeat(20));
+    let row = format!("// | {}|\n", "word ".repeat(20));
+    let source = [&*code, &wide, &row, "// short\n"].concat();
+    assert_eq!(too_wide("a.rs", &source), [2]);
+    let script = wide.replace("//", "#");
+    assert_eq!(too_wide("a", &script), [1]);
+    assert!(too_wide("a.rs", &script).is_empty());
 }
 
 #[test]

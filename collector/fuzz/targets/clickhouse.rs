@@ -1,5 +1,6 @@
-//! Reads arbitrary bytes as answers of ClickHouse, and as rows that wait to be sent there, compressed
-//! and not. Nothing may panic, and a row that was read is the same when it was packed again.
+//! Reads arbitrary bytes as answers of ClickHouse, and as rows that wait to be sent there,
+//! compressed and not. Nothing may panic, and a row that was read is the same when it was packed
+//! again.
 #![no_main]
 #[expect(dead_code, reason = "what was read is looked at elsewhere")]
 #[path = "../../src/clickhouse/answer.rs"]

@@ -146,8 +146,8 @@ pub(super) fn now_ns() -> u64 {
     clock::realtime_offset_ns().saturating_add(clock::monotonic_ns())
 }
 
-/// `-15m` is so long ago; anything else is what ClickHouse takes for a time, which says itself if it
-/// is none.
+/// `-15m` is so long ago; anything else is what ClickHouse takes for a time, which says itself if
+/// it is none.
 fn absolute(text: &str, now_ns: u64) -> Result<String, String> {
     let Some(ago) = text.strip_prefix('-') else {
         return Ok(text.to_owned());

@@ -1,8 +1,8 @@
 //! Profiles in ClickHouse: the tables, the rows of a window for them, and profiles read back.
 //!
-//! `schema.sql` is what the tables are; [`rows`] makes a window's rows, which [`message`] packs until
-//! they are sent; [`address`] is what is asked for, [`answer`] what comes back, and [`read`] makes a
-//! profile of it.
+//! `schema.sql` is what the tables are; [`rows`] makes a window's rows, which [`message`] packs
+//! until they are sent; [`address`] is what is asked for, [`answer`] what comes back, and [`read`]
+//! makes a profile of it.
 //!
 //! Not here: when windows are sent (`agent`).
 

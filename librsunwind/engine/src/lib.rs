@@ -1,9 +1,4 @@
-//! What may run inside a signal handler: the unwinder and the wire contract.
-//!
-//! Start at [`unwind`] for how a stack is walked, at [`wire`] for what a recording looks like, at
-//! [`perf_event`] for what is asked of the kernel.
-//!
-//! Nothing here allocates, locks, formats, or panics; memory comes from the caller.
+#![doc = include_str!("../README.md")]
 #![cfg_attr(not(test), no_std)]
 #![cfg_attr(
     not(test),

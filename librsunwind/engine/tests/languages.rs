@@ -3,18 +3,18 @@
 
 mod support;
 
-use engine::address::RuntimeAddress;
-use engine::cursor::Cursor;
-use engine::frame_buffer::FrameBuffer;
-use engine::language::{Answer, Languages, Question, Whose};
-use engine::last_walk::LastWalk;
-use engine::memory::StackMemory;
-use engine::registers::Registers;
-use engine::rule::UnwindRule;
-use engine::rule::wide::WideRows;
-use engine::rule_cache::{RuleCache, key_of};
-use engine::unwind::{Unwinder, unwind};
-use engine::wire::sample::{Frame, StopReason};
+use rsunwind_engine::address::RuntimeAddress;
+use rsunwind_engine::cursor::Cursor;
+use rsunwind_engine::frame_buffer::FrameBuffer;
+use rsunwind_engine::language::{Answer, Languages, Question, Whose};
+use rsunwind_engine::last_walk::LastWalk;
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::Registers;
+use rsunwind_engine::rule::UnwindRule;
+use rsunwind_engine::rule::wide::WideRows;
+use rsunwind_engine::rule_cache::{RuleCache, key_of};
+use rsunwind_engine::unwind::{Unwinder, unwind};
+use rsunwind_engine::wire::sample::{Frame, StopReason};
 use std::cell::Cell;
 use support::Process;
 

@@ -8,9 +8,9 @@
 
 mod support;
 
-use engine::memory::StackMemory;
-use engine::registers::{FP, Registers, SP};
-use engine::wire::sample::{Frame, Method, StopReason};
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::{FP, Registers, SP};
+use rsunwind_engine::wire::sample::{Frame, Method, StopReason};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use support::{Process, Stack, own_stack};
@@ -283,7 +283,7 @@ fn process_code() -> u64 {
 #[test]
 fn frame_pointers_alone_follow_code_that_keeps_them() {
     // A chain made by hand, through code of no module.
-    let process = Process::with(engine::table::Preference::FramePointer);
+    let process = Process::with(rsunwind_engine::table::Preference::FramePointer);
     let mut stack = [0u64; 32];
     let at = |index: usize, stack: &[u64]| stack[index..].as_ptr() as u64;
     (stack[4], stack[5]) = (at(10, &stack), 0x1111_1111);
@@ -299,7 +299,7 @@ fn frame_pointers_alone_follow_code_that_keeps_them() {
     assert_eq!(found.outcome.stop, StopReason::FramePointerZero);
     assert_eq!(
         found.outcome.flags,
-        engine::wire::sample::flags::FOREIGN_STACK
+        rsunwind_engine::wire::sample::flags::FOREIGN_STACK
     );
     assert!(
         found.methods()[1..]

@@ -4,14 +4,14 @@
 
 mod support;
 
-use engine::last_walk::{Known, LastWalk, MEMORY};
-use engine::memory::StackMemory;
-use engine::registers::{FP, Registers, SP};
-use engine::rule::UnwindRule;
-use engine::rule::wide::{Cfa, Row, Saved};
-use engine::rule_cache::{RuleCache, key_of};
-use engine::unwind::Outcome;
-use engine::wire::sample::{Frame, Method, StopReason};
+use rsunwind_engine::last_walk::{Known, LastWalk, MEMORY};
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::{FP, Registers, SP};
+use rsunwind_engine::rule::UnwindRule;
+use rsunwind_engine::rule::wide::{Cfa, Row, Saved};
+use rsunwind_engine::rule_cache::{RuleCache, key_of};
+use rsunwind_engine::unwind::Outcome;
+use rsunwind_engine::wire::sample::{Frame, Method, StopReason};
 use std::cell::Cell;
 use support::Process;
 

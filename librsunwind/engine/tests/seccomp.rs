@@ -5,7 +5,7 @@
 #![cfg(target_arch = "x86_64")]
 #![allow(unsafe_code)]
 
-use engine::seccomp::{SystemCall, answer};
+use rsunwind_engine::seccomp::{SystemCall, answer};
 use std::sync::atomic::AtomicU64;
 
 const RETURN_A: u16 = 0x16;

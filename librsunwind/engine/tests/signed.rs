@@ -10,9 +10,9 @@
 
 mod support;
 
-use engine::memory::StackMemory;
-use engine::registers::{Registers, strip};
-use engine::wire::sample::{Method, StopReason};
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::{Registers, strip};
+use rsunwind_engine::wire::sample::{Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -98,8 +98,11 @@ fn walk_signed(name: &str, version: u8, tools: Option<PathBuf>) {
         let run: extern "C" fn() -> i32 = std::mem::transmute(find(c"run_signed"));
         let process = Process::new();
         let mut modules = process.map.iter();
-        let victim =
-            modules.find(|m| m.contains(engine::address::RuntimeAddress(run as usize as u64)));
+        let victim = modules.find(|m| {
+            m.contains(rsunwind_engine::address::RuntimeAddress(
+                run as usize as u64,
+            ))
+        });
         let table = victim.expect("the victim").sframe;
         assert!(table.is_present(), "no .sframe");
         assert_eq!(*(table.start.0 as *const u8).add(2), version);

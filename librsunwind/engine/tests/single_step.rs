@@ -10,9 +10,9 @@
 
 mod support;
 
-use engine::memory::StackMemory;
-use engine::registers::Registers;
-use engine::wire::sample::{Frame, Method, StopReason};
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::Registers;
+use rsunwind_engine::wire::sample::{Frame, Method, StopReason};
 use std::ffi::{CString, c_void};
 use std::path::PathBuf;
 use std::process::Command;

@@ -9,20 +9,20 @@
 
 mod support;
 
-use engine::elf_image;
-use engine::module_map::Module;
-use engine::registers::{RETURN_ADDRESS, SLOTS};
-use engine::rule::UnwindRule;
-use engine::rule::wide::{Cfa, Row, Saved};
-use engine::rule_cache::RuleCache;
-use engine::table::eh_frame::EhFrameTable;
-use engine::table::{eh_frame_of, index};
-use engine::wire::sample::Method;
 use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, LittleEndian, RegisterRule, UnwindContext,
     UnwindSection, UnwindTableRow,
 };
 use object::{Object as _, ObjectSection as _};
+use rsunwind_engine::elf_image;
+use rsunwind_engine::module_map::Module;
+use rsunwind_engine::registers::{RETURN_ADDRESS, SLOTS};
+use rsunwind_engine::rule::UnwindRule;
+use rsunwind_engine::rule::wide::{Cfa, Row, Saved};
+use rsunwind_engine::rule_cache::RuleCache;
+use rsunwind_engine::table::eh_frame::EhFrameTable;
+use rsunwind_engine::table::{eh_frame_of, index};
+use rsunwind_engine::wire::sample::Method;
 use std::sync::LazyLock;
 use support::Process;
 
@@ -82,7 +82,7 @@ fn every_row_of_real_libraries_is_gimlis() {
 
 fn compare(module: &Module, path: &str, table: &EhFrameTable<'_>) -> Tally {
     let (start, end) = module.eh_frame_hdr.readable;
-    let segment = unsafe { engine::memory::mapped(start.0, end.0) };
+    let segment = unsafe { rsunwind_engine::memory::mapped(start.0, end.0) };
     // gimli finds the section by the index in front of it.
     let hdr = module.eh_frame_hdr.start.0;
     let hdr_bytes = &segment[(hdr - start.0) as usize..];
@@ -201,7 +201,7 @@ fn an_index_of_our_own_is_as_good_as_the_linkers() {
         let file = object::File::parse(&*bytes).unwrap();
         let section = file.section_by_name(".eh_frame").unwrap();
         let start = section.address() + module.bias;
-        let bytes = unsafe { engine::memory::mapped(start, start + section.size()) };
+        let bytes = unsafe { rsunwind_engine::memory::mapped(start, start + section.size()) };
         let code = module.start.0..module.end.0;
         let mut made = vec![0; index::size(bytes, start, &code).unwrap()];
         assert!(index::fill(bytes, start, &code, &mut made));
@@ -279,7 +279,7 @@ fn damaged_headers_and_tables_end_in_an_answer() {
         .find(|(_, path)| path.contains("libgcc_s"))
         .unwrap();
     let (start, end) = module.eh_frame_hdr.readable;
-    let segment = unsafe { engine::memory::mapped(start.0, end.0) };
+    let segment = unsafe { rsunwind_engine::memory::mapped(start.0, end.0) };
     let hdr = module.eh_frame_hdr.start.0;
     let wide = support::new_cache();
     let mut seed = 1u64;
@@ -315,11 +315,12 @@ fn damaged_headers_and_tables_end_in_an_answer() {
             }
         }
         let mut headers =
-            unsafe { engine::memory::mapped(module.start.0, module.start.0 + 4096) }.to_vec();
+            unsafe { rsunwind_engine::memory::mapped(module.start.0, module.start.0 + 4096) }
+                .to_vec();
         headers[random(1024)] = random(256) as u8;
         headers.truncate(random(1200));
         let _ = elf_image::parse(&headers, module.start);
-        let _ = engine::notes::BuildId::among(&headers);
+        let _ = rsunwind_engine::notes::BuildId::among(&headers);
     }
     assert!(found > 200 && missing > 200, "{found} {missing}");
 }

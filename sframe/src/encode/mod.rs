@@ -67,7 +67,8 @@ impl TryFrom<&Function<'_>> for FunctionRows {
 /// Collects functions and writes them as a section.
 ///
 /// ```
-/// use sframe::{Abi, Address, Base, Cfa, Encoder, FunctionRows, Row, Rule, Section, Version};
+/// use sframe_unwind::{Abi, Address, Base, Cfa, Row, Rule, Section, Version};
+/// use sframe_unwind::{Encoder, FunctionRows};
 ///
 /// let cfa = Cfa { base: Base::StackPointer, offset: 8, deref: false };
 /// let entry = Row::new(cfa, Rule::AtCfa(-8), Rule::Unchanged);

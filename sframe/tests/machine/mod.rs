@@ -2,7 +2,7 @@
 //! compute what a rule comes to. Two rules that agree on two such machines are the same rule,
 //! whatever they look like.
 
-use sframe::{Abi, Address, Base, Register, Row, Rule};
+use sframe_unwind::{Abi, Address, Base, Register, Row, Rule};
 
 /// A state of registers and memory.
 #[derive(Clone, Copy)]

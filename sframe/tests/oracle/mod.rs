@@ -4,7 +4,7 @@ use gimli::{
     BaseAddresses, CfaRule, CieOrFde, EhFrame, EhFrameOffset, EndianSlice, RegisterRule,
     RunTimeEndian, UnwindSection,
 };
-use sframe::{Abi, ByteOrder, Register};
+use sframe_unwind::{Abi, ByteOrder, Register};
 
 use crate::machine::{Caller, Machine};
 

@@ -1,4 +1,5 @@
-// Frame records, return addresses signed with both keys, a leaf, a return address saved alone, no caller, a signal frame.
+// Frame records, return addresses signed with both keys, a leaf, a return address saved alone, no
+// caller, a signal frame.
 	.text
 plain:
 	.cfi_startproc

@@ -2,13 +2,13 @@
 
 use crate::support::{Process, new_last_walk, own_stack};
 use crate::walkers::{LONGEST, Walk};
-use engine::last_walk::LastWalk;
-use engine::memory::StackMemory;
-use engine::registers::Registers;
-use engine::rule_cache::RuleCache;
-use engine::unwind::Outcome;
-use engine::wire::codec::Encoder;
-use engine::wire::sample::{self, Frame, SampleHead};
+use rsunwind_engine::last_walk::LastWalk;
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::registers::Registers;
+use rsunwind_engine::rule_cache::RuleCache;
+use rsunwind_engine::unwind::Outcome;
+use rsunwind_engine::wire::codec::Encoder;
+use rsunwind_engine::wire::sample::{self, Frame, SampleHead};
 use std::ffi::c_void;
 
 #[derive(Clone, Copy, PartialEq)]

@@ -3,12 +3,12 @@
 
 use crate::ours::{Ours, Way};
 use crate::support::{Process, own_stack};
-use engine::registers::Registers;
-use engine::rule::wide::{Cfa, Saved};
-use engine::table::eh_frame_of;
 use framehop::x86_64::{CacheX86_64, UnwindRegsX86_64, UnwinderX86_64};
 use framehop::{ExplicitModuleSectionInfo, Module, MustNotAllocateDuringUnwind, Unwinder as _};
 use object::{Object as _, ObjectSection as _};
+use rsunwind_engine::registers::Registers;
+use rsunwind_engine::rule::wide::{Cfa, Saved};
+use rsunwind_engine::table::eh_frame_of;
 use std::ffi::{CStr, c_int, c_void};
 
 pub trait Walk {
@@ -222,7 +222,7 @@ impl Bound {
     /// offset << 2 | has saved rbp << 1 | from rbp, and the distance of rbp in the upper half.
     #[cold]
     fn learn(&mut self, pc: u64, exact: bool) -> u64 {
-        use engine::address::RuntimeAddress;
+        use rsunwind_engine::address::RuntimeAddress;
         let lookup = if exact { pc } else { pc - 1 };
         let word = self
             .process

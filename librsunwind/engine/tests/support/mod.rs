@@ -3,17 +3,17 @@
 
 pub mod suites;
 
-use engine::address::RuntimeAddress;
-use engine::elf_image;
-use engine::frame_buffer::FrameBuffer;
-use engine::last_walk::{Known, LastWalk, MEMORY};
-use engine::memory::StackMemory;
-use engine::module_map::{Module, ModuleKind, ModuleMap, Modules, Table};
-use engine::registers::Registers;
-use engine::rule_cache::RuleCache;
-use engine::table::Preference;
-use engine::unwind::{Outcome, Unwinder, unwind};
-use engine::wire::sample::{Frame, Method};
+use rsunwind_engine::address::RuntimeAddress;
+use rsunwind_engine::elf_image;
+use rsunwind_engine::frame_buffer::FrameBuffer;
+use rsunwind_engine::last_walk::{Known, LastWalk, MEMORY};
+use rsunwind_engine::memory::StackMemory;
+use rsunwind_engine::module_map::{Module, ModuleKind, ModuleMap, Modules, Table};
+use rsunwind_engine::registers::Registers;
+use rsunwind_engine::rule_cache::RuleCache;
+use rsunwind_engine::table::Preference;
+use rsunwind_engine::unwind::{Outcome, Unwinder, unwind};
+use rsunwind_engine::wire::sample::{Frame, Method};
 use std::alloc::{Layout, alloc_zeroed};
 use std::cell::Cell;
 use std::ptr::NonNull;
