@@ -5,7 +5,7 @@
 //! `tests/setup` has fetched. Which are missing is said.
 
 use collector::profile::Profile;
-use collector::recording::Recording;
+use collector::recording::{RawFrame, Recording};
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{Seen, assert_right, names, stacks_with};
@@ -23,9 +23,18 @@ fn script(name: &str) -> PathBuf {
 
 /// Records a script under a version.
 fn record(node: &Path, name: &str, arguments: &[&str]) -> (Output, Recording, Bench) {
+    record_with(node, &["--expose-gc"], name, arguments)
+}
+
+fn record_with(
+    node: &Path,
+    flags: &[&str],
+    name: &str,
+    arguments: &[&str],
+) -> (Output, Recording, Bench) {
     let bench = Bench::new();
     let mut command = bench.record(&["-F", "2000"]);
-    command.arg(node).arg("--expose-gc").arg(script(name));
+    command.arg(node).args(flags).arg(script(name));
     let result = output(command.args(arguments));
     let recording = bench.recording();
     (result, recording, bench)
@@ -70,7 +79,11 @@ fn line(frame: &Seen) -> u32 {
 fn whole_stacks(node: &Path) {
     let (result, recording, _) = record(node, "work.js", &["20"]);
     assert!(result.status.success(), "{}", text(&result.stderr));
-    let stacks = stacks_with(&recording, "spin");
+    assert_whole(&recording);
+}
+
+fn assert_whole(recording: &Recording) {
+    let stacks = stacks_with(recording, "spin");
     let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
     assert_measured!(all > 500, "{all} samples in spin");
     let (mut right, mut right_lines, mut lines, mut of_one) = (0, 0, 0, 0);
@@ -142,6 +155,57 @@ fn node_22_has_whole_stacks() {
 #[test]
 fn node_24_has_whole_stacks() {
     judge(|| node(24).iter().for_each(|node| whole_stacks(node)));
+}
+
+/// Code of the baseline compiler is at the lines of what it was made of: at its calls, and where it
+/// is interrupted.
+#[test]
+fn baseline_code_has_lines() {
+    const FLAGS: [&str; 3] = ["--always-sparkplug", "--no-opt", "--no-maglev"];
+    let source = std::fs::read_to_string(script("work.js")).expect("the victim");
+    let line_with = |text: &str| source.lines().position(|line| line.contains(text)).unwrap() + 1;
+    let (first, last) = (
+        line_with("for (let turn = 0; turn < turns * 20000"),
+        line_with("return a + b"),
+    );
+    judge(|| {
+        for (major, node) in all() {
+            let (result, recording, _) = record_with(&node, &FLAGS, "work.js", &["2"]);
+            assert!(result.status.success(), "{}", text(&result.stderr));
+            assert_whole(&recording);
+            let (mut made, mut right, mut all) = (0, 0, 0);
+            for sample in &recording.samples {
+                let frames: Vec<RawFrame> = recording.walk(sample.stack).collect();
+                for pair in frames.windows(2) {
+                    let [
+                        RawFrame::Code { module, .. },
+                        RawFrame::Language {
+                            code: Some(code),
+                            position,
+                        },
+                    ] = pair
+                    else {
+                        continue;
+                    };
+                    let code = &recording.codes[code.index()];
+                    if &*code.name == "spin" {
+                        all += sample.weight;
+                        made += sample.weight * u64::from(module.is_none());
+                        let line = code.line(*position) as usize;
+                        right += sample.weight * u64::from((first..last).contains(&line));
+                    }
+                }
+            }
+            assert_measured!(
+                made * 100 > all * 80,
+                "Node {major}: {made} of {all} in compiled code"
+            );
+            assert_measured!(
+                right * 100 > all * 95,
+                "Node {major}: {right} of {all} lines"
+            );
+        }
+    });
 }
 
 /// Asserts the ends of stacks with `spin` in a feature, in each version.

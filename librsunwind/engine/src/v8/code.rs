@@ -1,5 +1,6 @@
 //! What a frame runs: its function, told from others, and what it is shown as.
 
+use super::baseline::Made;
 use super::frame::{self, Bytecode, Native, Standing};
 use super::heap::Heap;
 use super::layout::Layout;
@@ -11,12 +12,23 @@ use crate::wire::code::{Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFor
 /// Where a frame stands in what it runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Tells the descriptions apart that have lines of bytecodes.
+    /// Tells descriptions apart that have lines of something else.
     pub id: u64,
     /// Where in it.
     pub position: u32,
-    /// What says so.
-    bytecode: Option<Bytecode>,
+    /// What it runs.
+    ran: Ran,
+}
+
+/// What a frame of a function runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ran {
+    /// Its bytecodes.
+    Interpreted(Bytecode),
+    /// What the baseline compiler made of these, which is always the same.
+    Baseline(Made),
+    /// Something that lines are not known of.
+    Other,
 }
 
 /// Of the number of a function: that it is not one of V8's own.
@@ -54,19 +66,23 @@ impl Layout {
         check: u64,
     ) -> Place {
         const INTERPRETED: u64 = 1 << 62;
-        let fp = standing
-            .fp
-            .filter(|_| !frame.is_compiled && check & HAS_CODE != 0);
-        let bytecode = fp.and_then(|fp| frame::bytecode(memory, frame, self.bytecode_data, fp));
-        let (id, position) = match bytecode {
-            Some(bytecode) => (INTERPRETED, bytecode.offset),
-            None => (0, 0),
+        const BASELINE: u64 = 1 << 61;
+        let heap = Heap {
+            memory,
+            layout: self,
         };
-        Place {
-            id,
-            position,
-            bytecode,
-        }
+        let ran = match check & HAS_CODE {
+            0 => None,
+            _ if frame.is_compiled => heap
+                .baseline(standing.function, frame)
+                .map(|(made, position)| (BASELINE, position, Ran::Baseline(made))),
+            _ => standing
+                .fp
+                .and_then(|fp| frame::bytecode(memory, frame, self.bytecode_data, fp))
+                .map(|bytecode| (INTERPRETED, bytecode.offset, Ran::Interpreted(bytecode))),
+        };
+        let (id, position, ran) = ran.unwrap_or((0, 0, Ran::Other));
+        Place { id, position, ran }
     }
 
     /// Describes a function as it is to be shown at such a place; not if it cannot be read. `tell`
@@ -90,11 +106,14 @@ impl Layout {
         let is_whole = heap.lines(&function, &mut lines, thread).is_ok();
         let (mut name, mut file) = ([0; LONGEST_NAME], [0; LONGEST_FILE]);
         let mut rows = [0; LONGEST_LINES];
-        let array = place.bytecode.map(|code| code.array);
-        let array = array.and_then(|array| heap.of_kind(array, self.types.bytecodes));
-        let length = array
-            .filter(|_| lines.first != 0)
-            .and_then(|array| heap.bytecode_lines(array, &lines, &mut rows));
+        let has_lines = lines.first != 0;
+        let length = match place.ran {
+            Ran::Interpreted(Bytecode { array, .. }) if has_lines => heap
+                .of_kind(array, self.types.bytecodes)
+                .and_then(|array| heap.bytecode_lines(array, &lines, &mut rows)),
+            Ran::Baseline(made) if has_lines => heap.baseline_lines(&made, &lines, &mut rows),
+            _ => None,
+        };
         let code = Code {
             name: heap.name_of(&function, &mut name),
             file: heap.file_of(&function, &mut file),

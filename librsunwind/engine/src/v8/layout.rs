@@ -1,6 +1,7 @@
 //! Where the fields of V8's objects are. V8 exports many offsets and all type numbers for debuggers
 //! (`v8dbg_…`); the others are those of the three versions that are known.
 
+use super::bytecodes::{self, Lengths};
 use core::ffi::CStr;
 
 /// A version that is not known: major and minor.
@@ -31,6 +32,25 @@ pub enum Positions {
     BehindNames,
 }
 
+/// Of the code that the baseline compiler made of a function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Baseline {
+    /// The number of the type of `Code`.
+    pub code: u32,
+    /// Of a `Code`: the bytecodes that it was made of, or what leads to them.
+    pub bytecodes: u64,
+    /// Of a `Code`: how many bytes each bytecode came to.
+    pub table: u64,
+    /// Of a `Code`: the word with the number of its compiler in the lowest four bits.
+    pub flags: u64,
+    /// That number.
+    pub compiler: u32,
+    /// Of a `Code`: bytes of its instructions.
+    pub size: u64,
+    /// How long bytecodes are.
+    pub lengths: Lengths,
+}
+
 /// Offsets, bytes, from the beginnings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -50,6 +70,8 @@ pub struct Layout {
     pub bytecode_positions: u64,
     /// Of a `BytecodeArray`: its instructions.
     pub bytecode_data: u64,
+    /// Of what the baseline compiler makes.
+    pub baseline: Baseline,
 }
 
 /// The layout of the objects of a V8 that exports such constants.
@@ -69,21 +91,24 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
     if constant(c"v8dbg_SmiValueShift")?.checked_add(constant(c"v8dbg_SmiShiftSize")?)? != 32 {
         return None;
     }
-    let (name, script, bytecode_positions) = match (major, minor) {
+    let (name, script, bytecode_positions, baseline) = match (major, minor) {
         (11, 3) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
             c"v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
             32,
+            (16, 24, 48, 56, bytecodes::V8_11_3),
         ),
         (12, 4) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
             c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
             24,
+            (8, 16, 48, 52, bytecodes::V8_12_4),
         ),
         (13, 6) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
             c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
             24,
+            (8, 16, 52, 56, bytecodes::V8_13_6),
         ),
         _ => return None,
     };
@@ -109,6 +134,18 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         scope_names: field(first_name)?,
         bytecode_positions,
         bytecode_data: offset(c"v8dbg_class_BytecodeArray__data__uintptr_t")?,
+        baseline: {
+            let (bytecodes, table, flags, size, lengths) = baseline;
+            Baseline {
+                code: constant(c"v8dbg_type_Code__CODE_TYPE")?,
+                bytecodes,
+                table,
+                flags,
+                compiler: constant(c"v8dbg_CodeKindBaseline")?,
+                size,
+                lengths,
+            }
+        },
     })
 }
 

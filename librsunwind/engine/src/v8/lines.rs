@@ -1,14 +1,12 @@
-//! Lines: where in the source each bytecode of a function comes from, and which line that is. V8
-//! counts lines when somebody asks it to; here the ends of lines are counted in the source itself,
-//! and the counts kept for the next function of the same script.
+//! Which line a character of a source is on. V8 counts lines when somebody asks it to; here the ends
+//! of lines are counted in the source itself, and the counts kept for the next function of the same
+//! script.
 
 use super::function::{Function, SCRIPT_FIRST_LINE, SCRIPT_ID, SCRIPT_SOURCE};
 use super::heap::{Heap, small};
 use super::strings::Flat;
 use crate::interpreter::memory::Memory;
 use crate::mix::mix;
-use crate::wire::code::put_step;
-use crate::wire::codec::Encoder;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -217,142 +215,5 @@ impl<M: Memory> Heap<'_, M> {
             at = at.saturating_add(count);
         }
         Some(true)
-    }
-
-    /// Writes the lines of a function's bytecodes, by where they are; gives how long that is.
-    pub fn bytecode_lines(&self, bytecodes: u64, lines: &Lines, to: &mut [u8]) -> Option<usize> {
-        let table = self.field(bytecodes, self.layout.bytecode_positions)?;
-        let mut table = self.bytes(table)?;
-        let mut rows = Rows::new(lines.first, to);
-        while let Some((offset, position)) = table.next_position() {
-            if !rows.add(offset, lines.at(position)) {
-                break;
-            }
-        }
-        Some(rows.length)
-    }
-
-    fn bytes(&self, word: u64) -> Option<Positions<'_, M>> {
-        /// Of an array of bytes.
-        const LENGTH: u64 = 8;
-        const DATA: u64 = 16;
-        /// More is no table.
-        const LONGEST: u32 = 1 << 24;
-        let array = self.object(word)?.address;
-        let length = small(self.field(array, LENGTH)?).filter(|length| *length < LONGEST)?;
-        let start = array.checked_add(DATA)?;
-        Some(Positions {
-            memory: self.memory,
-            at: start,
-            end: start.checked_add(u64::from(length))?,
-            piece: [0; 256],
-            held: 0..0,
-            offset: ENTRY,
-            position: 0,
-        })
-    }
-}
-
-/// The offset of a function's beginning, before its first bytecode: tables begin there.
-const ENTRY: i64 = -1;
-
-/// A table of source positions as it is read: pairs of numbers, what is added to the offset in the
-/// code (the sign tells statements from expressions), and to the position.
-struct Positions<'m, M> {
-    memory: &'m M,
-    at: u64,
-    end: u64,
-    piece: [u8; 256],
-    held: core::ops::Range<usize>,
-    offset: i64,
-    position: i64,
-}
-
-impl<M: Memory> Positions<'_, M> {
-    fn next_position(&mut self) -> Option<(u32, u32)> {
-        let step = self.number()?;
-        // One's complement marks an expression.
-        let step = if step < 0 { !step } else { step };
-        self.offset = self.offset.wrapping_add(step);
-        self.position = self.position.wrapping_add(self.number()?);
-        // Bit 0 is for other sources; the position is in 30 bits, plus one.
-        let position = (self.position >> 1 & 0x3fff_ffff).wrapping_sub(1);
-        let position = match self.position & 1 {
-            0 => u32::try_from(position).unwrap_or(u32::MAX),
-            _ => u32::MAX,
-        };
-        Some((u32::try_from(self.offset.max(0)).ok()?, position))
-    }
-
-    /// Seven bits a byte, the lowest first, zigzag.
-    fn number(&mut self) -> Option<i64> {
-        let (mut number, mut shift) = (0u64, 0u32);
-        loop {
-            let byte = self.byte()?;
-            number |= u64::from(byte & 0x7f).checked_shl(shift)?;
-            if byte & 0x80 == 0 {
-                return Some(
-                    (number >> 1).cast_signed() ^ (number & 1).cast_signed().wrapping_neg(),
-                );
-            }
-            shift = shift.checked_add(7)?;
-        }
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        let index = match self.held.next() {
-            Some(index) => index,
-            None => {
-                let count = self
-                    .end
-                    .saturating_sub(self.at)
-                    .min(self.piece.len() as u64);
-                let piece = self.piece.get_mut(..count as usize)?;
-                if count == 0 {
-                    return None;
-                }
-                self.memory.copy(self.at, piece)?;
-                self.at = self.at.checked_add(count)?;
-                self.held = 0..count as usize;
-                self.held.next()?
-            }
-        };
-        self.piece.get(index).copied()
-    }
-}
-
-/// Rows as they are written.
-pub struct Rows<'b> {
-    to: &'b mut [u8],
-    length: usize,
-    before: (u32, u32),
-}
-
-impl<'b> Rows<'b> {
-    /// Behind the first line.
-    pub const fn new(first: u32, to: &'b mut [u8]) -> Self {
-        Self {
-            to,
-            length: 0,
-            before: (0, first),
-        }
-    }
-
-    /// Adds a row, if it has another line than the one before; `false` if there is no room: then
-    /// the last one says that what is behind has no line.
-    fn add(&mut self, offset: u32, line: u32) -> bool {
-        /// Bytes of a row, at most.
-        const ROW: usize = 10;
-        if line == self.before.1 {
-            return true;
-        }
-        let rest = self.to.get_mut(self.length..).unwrap_or_default();
-        let has_room = rest.len() >= 2 * ROW;
-        let row = (offset, if has_room { line } else { 0 });
-        let mut out = Encoder::new(rest);
-        put_step(&mut out, self.before, row);
-        self.length = self.length.saturating_add(out.finish().unwrap_or(0));
-        self.before = row;
-        has_room
     }
 }

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! frame ─► JSFunction ─► SharedFunctionInfo ─► ScopeInfo: name, place in the source
-//!   └► BytecodeArray: lines          └► Script: file, source
+//!   └► BytecodeArray: lines          ├► Script: file, source
+//!                                    └► Code of the baseline compiler: lines
 //! ```
 //!
 //! | file | |
@@ -13,15 +14,23 @@
 //! | [`code`] | what a frame runs: its function, told from others, and described |
 //! | `heap` | objects and their types |
 //! | `function` | functions: told from others, and named |
-//! | `lines` | where in the source it is |
+//! | `lines` | which line of the source a character is on |
+//! | `rows` | from which characters bytecodes come |
+//! | `baseline` | the same of what the baseline compiler made of them |
+//! | `bytecodes` | how long these are
+//! | `bytes` | tables as they are read |
 //! | `strings` | text of string objects |
 
+mod baseline;
+mod bytecodes;
+mod bytes;
 pub mod code;
 pub mod frame;
 mod function;
 mod heap;
 pub mod layout;
 mod lines;
+mod rows;
 mod strings;
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,10 @@
 //! Functions in a made-up heap, whole and damaged.
 
+mod compiled;
+
+use super::bytecodes::Lengths;
 use super::heap::Heap;
-use super::layout::{Layout, Positions, Types};
+use super::layout::{Baseline, Layout, Positions, Types};
 use super::lines::Lines;
 use crate::interpreter::made::{BASE, Made, SIZE, random, some_word};
 use crate::interpreter::memory::Memory;
@@ -24,6 +27,18 @@ const OLD: Layout = Layout {
     scope_names: 32,
     bytecode_positions: 32,
     bytecode_data: 54,
+    baseline: Baseline {
+        code: 190,
+        bytecodes: 8,
+        table: 16,
+        flags: 48,
+        compiler: 11,
+        size: 52,
+        lengths: Lengths {
+            usual: b"11111235",
+            twice: b"11111359",
+        },
+    },
 };
 
 const NEW: Layout = Layout {
@@ -47,6 +62,10 @@ const TABLE: u64 = BASE + 0xd00;
 const MORE: u64 = BASE + 0x1000;
 /// Maps by the number of the type.
 const MAPS: u64 = BASE + 0x1400;
+const CODE: u64 = BASE + 0xe00;
+const CODE_TABLE: u64 = BASE + 0xe80;
+/// Of instructions, which nobody reads.
+const INSTRUCTIONS: u64 = 0x7f00_0000_1000;
 
 const ONE_BYTE: u32 = 0x28;
 const TWO_BYTES: u32 = 0x20;
@@ -61,6 +80,13 @@ impl Made {
         let map = MAPS + u64::from(kind % 64) * 16;
         self.put_word(map + 8, u64::from(kind) << 32);
         self.put_word(address, map | 1);
+    }
+
+    /// An array of bytes, from an offset on.
+    fn array(&self, address: u64, kind: u32, data: u64, bytes: &[u8]) {
+        self.object(address, kind);
+        self.put_word(address + 8, small(bytes.len() as u64));
+        self.put(address + data, bytes);
     }
 
     fn text(&self, address: u64, text: &str) {
@@ -116,7 +142,6 @@ fn function(layout: &Layout, name: &str) -> Made {
     made.text(NAME, name);
     made.text(FILE, "file:///some/where.mjs");
     made.text(SOURCE, TEXT);
-    made.object(BYTECODES, TYPES.bytecodes);
     made.put_word(BYTECODES + layout.bytecode_positions, TABLE | 1);
     // A statement in each line, and an expression in the first.
     let third = TEXT.find("third").unwrap() - start;
@@ -128,9 +153,18 @@ fn function(layout: &Layout, name: &str) -> Made {
         2 * 6,
         (third * 4 - 4) as u8,
     ];
-    made.object(TABLE, 200);
-    made.put_word(TABLE + 8, small(table.len() as u64));
-    made.put(TABLE + 16, &table);
+    made.array(TABLE, 200, 16, &table);
+    // Four bytecodes, the third with a prefix.
+    let code = [5, 0, 6, 0, 0, 0, 6, 0, 0, 0, 0, 4];
+    made.array(BYTECODES, TYPES.bytecodes, layout.bytecode_data, &code);
+    // In 20 bytes the frame is made.
+    made.array(CODE_TABLE, 200, 16, &[20, 4, 0xc8, 1, 8, 16]);
+    made.object(CODE, 190);
+    made.put_word(CODE + 8, BYTECODES | 1);
+    made.put_word(CODE + 16, CODE_TABLE | 1);
+    made.put_word(CODE + 40, INSTRUCTIONS);
+    made.put_word(CODE + 48, 300 << 32 | 0x50b);
+    made.put_word(SHARED + 8, CODE | 1);
     made
 }
 
@@ -264,6 +298,7 @@ fn damage_is_survived() {
         let places = (FUNCTION..MORE).chain(MAPS..MAPS + 64 * 16);
         made.damaged(places, |damaged| {
             differ += u32::from(describe(&layout, damaged) != whole);
+            let _ = compiled::lines(&layout, damaged, INSTRUCTIONS + 30, true);
         });
         assert!(differ > 500, "{differ}");
     }
