@@ -5,7 +5,7 @@
 //! lines become those of the instructions.
 
 use super::bytes::Bytes;
-use super::frame::Native;
+use super::frame::Instruction;
 use super::heap::{Heap, small};
 use super::layout::Baseline;
 use super::lines::Lines;
@@ -25,18 +25,18 @@ pub struct Made {
 }
 
 impl<M: Memory> Heap<'_, M> {
-    /// What a frame runs that was made of the function of that tagged pointer, and where in it; `None`
-    /// if it runs something else.
-    pub fn baseline(&self, function: u64, frame: &Native) -> Option<(Made, u32)> {
+    /// What was made of the function of that tagged pointer, if an instruction is part of it, and
+    /// where in it.
+    pub fn baseline(&self, function: u64, at: Instruction) -> Option<(Made, u32)> {
         let known = &self.layout.baseline;
         let shared = self.shared(function)?;
         let code = self.of_kind(self.field(shared, SHARED_DATA)?, known.code)?;
         let compiler = self.field(code, known.flags)? as u32 & 15;
         let size = self.field(code, known.size)? & u64::from(u32::MAX);
         let start = self.field(code, CODE_START)?;
-        let distance = frame.pc.checked_sub(start)?;
+        let distance = at.pc.checked_sub(start)?;
         // What a call returns to belongs to what is behind it, the call does not.
-        let offset = distance.checked_sub(u64::from(!frame.is_exact))?;
+        let offset = distance.checked_sub(u64::from(!at.is_exact))?;
         let is_in = compiler == known.compiler && offset < size;
         is_in.then_some((Made { code }, u32::try_from(offset).ok()?))
     }

@@ -71,15 +71,20 @@ impl Layout {
             memory,
             layout: self,
         };
+        let baseline = || {
+            let places = frame::code(memory, frame, standing).into_iter().flatten();
+            let mut found = places.filter_map(|at| heap.baseline(standing.function, at));
+            let (made, position) = found.next()?;
+            Some((BASELINE, position, Ran::Baseline(made)))
+        };
+        let interpreted = || {
+            let fp = standing.fp.filter(|_| !frame.is_compiled)?;
+            let bytecode = frame::bytecode(memory, frame, self.bytecode_data, fp)?;
+            Some((INTERPRETED, bytecode.offset, Ran::Interpreted(bytecode)))
+        };
         let ran = match check & HAS_CODE {
             0 => None,
-            _ if frame.is_compiled => heap
-                .baseline(standing.function, frame)
-                .map(|(made, position)| (BASELINE, position, Ran::Baseline(made))),
-            _ => standing
-                .fp
-                .and_then(|fp| frame::bytecode(memory, frame, self.bytecode_data, fp))
-                .map(|bytecode| (INTERPRETED, bytecode.offset, Ran::Interpreted(bytecode))),
+            _ => baseline().or_else(interpreted),
         };
         let (id, position, ran) = ran.unwrap_or((0, 0, Ran::Other));
         Place { id, position, ran }

@@ -116,16 +116,51 @@ pub struct Bytecode {
 /// do, if they have not been used for something else yet.
 pub fn bytecode(memory: &impl Memory, frame: &Native, data: u64, fp: u64) -> Option<Bytecode> {
     let array = memory.load(fp.checked_sub(32)?)?;
-    let saved = memory.load(fp.checked_sub(40)?)?;
+    // Where compiled code has something else.
+    let saved = small(memory.load(fp.checked_sub(40)?)?)?;
     let start = data.checked_sub(1)?; // of tagged pointers
     let offset = match frame.is_exact {
-        false => u64::from(small(saved)?),
+        false => u64::from(saved),
         true => frame.r9.filter(|_| frame.r12 == Some(array))?,
     };
     Some(Bytecode {
         array: Some(array).filter(|array| array & 3 == 1)?,
         offset: u32::try_from(offset.checked_sub(start)?).ok()?,
     })
+}
+
+/// An instruction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Instruction {
+    /// Its address, or that of the next one.
+    pub pc: u64,
+    /// Which of both `pc` is.
+    pub is_exact: bool,
+}
+
+/// Where in its function's code a frame may be, if that is compiled: at its pc, or in a call of one
+/// of V8's own functions that has no frame, or not yet.
+pub fn code(memory: &impl Memory, frame: &Native, standing: &Standing) -> [Option<Instruction>; 2] {
+    let called = |slot: Option<u64>| {
+        let pc = memory.load(slot?)?;
+        let is_exact = false;
+        Some(Instruction { pc, is_exact })
+    };
+    match (frame.is_compiled, frame.is_exact) {
+        (true, is_exact) => {
+            let pc = frame.pc;
+            [Some(Instruction { pc, is_exact }), None]
+        }
+        // Of a function whose own frame is yet to come, the call is its caller's.
+        (false, true) if standing.fp.is_some() => {
+            let top = memory.load(frame.sp);
+            let pushed = top
+                .filter(|top| *top == frame.fp)
+                .and_then(|_| frame.sp.checked_add(8));
+            [called(Some(frame.sp)), called(pushed)]
+        }
+        (false, _) => [None, None],
+    }
 }
 
 fn code_at(memory: &impl Memory, pc: u64) -> Option<[u8; 24]> {

@@ -1,6 +1,6 @@
 //! The lines of what the baseline compiler made.
 
-use super::super::frame::Native;
+use super::super::frame::Instruction;
 use super::super::heap::Heap;
 use super::super::layout::Layout;
 use super::super::lines::Lines;
@@ -14,18 +14,8 @@ pub fn lines(layout: &Layout, made: &Made, pc: u64, is_exact: bool) -> Option<(V
         memory: made,
         layout,
     };
-    let frame = Native {
-        pc,
-        is_exact,
-        is_compiled: true,
-        sp: 0,
-        fp: 0,
-        rdi: None,
-        r9: None,
-        r12: None,
-    };
     let function = heap.function(heap.shared(FUNCTION | 1)?)?;
-    let (code, position) = heap.baseline(FUNCTION | 1, &frame)?;
+    let (code, position) = heap.baseline(FUNCTION | 1, Instruction { pc, is_exact })?;
     let (mut of_source, mut rows) = (Lines::none(), [0; 100]);
     let _ = heap.lines(&function, &mut of_source, made.bytes.as_ptr() as u64);
     let length = heap.baseline_lines(&code, &of_source, &mut rows)?;
