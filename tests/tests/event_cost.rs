@@ -124,8 +124,8 @@ fn what_was_taken_beside_the_program_s_own_clocks_is_said() {
     assert_eq!(says_switches, has_events && session.switch_ns > 0, "{said}");
 }
 
-/// Half a second of CPU time, nearly all of it in the kernel, with moments of user mode; with as few
-/// descriptors as it is told.
+/// Half a second of CPU time, nearly all of it in the kernel, with moments of user mode; with as
+/// few descriptors as it is told.
 const IN_THE_KERNEL: &str = "
 #define _GNU_SOURCE
 #include <stdlib.h>
