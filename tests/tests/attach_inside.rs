@@ -152,6 +152,14 @@ fn python_has_its_frames() {
         });
         assert_measured!(all > 20 && inner * 10 >= all * 9, "{inner} of {all}");
     });
+    let says = |how: &str| {
+        let options = ["record", "--how", how, "-d", "20ms", "--names", "0", "-p"];
+        let mut command = Command::new(rsunwind());
+        command.args(options).arg(target.pid().to_string());
+        let said = recorded(command.arg("-o").arg(bench.path("copies.rsu")));
+        said.contains("no functions of Python; --how inside has them")
+    };
+    assert!(says("auto") && !says("copies"));
     let now = traces(target.pid());
     let [before, now] = [before, now].map(|traces| {
         let is_kept = |line: &String| line.starts_with("Sig") || line.contains("descriptors");

@@ -89,6 +89,13 @@ pub enum Departure {
 }
 
 impl Inside {
+    /// Whether nothing that can be seen without touching the process forbids it.
+    #[must_use]
+    pub fn is_possible(pid: u32) -> bool {
+        let seen = obstacles::look(pid).and_then(|()| obstacles::own_handler(pid));
+        seen.is_ok() && obstacles::ignored_trap(pid).is_ok()
+    }
+
     /// Brings the library into a process. Nothing is sampled yet.
     ///
     /// # Errors

@@ -15,8 +15,10 @@ use super::running::{Running, Way};
 use super::session::Session;
 use super::watch::INTERVAL;
 use crate::cpu_rings::Refusal;
+use crate::inside::Inside;
 use crate::numbers::plural;
 use crate::processes;
+use crate::remote::RemoteUnwinder;
 use crate::target::{self, Target};
 use crate::visible::say;
 use nix::unistd::Pid;
@@ -118,6 +120,11 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         say(format_args!(
             "{whom}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the {programs}"
         ));
+        if let Some(language) = lacking(args, &whom) {
+            say(format_args!(
+                "copies have no functions of {language}; --how inside has them, but no kernel stacks, and not what is started meanwhile"
+            ));
+        }
     }
     let way = Copied {
         copies,
@@ -145,6 +152,24 @@ impl Way for Copied<'_> {
     fn finish(mut self, drain: &mut Drain, _: &Session) -> io::Result<()> {
         self.copies.finish(drain)
     }
+}
+
+/// The language whose functions copies lack, though its process could unwind itself.
+fn lacking(args: &Args, whom: &Whom<'_>) -> Option<&'static str> {
+    let Whom::Processes(targets, _) = whom else {
+        return None;
+    };
+    let may_choose = args.how == How::Auto && !args.records_off_cpu();
+    let pids = targets.iter().take(NAMED).map(|target| target.pid.as_raw());
+    pids.filter(|_| may_choose).find_map(|pid| {
+        let (pid, mut unwinder) = (pid.cast_unsigned(), RemoteUnwinder::default());
+        let code = unwinder.code(pid);
+        let language = match code.python() {
+            Some(_) => "Python",
+            None => code.v8().map(|_| "JavaScript")?,
+        };
+        Inside::is_possible(pid).then_some(language)
+    })
 }
 
 fn refused(targets: String, refusal: Refusal) -> Error {
