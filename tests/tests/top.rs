@@ -101,7 +101,7 @@ fn program(bench: &Bench) -> PathBuf {
         __attribute__((noinline)) void inner(void) { for (int i = 0; i < 1000000; i++) x++; }\n\
         __attribute__((noinline)) void outer(void) { for (;;) { inner(); x = 0; } }\n\
         int main(void) { outer(); return 0; }";
-    bench.compile("gcc", &["-O2"], source)
+    bench.compile("gcc", &["-O2", "-g"], source)
 }
 
 /// Waits until nothing is left of it, and the program has ended.
@@ -139,8 +139,19 @@ fn a_program_is_shown_and_keys_do_what_they_say() {
     // `inner` is the first by its own time.
     top.press("\x1b[H\r");
     top.shows(&["callers of inner", "outer"]);
+    top.press("l");
+    top.shows(&["lines of inner", "program.c:2"]);
+    // Not at once: with what comes right behind it the key is another one.
+    top.press("\x1b");
+    top.shows(&["functions  threads"]);
+    top.press(">");
+    top.shows(&["%TOTAL*"]);
+    top.press("I");
+    top.shows(&["%TOTAL^"]);
     top.press("\t");
     top.shows(&["threads", "program"]);
+    top.press("\r");
+    top.shows(&["functions of ", "inner"]);
     top.press(" ");
     top.shows(&["[paused]"]);
     top.press("q");

@@ -1,8 +1,7 @@
 //! The picture on a terminal; one of 80 columns and 24 lines suffices.
 
-use super::state::{State, VIEWS};
+use super::state::{COLUMNS, Column, Focus, State, VIEWS};
 use crate::numbers::duration;
-use crate::report::Sort;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
 use ratatui::style::{Modifier, Style};
@@ -10,10 +9,12 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, TableState};
 
 const HELP: &str = "\
-Tab, Shift-Tab   functions, threads, processes, modules
+Tab, Shift-Tab   functions, threads, processes, modules, cgroups
 1, 2, n          sort by own time, with what it calls, by name
-/                filter by name (Enter: done, Esc: none)
-Enter            who calls the selected function (Esc: back)
+< , > (F6)       sort by the column before, the next one; I, r: invert
+/ (F3, F4)       filter by name (Enter: done, Esc: none)
+Enter            who calls the function; what the thread, process, cgroup does
+l                the lines of the function       Esc   back
 Up, Down, PgUp, PgDn, Home, End   select
 Space, p         stand still, go on
 q, F10, Ctrl-C   end; a program that was started ends, too
@@ -47,14 +48,14 @@ pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
         (true, _) => format!("/{}_", state.filter),
         (false, false) => format!("/{}   (Esc: no filter)   ? help   q quit", state.filter),
         (false, true) => {
-            "Tab view  1 self  2 total  n name  / filter  Enter callers  Space pause  ? help"
+            "Tab view  < > sort  / filter  Enter callers  l lines  Space pause  ? help  q quit"
                 .to_owned()
         }
     };
     frame.render_widget(Paragraph::new(keys), foot);
     if state.help {
         let area = frame.area();
-        let [area] = Layout::vertical([Constraint::Length(13)])
+        let [area] = Layout::vertical([Constraint::Length(HELP.lines().count() as u16 + 2)])
             .flex(ratatui::layout::Flex::Center)
             .areas(area);
         frame.render_widget(Clear, area);
@@ -66,8 +67,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
 }
 
 fn heading(state: &State) -> Line<'_> {
-    if let Some(function) = &state.callers_of {
-        return Line::from(format!("callers of {function}"));
+    match &state.focus {
+        Some(Focus::Callers(function)) => return Line::from(format!("callers of {function}")),
+        Some(Focus::Lines(function)) => return Line::from(format!("lines of {function}")),
+        Some(Focus::Within(_, name, _)) => return Line::from(format!("functions of {name}")),
+        None => {}
     }
     let bold = Style::new().add_modifier(Modifier::REVERSED);
     let names = VIEWS.iter().enumerate().flat_map(|(index, (_, name))| {
@@ -82,16 +86,18 @@ fn heading(state: &State) -> Line<'_> {
 }
 
 fn table(frame: &mut Frame<'_>, area: ratatui::layout::Rect, state: &State) {
-    let mark = |sort: Sort, name: &str| match state.sort == sort {
-        true => format!("{name}*"),
-        false => name.to_owned(),
+    let mark = |(column, name): (Column, &str)| match (state.sort == column, state.is_inverted) {
+        (true, false) => format!("{name}*"),
+        (true, true) => format!("{name}^"),
+        (false, _) => name.to_owned(),
     };
+    let [own, total, name] = COLUMNS.map(mark);
     let header = Row::new([
-        mark(Sort::Own, "%SELF"),
-        mark(Sort::Total, "%TOTAL"),
+        own,
+        total,
         "SELF".to_owned(),
         "TOTAL".to_owned(),
-        mark(Sort::Name, "NAME"),
+        name,
         "FROM".to_owned(),
     ]);
     let rows = state.lines.iter().map(|line| {

@@ -3,9 +3,16 @@
 //! Start at [`run`]. `rsunwind record` records as ever ([`recorder`]); a thread of ours reads what
 //! is there again and again, the terminal shows it ([`state`], [`draw`]).
 //!
+//! | file | |
+//! |---|---|
+//! | `count` | the lines of the table, from a profile |
+//! | `keys` | what keys do |
+//!
 //! Not here: how a recording is counted ([`crate::report::table`]).
 
+mod count;
 mod draw;
+mod keys;
 mod recorder;
 mod state;
 
@@ -41,7 +48,7 @@ const ENDING: [Signal; 4] = [
 /// Arguments of `rsunwind top`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-Keys: Tab changes the view, 1 2 n sort, / filters, Enter shows callers, Space stands still, ? helps, q ends.
+Keys: Tab changes the view, < and > sort, / filters, Enter shows callers, l lines, Space stands still, ? helps, q ends.
 What a program that is started prints is not shown. The recording is gone at the end: rsunwind record keeps one.
 
 Examples:
