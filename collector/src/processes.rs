@@ -3,6 +3,9 @@
 //!
 //! Whatever cannot be read (the process is gone, or another user's) is left out.
 
+mod called;
+mod cgroup;
+
 use crate::clock;
 use engine::wire::session::CONTROL_FILE;
 use nix::unistd::{SysconfVar, sysconf};
@@ -176,6 +179,12 @@ pub(crate) struct Identity {
     pub(crate) start_ticks: u64,
     /// `NSpid` of `status`.
     pub(crate) ns_pids: Vec<u8>,
+    /// What it is called, if that is another name of the executable's file.
+    pub(crate) called: Vec<u8>,
+    /// The path of its cgroup.
+    pub(crate) cgroup: Vec<u8>,
+    /// The name of its container, if it runs in one.
+    pub(crate) container: Vec<u8>,
 }
 
 /// When a process began (`CLOCK_MONOTONIC`, ns), to the tick before; none if there is no such one.
@@ -270,7 +279,13 @@ pub(crate) fn identity(pid: i32) -> Identity {
     }
     let status = String::from_utf8_lossy(&read("status")).into_owned();
     let ns_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
+    let called = executable.as_ref().ok();
+    let called = called.and_then(|executable| called::find(pid, executable, &command));
+    let (cgroup, container) = cgroup::find(pid);
     Identity {
+        called: called.unwrap_or_default(),
+        cgroup: cgroup.into_bytes(),
+        container: container.into_bytes(),
         command,
         executable: executable.map_or_else(|_| Vec::new(), |path| path.into_os_string().into_vec()),
         parent: stat.and_then(Stat::parent).unwrap_or(0),

@@ -3,12 +3,15 @@
 use collector::profile::{Profile, Sample};
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns};
-use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
 use rsunwind_tests::profiles;
 use rsunwind_tests::statistics::{judge, stands_for, stolen_ns};
 use rsunwind_tests::victim;
+use std::fs;
+use std::os::unix::fs::symlink;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// What the samples of a thread stand for, ns, and those of them on complete stacks.
@@ -72,4 +75,78 @@ fn who_may_not_is_told_what_helps() {
     let said = text(&ended.stderr);
     assert_eq!(ended.status.code(), Some(1), "{said}");
     assert!(said.contains("kernel.perf_event_paranoid to 0"), "{said}");
+}
+
+/// A cgroup, which is empty again when it goes.
+struct Cgroup(PathBuf);
+
+impl Cgroup {
+    /// Makes one, and puts a process into it.
+    fn of(pid: u32) -> Option<Self> {
+        let name = format!("rsunwind-test-{pid}");
+        let places = ["unified", "", "systemd", "memory"];
+        places.iter().find_map(|place| {
+            let place = Path::new("/sys/fs/cgroup").join(place);
+            let is_one = place.join("cgroup.procs").exists();
+            let made = Some(place.join(&name)).filter(|_| is_one)?;
+            fs::create_dir(&made).ok()?;
+            let made = Self(made);
+            fs::write(made.0.join("cgroup.procs"), pid.to_string()).ok()?;
+            Some(made)
+        })
+    }
+}
+
+impl Drop for Cgroup {
+    fn drop(&mut self) {
+        wait_for("an empty cgroup", || fs::remove_dir(&self.0).ok());
+    }
+}
+
+#[test]
+fn processes_have_the_names_and_cgroups_that_they_run_under() {
+    let bench = Bench::new();
+    let [file, name] = ["checks", "serves"].map(|name| bench.path(name));
+    fs::copy(victim::c("static_split.c"), &file).unwrap();
+    symlink("checks", &name).unwrap();
+    // Which goes when the process has.
+    let cgroup;
+    let target = Target::start(Command::new(&name).args(["600000", "1"]));
+    let who = target.pid().to_string();
+    wait_for("its work", || {
+        (cpu_ns(target.pid()) > 10_000_000).then_some(())
+    });
+    cgroup = Cgroup::of(target.pid());
+    let mut record = Command::new(rsunwind());
+    record.args([
+        "record", "-q", "--names", "0", "-d", "200ms", "-p", &who, "-o",
+    ]);
+    let ended = output(record.arg(bench.path("a.rsu")));
+    assert!(ended.status.success(), "{}", text(&ended.stderr));
+    drop(target);
+    let profile = profiles::profile(&bench, "a.rsu");
+    let process = &profile.recording.processes[0];
+    assert_eq!(process.name(), "serves");
+    assert!(
+        process.executable.ends_with("/checks"),
+        "{}",
+        process.executable
+    );
+    let Some(cgroup) = cgroup else {
+        eprintln!("NOT RUN: no cgroup can be made here");
+        return;
+    };
+    let expected = cgroup.0.file_name().unwrap().to_str().unwrap();
+    assert_eq!(process.group().0, expected);
+    let mut report = Command::new(rsunwind());
+    let shown = output(
+        report
+            .args(["report", "--by", "cgroup"])
+            .arg(bench.path("a.rsu")),
+    );
+    let shown = text(&shown.stdout);
+    assert!(
+        shown.contains("CONTAINER") && shown.contains(expected),
+        "{shown}"
+    );
 }

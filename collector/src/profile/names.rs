@@ -19,7 +19,14 @@ pub(super) fn make_visible(recording: &mut Recording, symbols: &mut Symbols) {
         text(&mut source.name);
     }
     for process in &mut recording.processes {
-        text(&mut process.executable);
+        for name in [
+            &mut process.executable,
+            &mut process.called,
+            &mut process.cgroup,
+            &mut process.container,
+        ] {
+            text(name);
+        }
         process.command.iter_mut().for_each(text);
         for event in &mut process.events {
             text(&mut event.text);

@@ -296,14 +296,7 @@ impl Facts {
         let recording = &mut self.recording;
         let language = text(found.language);
         let language = (self.known_languages).place(&mut recording.languages, language);
-        let object = CodeObject {
-            language,
-            name: text(found.name).into(),
-            file: text(found.file).into(),
-            first_line: found.first_line,
-            format: found.format,
-            lines: found.lines.to_vec(),
-        };
+        let object = CodeObject::new(language, found);
         let id = self.known_codes.place(&mut recording.codes, object);
         recording.processes[process.index()]
             .codes
@@ -430,6 +423,9 @@ fn identify(process: &mut Process, found: &process::Process<'_>) {
     process.command = arguments(found.command);
     process.cpu_ns = found.cpu_ns;
     process.thread_cpu_ns = found.thread_cpu_ns;
+    process.called = text(found.called);
+    process.cgroup = text(found.cgroup);
+    process.container = text(found.container);
 }
 
 fn account(found: &session::Session<'_>) -> SessionInfo {

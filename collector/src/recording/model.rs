@@ -155,6 +155,12 @@ pub struct Process {
     pub executable: String,
     /// Its arguments.
     pub command: Vec<String>,
+    /// What it is called, if that is another name of the executable's file.
+    pub called: String,
+    /// The path of its cgroup; empty if unknown.
+    pub cgroup: String,
+    /// The container that it runs in; empty if none.
+    pub container: String,
     /// CPU time of the process when the runtime began in this program, ns, and of the thread that
     /// it began in.
     pub cpu_ns: u64,
@@ -175,9 +181,13 @@ pub struct Process {
 }
 
 impl Process {
-    /// The name by which people know it: the executable's last component.
+    /// The name by which people know it: the executable's last component, or another one under
+    /// which the same file was started.
     #[must_use]
     pub fn name(&self) -> &str {
+        if !self.called.is_empty() {
+            return &self.called;
+        }
         let first = self.command.first().map_or("", String::as_str);
         let path = if self.executable.is_empty() {
             first
@@ -192,6 +202,21 @@ impl Process {
             Some(name) if !name.is_empty() => name,
             _ => "[unknown]",
         }
+    }
+}
+
+impl Process {
+    /// The name of the container or cgroup that it runs in, and the cgroup's path.
+    #[must_use]
+    pub fn group(&self) -> (&str, &str) {
+        let last = self.cgroup.rsplit('/').next().unwrap_or_default();
+        let name = match (&*self.container, last) {
+            ("", "") if self.cgroup.is_empty() => "[unknown]",
+            ("", "") => &self.cgroup,
+            ("", last) => last,
+            (container, _) => container,
+        };
+        (name, &self.cgroup)
     }
 }
 
@@ -212,6 +237,17 @@ pub struct CodeObject {
 }
 
 impl CodeObject {
+    pub(crate) fn new(language: LanguageId, found: &Code<'_>) -> Self {
+        Self {
+            language,
+            name: String::from_utf8_lossy(found.name).into(),
+            file: String::from_utf8_lossy(found.file).into(),
+            first_line: found.first_line,
+            format: found.format,
+            lines: found.lines.to_vec(),
+        }
+    }
+
     /// The line of a position; 0 if unknown.
     #[must_use]
     pub fn line(&self, position: u32) -> u32 {

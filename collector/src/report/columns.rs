@@ -49,7 +49,7 @@ pub(super) fn print(
 
 /// Whether what is in a row itself and what is in it at all are the same.
 const fn has_one_amount(by: By) -> bool {
-    matches!(by, By::Own | By::Thread | By::Process)
+    matches!(by, By::Own | By::Thread | By::Process | By::Cgroup)
 }
 
 /// What a row's name and its origin are.
@@ -61,6 +61,7 @@ pub(crate) const fn headings(by: By) -> (&'static str, &'static str) {
         By::Module => ("MODULE", "PATH"),
         By::Thread => ("THREAD", "PROCESS"),
         By::Process => ("PROCESS", "COMMAND"),
+        By::Cgroup => ("CONTAINER", "CGROUP"),
     }
 }
 

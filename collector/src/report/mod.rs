@@ -132,6 +132,9 @@ pub enum By {
     Thread,
     /// A process
     Process,
+    /// A container or another cgroup, of processes that were seen from outside
+    #[value(alias = "container")]
+    Cgroup,
 }
 
 /// The order of the rows.

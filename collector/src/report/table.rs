@@ -6,6 +6,7 @@
 use super::{By, Sort, own};
 use crate::intern::{HashMap, Interner, index};
 use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile, Sample};
+use crate::recording::ThreadId;
 
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -29,6 +30,7 @@ enum Key<'a> {
     Module(Option<u32>, Mode),
     Thread(u32),
     Process(u32),
+    Cgroup(&'a str, &'a str),
 }
 
 /// The rows, in no order.
@@ -46,7 +48,7 @@ pub(crate) fn weighed(
     let counted = match by {
         By::Function | By::Line | By::Module => count_frames(profile, by, weigh),
         By::Own => count_own(profile, weigh),
-        By::Thread | By::Process => count_threads(profile, by, weigh),
+        By::Thread | By::Process | By::Cgroup => count_threads(profile, by, weigh),
     };
     let row = |(key, (own_ns, total_ns))| {
         let (name, origin) = words(profile, key, names);
@@ -194,16 +196,30 @@ fn count_threads(
 ) -> HashMap<Key<'_>, (u64, u64)> {
     let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
     for sample in profile.weighed() {
-        let key = match by {
-            By::Thread => Key::Thread(sample.thread.number()),
-            _ => Key::Process(profile.process_of(sample.thread).number()),
-        };
         let time = weigh(sample);
+        let key = key_of_thread(profile, by, sample.thread);
         let (own, total) = counts.entry(key).or_default();
         *own = own.saturating_add(time);
         *total = total.saturating_add(time);
     }
     counts
+}
+
+fn key_of_thread(profile: &Profile, by: By, thread: ThreadId) -> Key<'_> {
+    let process = profile.process_of(thread);
+    match by {
+        By::Thread => Key::Thread(thread.number()),
+        By::Cgroup => {
+            let (name, path) = profile.recording.processes[process.index()].group();
+            Key::Cgroup(name, path)
+        }
+        _ => Key::Process(process.number()),
+    }
+}
+
+/// Name and origin of the row that a thread is in.
+pub(crate) fn row_of_thread(profile: &Profile, by: By, thread: ThreadId) -> (String, String) {
+    words(profile, key_of_thread(profile, by, thread), Names::Short)
 }
 
 fn count_own(profile: &Profile, weigh: impl Fn(&Sample) -> u64) -> HashMap<Key<'_>, (u64, u64)> {
@@ -266,6 +282,7 @@ fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
             let name = format!("{} ({})", thread.name, thread.tid);
             (name, format!("{} ({})", process.name(), process.pid))
         }
+        Key::Cgroup(name, path) => (name.to_owned(), path.to_owned()),
         Key::Process(id) => {
             let process = &recording.processes[id as usize];
             let name = format!("{} ({})", process.name(), process.pid);

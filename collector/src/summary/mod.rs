@@ -8,6 +8,7 @@
 //! only they do, that is said.
 
 mod brief;
+mod cgroups;
 mod charged;
 mod complaints;
 mod cost;
@@ -75,6 +76,7 @@ pub fn text(profile: &Profile) -> String {
     events(&mut out, profile);
     threads::rate(&mut out, profile, &accounts);
     threads::triggers(&mut out, profile);
+    cgroups::shares(&mut out, profile);
     charged::rows(&mut out, &profile.recording, &ledger);
     threads::worst(&mut out, profile, &accounts);
     cost::cost(&mut out, profile, &accounts, &ledger);

@@ -73,6 +73,8 @@ pub(super) fn record(this: &ThreadState, identity: &Identity) {
         command: identity.command(&mut command),
         cpu_ns,
         thread_cpu_ns,
+        // Which the collector knows.
+        ..ProcessRecord::default()
     };
     this.write(RecordKind::Process, |out| record.encode(out));
 }

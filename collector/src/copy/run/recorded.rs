@@ -80,6 +80,9 @@ impl Run {
             pid_namespace: 0,
             executable: &found.executable,
             command: &found.command,
+            called: &found.called,
+            cgroup: &found.cgroup,
+            container: &found.container,
         };
         records.other(RecordKind::Process, |out| process.encode(out));
         if self.unwatched > 0 {

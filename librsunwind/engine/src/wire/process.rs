@@ -51,6 +51,13 @@ pub struct Process<'a> {
     pub cpu_ns: u64,
     /// The same of the thread that it began in.
     pub thread_cpu_ns: u64,
+    /// What the process is called, if that is another name of its executable's file than the one
+    /// above; else empty. Known of processes that are seen from outside, as what follows is.
+    pub called: &'a [u8],
+    /// The path of its cgroup; empty if unknown.
+    pub cgroup: &'a [u8],
+    /// The name of the container that it runs in; empty if it runs in none.
+    pub container: &'a [u8],
 }
 
 impl<'a> Process<'a> {
@@ -74,6 +81,9 @@ impl<'a> Process<'a> {
         out.bytes(self.command);
         out.number(self.cpu_ns);
         out.number(self.thread_cpu_ns);
+        out.bytes(self.called);
+        out.bytes(self.cgroup);
+        out.bytes(self.container);
     }
 
     /// Reads a payload.
@@ -105,6 +115,9 @@ impl<'a> Process<'a> {
             // From version 3 on.
             cpu_ns: from.number().unwrap_or(0),
             thread_cpu_ns: from.number().unwrap_or(0),
+            called: from.bytes().unwrap_or_default(),
+            cgroup: from.bytes().unwrap_or_default(),
+            container: from.bytes().unwrap_or_default(),
         })
     }
 }
@@ -131,18 +144,30 @@ mod tests {
             command: b"sh\0-c\0:\0",
             cpu_ns: 77,
             thread_cpu_ns: 300,
+            called: b"rbash",
+            cgroup: b"/a/b",
+            container: b"web",
         };
         let mut buffer = [0; 128];
         let mut out = Encoder::new(&mut buffer);
         process.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(Process::decode(&buffer[..length]), Ok(process));
-        assert!(Process::decode(&buffer[..length - 4]).is_err());
+        // Recordings of before these were there.
+        let without_names = Process {
+            called: b"",
+            cgroup: b"",
+            container: b"",
+            ..process
+        };
+        let length = length - (1 + 5) - (1 + 4) - (1 + 3);
+        assert_eq!(Process::decode(&buffer[..length]), Ok(without_names));
         let of_version_2 = Process {
             cpu_ns: 0,
             thread_cpu_ns: 0,
-            ..process
+            ..without_names
         };
         assert_eq!(Process::decode(&buffer[..length - 3]), Ok(of_version_2));
+        assert!(Process::decode(&buffer[..length - 4]).is_err());
     }
 }
