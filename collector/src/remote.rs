@@ -12,7 +12,7 @@ use crate::processes;
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::elf_sections::Images;
 use crate::unwind::registers::{self, Cache, Registers};
-use crate::unwind::{Code, Stack, Walked, walk};
+use crate::unwind::{Code, Spot, Stack, Walked, walk};
 use crate::whereabouts::Whereabouts;
 use engine::wire::module::Module;
 use engine::wire::sample::{Frame, StopReason};
@@ -58,6 +58,8 @@ pub struct RemoteStack {
     /// Whether the thread slept in the call of that entry when its stack had been read. If not, it
     /// may have been on its way.
     pub sleeps: bool,
+    /// Where each frame is.
+    pub(crate) spots: Vec<Spot>,
 }
 
 /// The stack of a thread that sleeps in a call in which it was not sampled yet: unwinding it takes
@@ -183,13 +185,14 @@ pub(crate) fn unwind_copy(
 ) -> RemoteStack {
     let mut frames = vec![Frame::default(); DEEPEST];
     let mut cache = Cache::new();
-    let Walked { depth, stop, .. } = walk(code, &mut cache, ip, registers, stack, &mut frames);
+    let Walked { depth, stop, spots } = walk(code, &mut cache, ip, registers, stack, &mut frames);
     frames.truncate(depth.kept);
     RemoteStack {
         frames,
         elided: (depth.elided, depth.elided_at),
         stop,
         sleeps: true,
+        spots,
     }
 }
 

@@ -6,6 +6,9 @@ use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
 use std::io::IoSliceMut;
 
+/// Where glibc's structure of a thread, to which `pthread_self()` points, has the thread's number.
+pub(crate) const THREAD_NUMBER: u64 = 720;
+
 /// The memory of a process.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RemoteMemory(pub(crate) u32);

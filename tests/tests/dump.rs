@@ -202,6 +202,39 @@ sorted([1], key=key)
 }
 
 #[test]
+fn javascripts_functions_stand_behind_the_code_that_runs_them() {
+    let script = "const { Worker } = require('worker_threads');
+function waits() {
+  Atomics.wait(new Int32Array(new SharedArrayBuffer(4)), 0, 0, 60000);
+}
+function first() { [1].forEach(waits); }
+new Worker('function spin() { for (;;); } spin()', { eval: true });
+console.log('ready');
+first();
+";
+    let beside = Beside::start(Command::new("node").args(["-e", script]));
+    let pid = beside.pid().to_string();
+    for arguments in [&[&*pid][..], &["--stop", &pid]] {
+        wait_for("JavaScript that sleeps, and runs", || {
+            let dump = dump(arguments);
+            let threads = dump["threads"].as_array().unwrap();
+            let both = ["native", "javascript"];
+            let mut stacks = threads.iter().map(|thread| functions(thread, &both));
+            let sleeps = in_order(
+                &functions(&threads[0], &both),
+                &["waits", "forEach", "first", "_start"],
+            );
+            let frames = threads[0]["frames"].as_array().unwrap().iter();
+            let is_right = |frame: &Value| {
+                frame["function"] != "waits" || frame["kind"] == "javascript" && frame["line"] == 3
+            };
+            let spins = stacks.any(|stack| in_order(&stack, &["spin", "start_thread"]));
+            (sleeps && spins && frames.clone().all(is_right)).then_some(())
+        });
+    }
+}
+
+#[test]
 fn programs_of_other_kinds_are_read() {
     let bench = Bench::new();
     let source = "#include <unistd.h>\n#include <stdio.h>\n\

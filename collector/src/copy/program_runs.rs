@@ -150,7 +150,7 @@ impl ProgramRuns {
             kernel: Vec::new(), // only its names are told
             head,
             look: None,
-            has_interpreter: run.has_interpreter(),
+            has_interpreter: run.code.has_interpreter(),
         };
         run.asleep(tid, found.time_ns, stack);
     }
@@ -186,7 +186,10 @@ impl ProgramRuns {
             .map(|(task, (since_ns, _))| (*task, *since_ns))
             .collect();
         for (task, (time_ns, copied)) in away {
-            let has_some = self.runs.get(&task.pid).is_some_and(Run::has_interpreter);
+            let has_some = self
+                .runs
+                .get(&task.pid)
+                .is_some_and(|run| run.code.has_interpreter());
             if !has_some || changed.contains(&task.pid) || self.ahead.contains_key(&(task, time_ns))
             {
                 continue;
@@ -359,7 +362,7 @@ impl ProgramRuns {
 
     /// Where a thread is that goes off its CPU.
     fn stack(&mut self, time_ns: u64, task: Task, copied: &Copied) -> Option<off_cpu::Stack> {
-        let has_interpreter = self.runs.get(&task.pid)?.has_interpreter();
+        let has_interpreter = self.runs.get(&task.pid)?.code.has_interpreter();
         let (head, frames, spots) = self.unwound(time_ns, task.pid, copied, &copied.stack);
         let is_away = has_interpreter && self.away.get(&task) == Some(&time_ns);
         let look = is_away.then(|| {

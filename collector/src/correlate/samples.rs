@@ -236,7 +236,7 @@ impl<'a> ChunkSamples<'a> {
         for frame in new.iter().rev() {
             let known = self.stacks.recent.find(process, frame).filter(|_| steady);
             let id = known.unwrap_or_else(|| {
-                let raw = self.raw(process, *frame, time_ns);
+                let raw = self.recording.raw_frame(process, *frame, time_ns);
                 let id = self.stacks.table.frame(self.recording, raw);
                 self.stacks.recent.note(process, frame, id);
                 id
@@ -245,23 +245,6 @@ impl<'a> ChunkSamples<'a> {
         }
         self.learn_trampolines(process, new);
         Ok(())
-    }
-
-    fn raw(&self, process: ProcessId, frame: Frame, time_ns: u64) -> RawFrame {
-        match (frame.method, frame.pc.0) {
-            (Method::Language, 0) => RawFrame::Missing,
-            (Method::Language, number) => RawFrame::Language {
-                code: (self.recording.processes[process.index()].codes)
-                    .get(&number)
-                    .copied(),
-                position: frame.position,
-            },
-            _ => {
-                let address = frame.code_address().lookup();
-                let module = self.recording.module_at(process, address, time_ns);
-                RawFrame::code(process, frame, module)
-            }
-        }
     }
 
     /// The frame inside of one that a signal interrupted is the trampoline that the handler returns

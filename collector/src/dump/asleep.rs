@@ -2,10 +2,11 @@
 //! tells two, where they entered it and their stack pointer; the others are found as they were
 //! saved on the stack.
 
+use super::call;
+use super::interpreted::{self, Native, PATIENCE};
 use super::stack::{KernelHalf, ThreadStack, lack};
 use super::target::Target;
 use super::task::Task;
-use super::{call, python};
 use crate::remote::{MOST, unwind_asleep};
 use crate::unwind::Stack;
 use crate::whereabouts::Whereabouts;
@@ -31,21 +32,27 @@ pub(super) fn look(target: &mut Target, task: &Task) -> Option<ThreadStack> {
             kernel: KernelHalf::Names(Task::kernel_stack(pid, tid).unwrap_or_default()),
             ..ThreadStack::default()
         };
-        python::read(target, task, python::PATIENCE, &mut stack);
         let bytes = target.memory.stack(sp, MOST);
-        let is_still = Task::runs(pid, tid) == runs && Whereabouts::of(pid, tid) == there;
+        let stays = || Task::runs(pid, tid) == runs && Whereabouts::of(pid, tid) == there;
+        let mut is_still = stays();
         if let Some(bytes) = bytes {
             let copy = Stack {
                 sp,
                 bytes: &bytes,
                 cut: bytes.len() == MOST,
             };
-            let (user, guessed) = unwind_asleep(target.code(), ip, copy);
-            stack.notes.extend(lack(user.stop, false));
+            let (frames, guessed) = unwind_asleep(target.code(), ip, copy);
+            stack.notes.extend(lack(frames.stop, false));
             if guessed {
                 stack.notes.push("a frame pointer that is not known of a thread that sleeps was looked for on the stack: frames may be missing (--stop reads it)".to_owned());
             }
-            stack.user = Some(user);
+            let native = Native {
+                frames,
+                copy,
+                is_older: false,
+            };
+            let is_mixed = interpreted::add(target, task, native, PATIENCE, &mut stack);
+            is_still = is_still && (!is_mixed || stays());
         }
         found = Some(stack);
         if is_still {

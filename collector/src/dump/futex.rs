@@ -2,8 +2,10 @@
 //! Python's lock. Told by what lies around the word; where nothing is known, it is just a word.
 
 use super::call::{timeout, until};
+use super::interpreted::PATIENCE;
 use super::target::Target;
-use crate::remote_memory::RemoteMemory;
+use crate::interpreters::Interpreters;
+use crate::remote_memory::{RemoteMemory, THREAD_NUMBER};
 use engine::interpreter::memory::Memory as _;
 
 /// Commands, as `linux/futex.h` numbers them.
@@ -15,6 +17,8 @@ const LOCK_PI2: u64 = 13;
 const REALTIME: u64 = 256;
 /// Of words that hold a thread's number.
 const NUMBER: u32 = 0x3fff_ffff;
+/// No thread has a larger one: a word that holds one is something else, as where Rust parks.
+const LARGEST: u32 = 1 << 22;
 /// That others wait, of those.
 const WAITERS: u32 = 1 << 31;
 
@@ -57,10 +61,9 @@ fn what(
     value: u32,
 ) -> (Option<String>, Option<u32>) {
     if target.code().is_gil(word) {
-        let owner = target
-            .interpreter
-            .as_ref()
-            .and_then(|python| python.lock_owner(target));
+        let pid = target.pid;
+        let owner = Interpreters::lock_owner(target.code(), pid, PATIENCE);
+        let owner = owner.and_then(|inner| target.thread(inner));
         let by = owner.map_or_else(String::new, |tid| format!(", which thread {tid} has"));
         return (Some(format!("Python's GIL{by}")), owner);
     }
@@ -72,7 +75,7 @@ fn what(
     };
     let owner = owner
         .map(|owner| owner & NUMBER)
-        .filter(|owner| *owner != 0);
+        .filter(|owner| (1..=LARGEST).contains(owner));
     if let Some(inner) = owner {
         return match target.thread(inner) {
             Some(tid) => (Some(format!("a mutex that thread {tid} has")), Some(tid)),
@@ -112,6 +115,6 @@ fn is_mutex(memory: RemoteMemory, word: u64) -> bool {
 /// Whether the word is where glibc keeps a thread's number, which the kernel clears at its end: the
 /// structure that it lies in begins with its own address.
 fn is_threads_number(memory: RemoteMemory, word: u64) -> bool {
-    let own = word.checked_sub(super::python::THREAD_NUMBER);
+    let own = word.checked_sub(THREAD_NUMBER);
     own.is_some_and(|own| memory.load(own) == Some(own))
 }

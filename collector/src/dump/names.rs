@@ -1,16 +1,20 @@
 //! Names for the frames of all threads, found as those of a recording are ([`symbolize`]), and
-//! native and Python frames put together.
+//! as those of the process's code.
 
 use super::stack::{KernelHalf, ThreadStack};
 use super::target::Target;
 use crate::clock;
+use crate::interpreters::LANGUAGES;
 use crate::jit_map;
 use crate::processes;
-use crate::recording::{Module, ModuleId, ModuleMap, Process, ProcessId, RawFrame, Recording};
-use crate::symbolize::{Place, Places, symbolize};
+use crate::recording::{
+    CodeId, CodeObject, LanguageId, Module, ModuleId, ModuleMap, Process, ProcessId, RawFrame,
+    Recording,
+};
+use crate::symbolize::{Place, Places, UNKNOWN, symbolize};
 use crate::visible::visible;
 use engine::address::{CodeAddress, RuntimeAddress};
-use engine::wire::sample::Frame as Found;
+use engine::wire::sample::{Frame as Found, Method};
 use std::fs;
 use std::io::Read as _;
 use std::os::unix::fs::MetadataExt as _;
@@ -40,7 +44,8 @@ pub(super) struct Frame {
 pub(super) enum Kind {
     Kernel,
     Native,
-    Python,
+    /// An interpreter's, of a language of that name.
+    Language(&'static str),
 }
 
 impl Kind {
@@ -48,7 +53,7 @@ impl Kind {
         match self {
             Self::Kernel => "kernel",
             Self::Native => "native",
-            Self::Python => "python",
+            Self::Language(name) => name,
         }
     }
 }
@@ -68,9 +73,6 @@ impl Frame {
         }
     }
 }
-
-/// CPython's loop, of which one call runs the Python frames of an entry.
-const LOOP: &str = "_PyEval_EvalFrame";
 
 /// The stacks of all threads, from leaf to root, and what is to be said of names that are missing.
 pub(super) fn name(target: &mut Target, stacks: &[ThreadStack]) -> (Vec<Vec<Frame>>, Vec<String>) {
@@ -116,15 +118,22 @@ fn whole<'s>(
             }
         }
     }
-    let mut python = stack.python.iter().flat_map(|python| &python.entries);
     let user = stack.user.iter().flat_map(|user| &user.frames);
-    for found in user {
+    let mut user = user.peekable();
+    while let Some(found) = user.next() {
         let Some(place) = places.next().flatten() else {
             continue;
         };
-        let mut is_loop = false;
+        let runs_function = user.peek().is_some_and(|next| is_language(next));
+        let kind = match place.language {
+            Some(id) => Kind::Language(LANGUAGES[id.index()]),
+            None => Kind::Native,
+        };
         for named in &place.functions {
-            is_loop |= named.function.starts_with(LOOP);
+            // Code made for the function that comes next.
+            if &*named.function == UNKNOWN && runs_function {
+                continue;
+            }
             let short = named.short.as_ref().unwrap_or(&named.function);
             all.push(Frame {
                 short: visible(short).into_owned(),
@@ -132,25 +141,16 @@ fn whole<'s>(
                 file: visible(named.file.as_deref().unwrap_or_default()).into_owned(),
                 line: named.line,
                 inlined: named.inlined,
-                address: Some(found.pc.0),
-                ..Frame::new(Kind::Native, &named.function)
+                address: (!is_language(found)).then_some(found.pc.0),
+                ..Frame::new(kind, &named.function)
             });
         }
-        if is_loop {
-            all.extend(python.next().into_iter().flatten().map(python_frame));
-        }
     }
-    // Of a native stack that ends early.
-    all.extend(python.flatten().map(python_frame));
     all
 }
 
-fn python_frame(frame: &super::python::PythonFrame) -> Frame {
-    Frame {
-        file: visible(&frame.file).into_owned(),
-        line: frame.line,
-        ..Frame::new(Kind::Python, &frame.function)
-    }
+fn is_language(frame: &Found) -> bool {
+    frame.method == Method::Language
 }
 
 /// The frames of a stack that are looked up.
@@ -170,14 +170,7 @@ fn raw<'s>(
         })
     });
     let user = stack.user.iter().flat_map(|user| &user.frames);
-    kernel.chain(user.map(|frame| {
-        let address = frame.code_address().lookup();
-        RawFrame::code(
-            ProcessId::new(0),
-            *frame,
-            recording.module_at(ProcessId::new(0), address, 0),
-        )
-    }))
+    kernel.chain(user.map(|frame| recording.raw_frame(ProcessId::new(0), *frame, 0)))
 }
 
 /// A recording of the process as it is now, without samples.
@@ -204,7 +197,18 @@ fn recording(target: &mut Target, stacks: &[ThreadStack]) -> Recording {
     let offset_ns = clock::realtime_offset_ns();
     let born_ns = processes::born_ns(pid.cast_signed()).unwrap_or(0);
     let inner = processes::inner_number(pid.cast_signed(), pid.cast_signed());
+    let described = target.interpreters.descriptions.since(0);
+    let described = described.map(|(number, description)| {
+        let language = LanguageId::new(u32::from(description.language));
+        let code = description.code(number, 0);
+        (number, CodeObject::new(language, &code))
+    });
+    let (numbers, codes): (Vec<u64>, Vec<CodeObject>) = described.unzip();
     let process = Process {
+        codes: numbers
+            .into_iter()
+            .zip((0..codes.len()).map(CodeId::next_of))
+            .collect(),
         pid: inner.unwrap_or(pid),
         key: born_ns,
         realtime_offset_ns: offset_ns,
@@ -215,6 +219,8 @@ fn recording(target: &mut Target, stacks: &[ThreadStack]) -> Recording {
     Recording {
         processes: vec![process],
         modules,
+        languages: LANGUAGES.map(str::to_owned).to_vec(),
+        codes,
         ..Recording::default()
     }
 }

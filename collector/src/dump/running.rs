@@ -1,10 +1,11 @@
 //! Threads that run: the kernel copies the stack of each at its next moment of CPU time, by a perf
 //! event on that thread alone, which notices nothing.
 
+use super::asleep;
+use super::interpreted::{self, Native};
 use super::stack::{KernelHalf, ThreadStack, lack};
 use super::target::Target;
 use super::task::Task;
-use super::{asleep, python};
 use crate::cpu_rings::request::{self, Kind, Request, Tells};
 use crate::cpu_rings::{Copied, Refusal, Ring, Step, What, read};
 use crate::remote::unwind_copy;
@@ -118,20 +119,25 @@ fn unwound(target: &mut Target, task: &Task, copied: &Copied) -> ThreadStack {
         kernel: KernelHalf::Addresses(copied.kernel.clone()),
         ..ThreadStack::default()
     };
-    python::read(target, task, python::PATIENCE, &mut stack);
-    if stack.python.is_some() {
-        let note = "its Python frames were read a moment after its native ones (--stop holds it)";
-        stack.notes.push(note.to_owned());
-    }
     if let Some((ip, sp, registers)) = copied.user {
         let copy = Stack {
             sp,
             bytes: &copied.stack,
             cut: copied.stack.len() == copied.room,
         };
-        let user = unwind_copy(target.code(), ip, registers, copy);
-        stack.notes.extend(lack(user.stop, true));
-        stack.user = Some(user);
+        let frames = unwind_copy(target.code(), ip, registers, copy);
+        stack.notes.extend(lack(frames.stop, true));
+        let native = Native {
+            frames,
+            copy,
+            is_older: true,
+        };
+        interpreted::add(target, task, native, interpreted::PATIENCE, &mut stack);
+        if stack.has_lock.is_some() {
+            let note =
+                "its Python frames were read a moment after its native ones (--stop holds it)";
+            stack.notes.push(note.to_owned());
+        }
     }
     stack
 }

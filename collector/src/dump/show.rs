@@ -54,7 +54,7 @@ fn one(out: &mut String, thread: &Thread) {
     } else if !task.wchan.is_empty() && !task.state.has_ended() {
         let _ = write!(out, " in the kernel's {}", visible(&task.wchan));
     }
-    if stack.python.as_ref().is_some_and(|python| python.has_lock) {
+    if stack.has_lock == Some(true) {
         out.push_str("; has Python's GIL");
     }
     out.push('\n');
@@ -71,7 +71,9 @@ fn line(frame: &Frame) -> String {
     let source = frame.file.rsplit('/').next().unwrap_or_default();
     let place = match (frame.kind, source, frame.line) {
         (Kind::Kernel, ..) => " [kernel]".to_owned(),
-        (Kind::Python, _, line) => format!(" ({}:{line})", frame.file),
+        (Kind::Language(_), "", _) => String::new(),
+        (Kind::Language(_), _, 0) => format!(" ({})", frame.file),
+        (Kind::Language(_), _, line) => format!(" ({}:{line})", frame.file),
         (Kind::Native, "", _) if frame.module.is_empty() || line.starts_with('[') => String::new(),
         (Kind::Native, "", _) => format!(" [{}]", frame.module.trim_matches(['[', ']'])),
         (Kind::Native, source, 0) => format!(" ({source})"),
@@ -107,7 +109,7 @@ pub(super) fn json(dump: &Dump) -> Value {
             "state": task.state.0.to_string(),
             "wchan": task.wchan,
             "call": call,
-            "has_gil": stack.python.as_ref().map(|python| python.has_lock),
+            "has_gil": stack.has_lock,
             "frames": frames.iter().map(frame).collect::<Vec<_>>(),
             "notes": stack.notes,
         })

@@ -1,7 +1,6 @@
 //! What was found of a thread's stack, before anything has a name.
 
 use super::call::Decoded;
-use super::python::PythonStack;
 use crate::remote::RemoteStack;
 use engine::wire::sample::StopReason;
 
@@ -11,10 +10,11 @@ pub(super) struct ThreadStack {
     /// The call in which it sleeps.
     pub(super) call: Option<Decoded>,
     pub(super) kernel: KernelHalf,
-    /// Native frames; none of a thread of the kernel's own, or one that has ended.
+    /// Native frames, and those of interpreters; none of a thread of the kernel's own, or one that
+    /// has ended.
     pub(super) user: Option<RemoteStack>,
-    /// The frames of the Python that it runs.
-    pub(super) python: Option<PythonStack>,
+    /// Whether it has Python's lock; `None` of one without Python.
+    pub(super) has_lock: Option<bool>,
     /// What is to be known of it, in sentences.
     pub(super) notes: Vec<String>,
 }

@@ -6,10 +6,11 @@
 //! resumes with their deadline is left alone, and read from outside. Who goes to sleep in one just
 //! when it is stopped has its call made again ([`registers::go_on`]).
 
+use super::interpreted::{self, Native};
 use super::stack::{KernelHalf, ThreadStack, lack};
 use super::target::Target;
 use super::task::Task;
-use super::{asleep, call, python};
+use super::{asleep, call};
 use crate::gentle::{Stop, is_filtered, may_be_stopped, wait};
 use crate::remote::{MOST, unwind_copy};
 use crate::unwind::Stack;
@@ -22,7 +23,7 @@ use std::thread;
 use std::time::Duration;
 
 /// How long frames of an interpreter may be read while a thread is held.
-const HELD: Duration = Duration::from_millis(20);
+const HELD: Duration = Duration::from_millis(15);
 
 /// Looks at a thread, which is stopped if that does it no harm; `None` if it is not stopped, and
 /// does not sleep.
@@ -37,12 +38,14 @@ pub(super) fn look(target: &mut Target, task: &Task) -> Option<ThreadStack> {
         return Some(stack);
     }
     let kernel = Task::kernel_stack(pid, tid).unwrap_or_default();
+    // What takes long the first time.
+    target.code();
     let held = thread::scope(|scope| {
         let held = scope.spawn(|| hold(target, task, there, filtered));
         held.join().unwrap_or(Err(Errno::EFAULT))
     });
-    let held = match held {
-        Ok(held) => held,
+    let mut stack = match held {
+        Ok(stack) => stack,
         // It has gone on meanwhile.
         Err(Errno::EAGAIN) => return asleep::look(target, task),
         Err(errno) => {
@@ -51,20 +54,11 @@ pub(super) fn look(target: &mut Target, task: &Task) -> Option<ThreadStack> {
             return Some(stack);
         }
     };
-    let mut stack = held.stack;
     if let Whereabouts::Asleep { call, .. } = there {
         stack.kernel = KernelHalf::Names(kernel);
         // Takes its time, which is not the thread's any more.
         stack.call = call.map(|call| call::decode(target, tid, call));
     }
-    let copy = Stack {
-        sp: held.sp,
-        bytes: &held.bytes,
-        cut: held.bytes.len() == MOST,
-    };
-    let user = unwind_copy(target.code(), held.ip, held.registers, copy);
-    stack.notes.extend(lack(user.stop, true));
-    stack.user = Some(user);
     Some(stack)
 }
 
@@ -87,7 +81,28 @@ struct Held {
     sp: u64,
     registers: Registers,
     bytes: Vec<u8>,
-    stack: ThreadStack,
+}
+
+impl Held {
+    fn unwind(&self, target: &mut Target, task: &Task) -> ThreadStack {
+        let copy = Stack {
+            sp: self.sp,
+            bytes: &self.bytes,
+            cut: self.bytes.len() == MOST,
+        };
+        let frames = unwind_copy(target.code(), self.ip, self.registers, copy);
+        let mut stack = ThreadStack {
+            notes: Vec::from_iter(lack(frames.stop, true)),
+            ..ThreadStack::default()
+        };
+        let native = Native {
+            frames,
+            copy,
+            is_older: false,
+        };
+        interpreted::add(target, task, native, HELD, &mut stack);
+        stack
+    }
 }
 
 /// Stops a thread, reads what there is to read, and lets it go; `EAGAIN` if it is not there any
@@ -97,7 +112,7 @@ fn hold(
     task: &Task,
     there: Whereabouts,
     filtered: bool,
-) -> Result<Held, Errno> {
+) -> Result<ThreadStack, Errno> {
     let tid = Pid::from_raw(task.tid.cast_signed());
     ptrace::seize(tid, ptrace::Options::empty())?;
     if Whereabouts::of(target.pid, task.tid) != there {
@@ -110,20 +125,22 @@ fn hold(
     if registers::go_on(&mut user, filtered) {
         ptrace::setregs(tid, user)?;
     }
-    let mut stack = ThreadStack::default();
-    let bytes = target.memory.stack(sp, MOST).unwrap_or_default();
-    python::read(target, task, HELD, &mut stack);
+    let held = Held {
+        ip,
+        sp,
+        registers,
+        bytes: target.memory.stack(sp, MOST).unwrap_or_default(),
+    };
+    // Its native frames alone are in the copy.
+    let mixed = target
+        .code()
+        .has_interpreter()
+        .then(|| held.unwind(target, task));
     match stop {
         Stop::Asked => ptrace::detach(tid, None)?,
         Stop::Signal(signal) => ptrace::detach(tid, signal)?,
         // The kernel hands it on at the end of this thread, which has it in the target's.
         Stop::RealTime => {}
     }
-    Ok(Held {
-        ip,
-        sp,
-        registers,
-        bytes,
-        stack,
-    })
+    Ok(mixed.unwrap_or_else(|| held.unwind(target, task)))
 }

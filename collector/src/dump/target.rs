@@ -1,7 +1,7 @@
 //! The target process as all that look at it share it.
 
 use super::descriptor::Sockets;
-use super::python::Interpreter;
+use crate::interpreters::Interpreters;
 use crate::remote::RemoteUnwinder;
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::Code;
@@ -14,22 +14,23 @@ pub(super) struct Target {
     pub(super) unwinder: RemoteUnwinder,
     /// Its threads: the number that we know each by, and the one in its own PID namespace.
     pub(super) threads: Vec<(u32, u32)>,
-    /// The Python that it runs.
-    pub(super) interpreter: Option<Interpreter>,
+    /// What its interpreters were found to run.
+    pub(super) interpreters: Interpreters,
+    /// Frames that were found.
+    pub(super) frames: usize,
     /// Its sockets.
     pub(super) sockets: Sockets,
 }
 
 impl Target {
     pub(super) fn new(pid: u32) -> Self {
-        let (memory, mut unwinder) = (RemoteMemory(pid), RemoteUnwinder::default());
-        let interpreter = Interpreter::find(memory, unwinder.code(pid));
         Self {
             pid,
-            memory,
-            unwinder,
+            memory: RemoteMemory(pid),
+            unwinder: RemoteUnwinder::default(),
             threads: Vec::new(),
-            interpreter,
+            interpreters: Interpreters::default(),
+            frames: 0,
             sockets: Sockets::default(),
         }
     }

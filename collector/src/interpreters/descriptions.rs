@@ -1,5 +1,6 @@
 //! The code objects of a process that were met from outside, each described once.
 
+use super::LANGUAGES;
 use engine::wire::code::{Code, FROM_OUTSIDE, LineFormat};
 use std::collections::HashMap;
 
@@ -13,7 +14,8 @@ const MOST_BYTES: usize = 32 << 20;
 /// A code object as it is shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Description {
-    language: &'static str,
+    /// Of [`LANGUAGES`].
+    pub(crate) language: u8,
     pub(crate) name: Vec<u8>,
     pub(crate) file: Vec<u8>,
     first_line: u32,
@@ -22,7 +24,7 @@ pub(crate) struct Description {
 }
 
 impl Description {
-    pub(super) fn new(language: &'static str, code: &Code<'_>) -> Self {
+    pub(super) fn new(language: u8, code: &Code<'_>) -> Self {
         Self {
             language,
             name: code.name.to_vec(),
@@ -47,7 +49,7 @@ impl Description {
         Code {
             number,
             time_ns,
-            language: self.language.as_bytes(),
+            language: LANGUAGES[usize::from(self.language)].as_bytes(),
             name: &self.name,
             file: &self.file,
             first_line: self.first_line,

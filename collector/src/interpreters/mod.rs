@@ -20,18 +20,20 @@ mod descriptions;
 mod memory;
 mod python;
 
-use crate::unwind::{Code, Spot};
+use crate::unwind::{Code, Spot, Stack};
 pub(crate) use descriptions::{Description, Descriptions};
 use engine::address::RuntimeAddress;
 use engine::python::entries::Entry;
 use engine::v8::frame::{Native, standing};
 use engine::v8::layout::Layout as V8;
 use engine::wire::sample::{Frame, Method, StopReason};
-use memory::Pages;
-use python::{MOST_FRAMES, Python, Threads};
+use memory::{Pages, WithStack};
+use python::{MOST_FRAMES, Python, Share, Threads};
 use std::fmt;
+use std::time::Duration;
 
 /// Languages, by number.
+pub(crate) const LANGUAGES: [&str; 2] = ["python", "javascript"];
 const PYTHON: u8 = 0;
 const JAVASCRIPT: u8 = 1;
 /// A function's lines are counted a piece at a time, so often at most.
@@ -60,6 +62,11 @@ pub(crate) struct NativeStack<'a> {
     pub(crate) spots: &'a [Spot],
     /// Why there are no more.
     pub(crate) stop: StopReason,
+    /// The stack as it was when they were found, if that is still at hand.
+    pub(crate) copy: Option<Stack<'a>>,
+    /// Whether the thread may have gone on since: then what it has of an interpreter by now, and
+    /// did not have there, is shown nevertheless.
+    pub(crate) is_older: bool,
 }
 
 /// A stack with the frames of interpreters.
@@ -69,25 +76,36 @@ pub(crate) struct MixedStack {
     pub(crate) frames: Vec<Frame>,
     /// Whether some are missing.
     pub(crate) lacks: bool,
+    /// Whether it has Python's lock; `None` of a thread without Python.
+    pub(crate) has_lock: Option<bool>,
 }
 
 impl Interpreters {
-    /// The stack of a thread, which has the number `tid` in its own PID namespace. `None` where it
-    /// runs no interpreter.
+    /// The thread that has Python's lock, by its number in its own PID namespace.
+    pub(crate) fn lock_owner(code: &Code, pid: u32, patience: Duration) -> Option<u32> {
+        let memory = Pages::of(pid, patience);
+        python(&memory, code)?.lock_owner(&memory)
+    }
+
+    /// The stack of a thread, which has the number `tid` in its own PID namespace, as far as it can
+    /// be read in that time. `None` where it runs no interpreter.
     pub(crate) fn look(
         &mut self,
         code: &Code,
         (pid, tid): (u32, u32),
         native: NativeStack<'_>,
+        patience: Duration,
     ) -> Option<MixedStack> {
-        let memory = Pages::of(pid);
-        let python = code
-            .python()
-            .and_then(|(bias, exported)| Python::of(&memory, exported, bias));
-        let entries = python
+        let memory = Pages::of(pid, patience);
+        let python = python(&memory, code);
+        let share = python
             .as_ref()
-            .map(|python| python.entries(&memory, tid, &mut self.threads));
-        let (entries, lacks) = entries.unwrap_or_default();
+            .map(|python| python.share(&memory, tid, &mut self.threads));
+        let Share {
+            entries,
+            lacks,
+            has_lock,
+        } = share.unwrap_or_default();
         let v8 = code.v8();
         if entries.is_empty() && v8.is_none() {
             return None;
@@ -95,6 +113,7 @@ impl Interpreters {
         let mut mixed = MixedStack {
             frames: Vec::with_capacity(native.frames.len()),
             lacks,
+            has_lock: (!entries.is_empty()).then_some(has_lock),
         };
         let mut left = MOST_FRAMES;
         let mut entries = entries.into_iter().peekable();
@@ -103,13 +122,17 @@ impl Interpreters {
             let reaches = |entry: &Entry| spot.cfa.is_some_and(|cfa| entry.address < cfa);
             while let Some(entry) = entries.next_if(reaches) {
                 match &python {
-                    Some(python) if entry.address >= spot.sp => {
+                    Some(python) if entry.address >= spot.sp || native.is_older => {
                         self.python_frames(&memory, python, &entry, &mut left, &mut mixed);
                     }
                     _ => mixed.lacks = true,
                 }
             }
             if let Some(v8) = v8.filter(|_| code.may_be_v8(frame.pc.0)) {
+                let memory = WithStack {
+                    pages: &memory,
+                    stack: native.copy,
+                };
                 let of = (&memory, u64::from(pid) << 32 | u64::from(tid));
                 self.javascript_frame(of, v8, code, (*frame, *spot), &mut mixed);
             }
@@ -157,7 +180,7 @@ impl Interpreters {
                 let number = self.descriptions.number((PYTHON, place.code, check), || {
                     let mut description = None;
                     layout.describe(memory, place.code, |code| {
-                        description = Some(Description::new("python", &code));
+                        description = Some(Description::new(PYTHON, &code));
                     });
                     description
                 });
@@ -178,7 +201,7 @@ impl Interpreters {
     /// Adds the function that a frame of V8's code runs; `None` if it runs none.
     fn javascript_frame(
         &mut self,
-        (memory, thread): (&Pages, u64),
+        (memory, thread): (&WithStack<'_>, u64),
         layout: &V8,
         code: &Code,
         (frame, spot): (Frame, Spot),
@@ -209,7 +232,7 @@ impl Interpreters {
             let (mut description, mut is_done) = (None, false);
             for _ in 0..MOST_PIECES {
                 layout.describe(memory, function, &place, thread, |code, is_whole| {
-                    description = Some(Description::new("javascript", &code));
+                    description = Some(Description::new(JAVASCRIPT, &code));
                     is_done = is_whole;
                 })?;
                 if is_done {
@@ -223,6 +246,12 @@ impl Interpreters {
         to.lacks |= number.is_none();
         Some(())
     }
+}
+
+/// The CPython of a process, if its structures are known.
+fn python(memory: &Pages, code: &Code) -> Option<Python> {
+    let (bias, exported) = code.python()?;
+    Python::of(memory, exported, bias)
 }
 
 const fn language_frame(number: u64, position: u32) -> Frame {

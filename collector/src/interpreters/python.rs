@@ -1,6 +1,7 @@
 //! CPython from outside: the entries of a thread, wherever its thread states are.
 
 use super::memory::Pages;
+use crate::remote_memory::THREAD_NUMBER;
 use crate::unwind::elf_sections;
 use engine::interpreter::memory::Memory;
 use engine::python::entries::Entry;
@@ -8,8 +9,9 @@ use engine::python::layout::{self, Layout};
 use engine::python::threads;
 use std::collections::HashMap;
 
-/// Where glibc has a thread's number, from `pthread_self()`.
-const NUMBER: u64 = 720;
+/// Behind a thread state's `thread_id`: the thread's number, from 3.11 on. A child of fork has its
+/// parent's there, so it is asked only where the C library is not glibc.
+const NATIVE_ID: u64 = 8;
 /// Thread states of a process, and of one thread its entries and the frames of them all, at most;
 /// of more, the innermost.
 const MOST_THREADS: u32 = 100_000;
@@ -21,7 +23,19 @@ pub(super) struct Python {
     pub(super) layout: Layout,
     pub(super) code_type: u64,
     runtime: u64,
+    minor: u64,
     threads: layout::Threads,
+}
+
+/// What a thread has of it.
+#[derive(Debug, Default)]
+pub(super) struct Share {
+    /// By where on its stack they are.
+    pub(super) entries: Vec<Entry>,
+    /// Whether some were left out.
+    pub(super) lacks: bool,
+    /// Whether it has its interpreter's lock.
+    pub(super) has_lock: bool,
 }
 
 /// Who has which thread states: the thread's `pthread_self()`, and where they are.
@@ -41,17 +55,12 @@ impl Python {
             threads: layout::threads(memory, minor, runtime)?,
             code_type: exported.code_type.wrapping_add(bias),
             runtime,
+            minor,
         })
     }
 
-    /// The entries of a thread of that number (in its own PID namespace), by where on its stack
-    /// they are; and whether some were left out.
-    pub(super) fn entries(
-        &self,
-        memory: &Pages,
-        tid: u32,
-        threads: &mut Threads,
-    ) -> (Vec<Entry>, bool) {
+    /// What there is of a thread of that number (in its own PID namespace).
+    pub(super) fn share(&self, memory: &Pages, tid: u32, threads: &mut Threads) -> Share {
         let known = threads.get(&tid);
         let known = known.filter(|(own, states)| self.is_of(memory, tid, *own, states));
         let (_, states) = match known {
@@ -60,7 +69,7 @@ impl Python {
                 self.find(memory, threads);
                 match threads.get(&tid) {
                     Some(found) => found,
-                    None => return (Vec::new(), false),
+                    None => return Share::default(),
                 }
             }
         };
@@ -73,7 +82,27 @@ impl Python {
         let lacks = entries.len() >= MOST_ENTRIES;
         entries.sort_by_key(|entry| entry.address);
         entries.dedup_by_key(|entry| entry.address);
-        (entries, lacks)
+        let has_lock = states.iter().any(|state| self.has_lock(memory, *state));
+        Share {
+            entries,
+            lacks,
+            has_lock,
+        }
+    }
+
+    /// The thread that has the lock, by its number in its own PID namespace.
+    pub(super) fn lock_owner(&self, memory: &Pages) -> Option<u32> {
+        threads::find(memory, self.runtime, &self.threads, MOST_THREADS, |state| {
+            let has_lock = self.has_lock(memory, state);
+            has_lock.then(|| self.number(memory, state))?
+        })
+    }
+
+    fn has_lock(&self, memory: &Pages, state: u64) -> bool {
+        match layout::running(self.minor) {
+            Some(offset) => memory.at(self.runtime, offset) == Some(state),
+            None => self.layout.has_lock(memory, state),
+        }
     }
 
     fn id_of(&self, memory: &Pages, state: u64) -> Option<u64> {
@@ -81,15 +110,16 @@ impl Python {
     }
 
     fn is_of(&self, memory: &Pages, tid: u32, own: u64, states: &[u64]) -> bool {
-        let mut ids = states.iter().map(|state| self.id_of(memory, *state));
-        number(memory, own) == Some(tid) && ids.all(|id| id == Some(own))
+        states.iter().all(|state| {
+            self.id_of(memory, *state) == Some(own) && self.number(memory, *state) == Some(tid)
+        })
     }
 
     fn find(&self, memory: &Pages, known: &mut Threads) {
         known.clear();
         threads::find(memory, self.runtime, &self.threads, MOST_THREADS, |state| {
             let own = self.id_of(memory, state)?;
-            if let Some(tid) = number(memory, own) {
+            if let Some(tid) = self.number(memory, state) {
                 let (of, states) = known.entry(tid).or_insert_with(|| (own, Vec::new()));
                 if *of == own {
                     states.push(state);
@@ -98,9 +128,17 @@ impl Python {
             None::<()>
         });
     }
-}
 
-/// The number of the thread of that `pthread_self()`.
-fn number(memory: &Pages, own: u64) -> Option<u32> {
-    Some(memory.at(own, NUMBER)? as u32)
+    /// The number of a thread state's thread.
+    fn number(&self, memory: &Pages, state: u64) -> Option<u32> {
+        let own = self.id_of(memory, state)?;
+        let number = match threads::word(memory, own, 0) == Some(own) {
+            true => threads::word(memory, own, THREAD_NUMBER)?,
+            false if self.minor > 10 => {
+                threads::word(memory, state, self.layout.thread_id.checked_add(NATIVE_ID)?)?
+            }
+            false => return None,
+        };
+        Some(number as u32)
+    }
 }

@@ -2,8 +2,9 @@
 //! parent's.
 
 use super::ids::{ModuleId, ProcessId};
-use super::model::{Process, Recording};
+use super::model::{Process, RawFrame, Recording};
 use engine::address::RuntimeAddress;
+use engine::wire::sample::{Frame, Method};
 
 /// How far up to look for the modules of a process that forked and recorded none of its own.
 const MOST_FORKS: usize = 16;
@@ -29,6 +30,23 @@ impl Recording {
             found = owner.map.find(address, forked_ns.min(time_ns), modules);
         }
         found
+    }
+
+    /// What a frame was in a process at that time.
+    pub(crate) fn raw_frame(&self, process: ProcessId, frame: Frame, time_ns: u64) -> RawFrame {
+        match (frame.method, frame.pc.0) {
+            (Method::Language, 0) => RawFrame::Missing,
+            (Method::Language, number) => RawFrame::Language {
+                code: (self.processes[process.index()].codes)
+                    .get(&number)
+                    .copied(),
+                position: frame.position,
+            },
+            _ => {
+                let address = frame.code_address().lookup();
+                RawFrame::code(process, frame, self.module_at(process, address, time_ns))
+            }
+        }
     }
 
     /// Whether each address of a process means the same module at all times.

@@ -72,6 +72,11 @@ impl Code {
         modules.find_map(|(_, bias, image)| Some((*bias, image.python()?)))
     }
 
+    /// Whether it has an interpreter that is known.
+    pub(crate) fn has_interpreter(&self) -> bool {
+        self.python().is_some() || self.v8().is_some()
+    }
+
     /// Whether execution begins in the function of a caller, as its code tells.
     fn is_outset(&self, at: FrameAddress) -> bool {
         let FrameAddress::ReturnAddress(pc) = at else {
@@ -115,7 +120,7 @@ impl Code {
 }
 
 /// A copied stack.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Stack<'a> {
     /// Where it began.
     pub(crate) sp: u64,
@@ -125,9 +130,14 @@ pub(crate) struct Stack<'a> {
 }
 
 impl Stack<'_> {
-    fn word(&self, address: u64) -> Option<u64> {
+    /// So many bytes of it.
+    pub(crate) fn at(&self, address: u64, length: usize) -> Option<&[u8]> {
         let offset = usize::try_from(address.checked_sub(self.sp)?).ok()?;
-        let bytes = self.bytes.get(offset..offset.checked_add(8)?)?;
+        self.bytes.get(offset..offset.checked_add(length)?)
+    }
+
+    fn word(&self, address: u64) -> Option<u64> {
+        let bytes = self.at(address, 8)?;
         Some(u64::from_le_bytes(bytes.try_into().ok()?))
     }
 

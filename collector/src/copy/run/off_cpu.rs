@@ -13,6 +13,10 @@ use crate::unwind::Spot;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead};
+use std::time::Duration;
+
+/// How long the interpreters' frames of a thread may be read, at most: it is away meanwhile.
+const PATIENCE: Duration = Duration::from_secs(1);
 
 impl Run {
     /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
@@ -56,8 +60,10 @@ impl Run {
             frames: &frames,
             spots,
             stop: head.stop,
+            copy: None,
+            is_older: false,
         };
-        let mixed = self.interpreters.look(&self.code, (pid, tid), native);
+        let mixed = (self.interpreters).look(&self.code, (pid, tid), native, PATIENCE);
         let lacks = mixed.as_ref().is_some_and(|mixed| mixed.lacks);
         Look {
             frames: mixed.map_or(frames, |mixed| mixed.frames),
@@ -65,11 +71,6 @@ impl Run {
             lacks,
             taken_ns: monotonic_ns(),
         }
-    }
-
-    /// Whether it has an interpreter that is known.
-    pub(in crate::copy) fn has_interpreter(&self) -> bool {
-        self.code.python().is_some() || self.code.v8().is_some()
     }
 
     /// A thread is about to go off its CPU, and stands there.
