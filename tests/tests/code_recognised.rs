@@ -2,6 +2,7 @@
 
 use collector::profile::{Profile, Sample};
 use collector::symbolize::Places;
+use engine::wire::sample::StopReason;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::far_headers::move_headers;
 use std::fs;
@@ -27,10 +28,15 @@ fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
     frames.map(|frame| &*profile.function(frame).name).collect()
 }
 
-/// Which part of the weight has stacks that are as wanted, in per cent.
+/// Which part of the weight has stacks that are as wanted, in per cent. Samples whose signal came
+/// late have none, as on guests whose interrupts wait.
 fn share(profile: &Profile, wanted: impl Fn(&Sample, &[&str]) -> bool) -> f64 {
     let weight = |keep: &dyn Fn(&Sample) -> bool| -> u64 {
-        let kept = profile.samples.iter().filter(|sample| keep(sample));
+        let walked = profile
+            .samples
+            .iter()
+            .filter(|s| s.stop != StopReason::Blocked);
+        let kept = walked.filter(|sample| keep(sample));
         kept.map(|sample| sample.weight).sum()
     };
     let all = weight(&|_| true);

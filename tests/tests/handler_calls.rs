@@ -31,8 +31,9 @@ fn runs_of_the_handler(settings: &str, places: &[&str]) -> Vec<(String, Vec<Vec<
     places
         .map(|(place, tid)| {
             let runs = trace.in_handler(tid.parse().unwrap(), SIGNAL);
+            // Under strace samples cost so much that they come less often.
             assert!(
-                runs.len() > 2 * UNTIL_STEADY,
+                runs.len() > UNTIL_STEADY + UNTIL_STEADY / 2,
                 "{place}: {} runs",
                 runs.len()
             );
@@ -77,7 +78,7 @@ fn on_a_stack_that_is_not_the_threads_each_page_is_asked_for() {
             .iter()
             .filter(|run| run.iter().any(|name| name == "rt_sigprocmask"))
             .count();
-        assert!(asked > UNTIL_STEADY, "{place}: {asked} of {}", runs.len());
+        assert!(asked > MEET_NEW_CODE, "{place}: {asked} of {}", runs.len());
     }
 }
 

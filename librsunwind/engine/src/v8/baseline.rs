@@ -1,8 +1,8 @@
 //! What the baseline compiler made of a function, and its lines.
 //!
-//! It goes through the bytecodes once and makes instructions of each in turn; its table says only how
-//! many bytes each came to. So the bytecodes are gone through again, by their lengths, and their
-//! lines become those of the instructions.
+//! It goes through the bytecodes once and makes instructions of each in turn; its table says only
+//! how many bytes each came to. So the bytecodes are gone through again, by their lengths, and
+//! their lines become those of the instructions.
 
 use super::bytes::Bytes;
 use super::frame::Instruction;

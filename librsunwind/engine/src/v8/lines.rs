@@ -1,6 +1,6 @@
-//! Which line a character of a source is on. V8 counts lines when somebody asks it to; here the ends
-//! of lines are counted in the source itself, and the counts kept for the next function of the same
-//! script.
+//! Which line a character of a source is on. V8 counts lines when somebody asks it to; here the
+//! ends of lines are counted in the source itself, and the counts kept for the next function of the
+//! same script.
 
 use super::function::{Function, SCRIPT_FIRST_LINE, SCRIPT_ID, SCRIPT_SOURCE};
 use super::heap::{Heap, small};
