@@ -31,8 +31,13 @@ impl Top {
         let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
         let folder = folder(bench);
         fs::create_dir_all(&folder).unwrap();
+        let rate: &[&str] = match arguments.contains(&"-F") {
+            true => &[],
+            false => &["-F", "999"],
+        };
         let child = Command::new(rsunwind())
-            .args(["top", "-F", "999"])
+            .arg("top")
+            .args(rate)
             .args(arguments)
             .env("TMPDIR", folder)
             .stdin(Stdio::from(slave.try_clone().unwrap()))
@@ -157,6 +162,29 @@ fn a_program_is_shown_and_keys_do_what_they_say() {
     top.press("q");
     assert!(top.end().success());
     nothing_is_left(&bench, &program);
+}
+
+#[test]
+fn who_only_waits_is_shown_with_the_time_that_it_waits() {
+    let bench = Bench::new();
+    let source = "#include <unistd.h>\n\
+        __attribute__((noinline)) void naps(void) { for (;;) usleep(20000); }\n\
+        int main(void) { naps(); return 0; }";
+    let program = bench.compile("gcc", &["-O1", "-g"], source);
+    let beside = Beside::silent(&mut Command::new(program));
+    let who = beside.pid().to_string();
+    // At this rate it has no sample of CPU time.
+    let mut top = Top::start(&bench, &["-F", "1", "--off-cpu", "-p", &who]);
+    wait_for("half of the time in naps", || {
+        let screen = top.screen();
+        let line = screen.lines().find(|line| line.contains("naps"))?;
+        let waits: f64 = line.split_whitespace().nth(2)?.parse().ok()?;
+        (screen.contains("%WAIT") && waits > 50.0).then_some(())
+    });
+    top.press("3");
+    top.shows(&["%WAIT*"]);
+    top.press("q");
+    assert!(top.end().success());
 }
 
 #[test]

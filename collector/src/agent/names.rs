@@ -2,7 +2,7 @@
 //! that has nothing but names.
 
 use crate::profile::Profile;
-use crate::recording::names::{self, Owner, StoredNames};
+use crate::recording::names::{self, StoredNames};
 use crate::recording::write::{OwnChunks, Writer};
 use std::fs::{self, File};
 use std::io;
@@ -18,8 +18,7 @@ const MOST: usize = 8 << 20;
 /// As write.
 pub(super) fn keep(profile: &mut Profile, path: &Path) -> io::Result<()> {
     let mut seen = profile.symbols.to_be_stored(&profile.recording);
-    // Code of JITs is another one soon, and a binary without a build-id may be.
-    seen.retain(|owner, _| matches!(owner, Owner::Build(_) | Owner::Kernel));
+    seen.retain(|owner, _| owner.lasts());
     let known = std::mem::take(&mut profile.recording.names);
     let Some(all) = added(known, &seen) else {
         return Ok(());
@@ -54,7 +53,7 @@ fn added(mut known: StoredNames, seen: &StoredNames) -> Option<StoredNames> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::names::{Group, Named};
+    use crate::recording::names::{Group, Named, Owner};
 
     #[test]
     fn only_what_is_new_is_added() {

@@ -58,6 +58,15 @@ pub enum Owner {
     Process(u32, u64),
 }
 
+impl Owner {
+    /// Whether an address of it has the same name at another time. Code of JITs is another one
+    /// soon, and a binary without a build-id may be.
+    #[must_use]
+    pub const fn lasts(&self) -> bool {
+        matches!(self, Self::Build(_) | Self::Kernel)
+    }
+}
+
 /// The names of one owner.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group {

@@ -1,11 +1,17 @@
 //! The progress bar of symbolization: on a terminal, and only once it has taken a second.
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use ratatui::crossterm::terminal::is_raw_mode_enabled;
 use std::io::IsTerminal;
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// Whether there is a terminal for it, and not one on which a picture is drawn.
+fn is_ours() -> bool {
+    std::io::stderr().is_terminal() && !is_raw_mode_enabled().unwrap_or(false)
+}
 
 /// Work under way.
 pub(super) struct Progress {
@@ -31,8 +37,7 @@ impl Progress {
         };
         state.0 += count as u64;
         let done = state.0;
-        if state.1.is_none() && self.started.elapsed() > PATIENCE && std::io::stderr().is_terminal()
-        {
+        if state.1.is_none() && self.started.elapsed() > PATIENCE && is_ours() {
             state.1 = Some(self.bar());
         }
         if let Some(bar) = &state.1 {

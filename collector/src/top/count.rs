@@ -1,10 +1,11 @@
 //! The lines of the table, counted from a profile: of its newest time, and of all of it.
 
 use super::state::{Column, Focus, Line};
-use crate::profile::{Names, Profile, Sample};
+use crate::profile::{Gil, Names, Profile, Sample};
 use crate::recording::ThreadId;
 use crate::report::By;
 use crate::report::table::{Row, row_of_thread, weighed};
+use engine::wire::source::OFF_CPU;
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
@@ -18,20 +19,39 @@ pub(super) struct Counted {
     pub(super) lines: Vec<Line>,
     /// CPU time of the recent time, per cent of one processor.
     pub(super) load: f64,
+    pub(super) has_wait: bool,
+    pub(super) has_gil: bool,
 }
 
 /// Counts what there is to be shown at that time (`CLOCK_MONOTONIC`, ns).
-pub(super) fn lines(profile: &Profile, now_ns: u64, view: By, focus: Option<&Focus>) -> Counted {
+pub(super) fn lines(
+    profile: &mut Profile,
+    now_ns: u64,
+    view: By,
+    focus: Option<&Focus>,
+) -> Counted {
     let from_ns = now_ns.saturating_sub(RECENT_NS);
     let window_ns = now_ns.saturating_sub(profile.start_ns());
     let window_ns = window_ns.clamp(1, RECENT_NS);
     let percent = |ns: u64| 100.0 * ns as f64 / window_ns as f64;
-    let mut counted = Counted::default();
-    let recent = |sample: &Sample| match sample.time_ns >= from_ns {
-        true => profile.time_ns(sample),
-        false => 0,
+    let mut counted = Counted {
+        has_wait: profile.aside.iter().any(|sample| sample.event == OFF_CPU),
+        has_gil: profile
+            .samples
+            .iter()
+            .any(|sample| sample.gil != Gil::Nothing),
+        ..Counted::default()
     };
-    let times = profile.weighed().map(recent);
+    let recent = |profile: &Profile, sample: &Sample| match sample.event {
+        // From its beginning on, which may have been before.
+        OFF_CPU => {
+            let end_ns = sample.time_ns.saturating_add(sample.weight).min(now_ns);
+            end_ns.saturating_sub(sample.time_ns.max(from_ns))
+        }
+        _ if sample.time_ns >= from_ns => profile.time_ns(sample),
+        _ => 0,
+    };
+    let times = profile.weighed().map(|sample| recent(profile, sample));
     counted.load = percent(times.fold(0, u64::saturating_add));
 
     let mut table = Table::default();
@@ -39,10 +59,26 @@ pub(super) fn lines(profile: &Profile, now_ns: u64, view: By, focus: Option<&Foc
     let all = shown.rows(profile, |sample| profile.time_ns(sample));
     table.lines = all.into_iter().map(Line::of).collect();
     table.index();
-    let new = shown.rows(profile, recent);
+    let new = shown.rows(profile, |sample| recent(profile, sample));
     for row in &new {
         table.put(row, Column::Own, percent(row.own_ns));
         table.put(row, Column::Total, percent(row.total_ns));
+    }
+    if counted.has_gil {
+        let held = shown.rows(profile, |sample| match sample.gil {
+            Gil::Held => recent(profile, sample),
+            _ => 0,
+        });
+        for row in &held {
+            table.put(row, Column::Gil, percent(row.total_ns));
+        }
+    }
+    if counted.has_wait {
+        profile.show(OFF_CPU);
+        for row in shown.rows(profile, |sample| recent(profile, sample)) {
+            table.put(&row, Column::Wait, percent(row.total_ns));
+        }
+        profile.show_usual();
     }
     counted.lines = table.lines;
     counted
@@ -52,7 +88,7 @@ pub(super) fn lines(profile: &Profile, now_ns: u64, view: By, focus: Option<&Foc
 /// that the order never varies.
 pub(super) fn sort(lines: &mut [Line], by: Column) {
     let amounts = |line: &Line| {
-        let [own, total] = line.recent;
+        let [own, total, ..] = line.recent;
         let (own_ns, total_ns) = (line.row.own_ns, line.row.total_ns);
         match by {
             Column::Total => ([total, own], [total_ns, own_ns]),
@@ -61,12 +97,17 @@ pub(super) fn sort(lines: &mut [Line], by: Column) {
     };
     let descending = |a: [f64; 2], b: [f64; 2]| b[0].total_cmp(&a[0]).then(b[1].total_cmp(&a[1]));
     lines.sort_by(|a, b| {
+        let special = match by {
+            Column::Wait | Column::Gil => b.recent[by as usize].total_cmp(&a.recent[by as usize]),
+            _ => Ordering::Equal,
+        };
+        let amount = || {
+            let ((new_a, all_a), (new_b, all_b)) = (amounts(a), amounts(b));
+            descending(new_a, new_b).then_with(|| all_b.cmp(&all_a))
+        };
         let amount = match by {
             Column::Name => Ordering::Equal,
-            _ => {
-                let ((new_a, all_a), (new_b, all_b)) = (amounts(a), amounts(b));
-                descending(new_a, new_b).then_with(|| all_b.cmp(&all_a))
-            }
+            _ => special.then_with(amount),
         };
         amount.then_with(|| (&a.row.name, &a.row.origin).cmp(&(&b.row.name, &b.row.origin)))
     });
@@ -192,4 +233,50 @@ fn callers(profile: &Profile, function: &str, weigh: impl Fn(&Sample) -> u64) ->
         origin,
     };
     found.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::tests::example;
+
+    /// Recent amounts of a function: own, total, waiting, with the GIL.
+    fn of(counted: &Counted, name: &str) -> [f64; 4] {
+        let mut lines = counted.lines.iter();
+        lines.find(|line| line.row.name == name).unwrap().recent
+    }
+
+    #[test]
+    fn waits_count_from_when_they_began_and_the_gil_by_who_has_it() {
+        let mut profile = example();
+        let now_ns = profile.start_ns() + 20_000_000_000;
+        for sample in &mut profile.samples {
+            sample.time_ns = now_ns - 1_000_000_000;
+        }
+        let plain = lines(&mut profile, now_ns, By::Function, None);
+        assert!(!plain.has_wait && !plain.has_gil);
+        assert_eq!(of(&plain, "_start")[2..], [0.0, 0.0]);
+
+        let [first, second, ..] = profile.samples[..] else {
+            panic!("{:?}", profile.samples);
+        };
+        profile.samples[0].gil = Gil::Held;
+        profile.samples[1].gil = Gil::Awaited;
+        let wait = |seconds_ago: u64, seconds: u64| Sample {
+            event: OFF_CPU,
+            time_ns: now_ns - seconds_ago * 1_000_000_000,
+            weight: seconds * 1_000_000_000,
+            ..second
+        };
+        // Two seconds of the last five, two more from before; one of them; three that were over.
+        profile.aside = vec![wait(7, 4), wait(1, 1), wait(9, 3)];
+        let counted = lines(&mut profile, now_ns, By::Function, None);
+        let held_ns = profile.time_ns(&first) as f64;
+        let [own, total, waits, held] = of(&counted, "_start");
+        assert!(counted.has_wait && counted.has_gil);
+        assert_eq!([own, total], of(&plain, "_start")[..2]);
+        assert_eq!(waits, 60.0);
+        assert_eq!(held, 100.0 * held_ns / 5e9);
+        assert_eq!(counted.load, plain.load);
+    }
 }

@@ -1,6 +1,6 @@
 //! The picture on a terminal; one of 80 columns and 24 lines suffices.
 
-use super::state::{COLUMNS, Column, Focus, State, VIEWS};
+use super::state::{Column, Focus, State, VIEWS};
 use crate::numbers::duration;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout};
@@ -10,7 +10,7 @@ use ratatui::widgets::{Block, Clear, Paragraph, Row, Table, TableState};
 
 const HELP: &str = "\
 Tab, Shift-Tab   functions, threads, processes, modules, cgroups
-1, 2, n          sort by own time, with what it calls, by name
+1, 2, 3, 4, n    sort by own time, with what it calls, waiting, GIL, name
 < , > (F6)       sort by the column before, the next one; I, r: invert
 / (F3, F4)       filter by name (Enter: done, Esc: none)
 Enter            who calls the function; what the thread, process, cgroup does
@@ -19,9 +19,10 @@ Up, Down, PgUp, PgDn, Home, End   select
 Space, p         stand still, go on
 q, F10, Ctrl-C   end; a program that was started ends, too
 
-Percentages are of one processor, in the last 5 seconds.
-The recording, in TMPDIR, may grow to 1 GiB; then nothing new is shown.
-Any key closes this.";
+Percentages are of one processor, in the last 5 seconds. %WAIT (with
+--off-cpu) is time off the CPU, once it is over; %GIL is CPU time with
+Python's lock. The recording, in TMPDIR, may grow to 1 GiB; then nothing
+new is shown. Any key closes this.";
 
 /// Draws it.
 pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
@@ -85,41 +86,42 @@ fn heading(state: &State) -> Line<'_> {
     Line::from(names.collect::<Vec<_>>())
 }
 
+/// Fewer columns do not have room for times beside more than two percentages.
+const WIDE: u16 = 100;
+
 fn table(frame: &mut Frame<'_>, area: ratatui::layout::Rect, state: &State) {
-    let mark = |(column, name): (Column, &str)| match (state.sort == column, state.is_inverted) {
+    let mark = |column: Column, name: &str| match (state.sort == column, state.is_inverted) {
         (true, false) => format!("{name}*"),
         (true, true) => format!("{name}^"),
         (false, _) => name.to_owned(),
     };
-    let [own, total, name] = COLUMNS.map(mark);
-    let header = Row::new([
-        own,
-        total,
-        "SELF".to_owned(),
-        "TOTAL".to_owned(),
-        name,
-        "FROM".to_owned(),
-    ]);
+    let amounts: Vec<_> = state
+        .columns()
+        .filter(|(it, _)| *it != Column::Name)
+        .collect();
+    let has_times = amounts.len() == 2 || area.width >= WIDE;
+    let times =
+        |own: String, total: String| has_times.then_some([own, total]).into_iter().flatten();
+    let header = amounts.iter().map(|(column, name)| mark(*column, name));
+    let header = header
+        .chain(times("SELF".to_owned(), "TOTAL".to_owned()))
+        .chain([mark(Column::Name, "NAME"), "FROM".to_owned()]);
     let rows = state.lines.iter().map(|line| {
-        Row::new([
-            format!("{:.1}", line.recent[0]),
-            format!("{:.1}", line.recent[1]),
-            duration(line.row.own_ns),
-            duration(line.row.total_ns),
-            line.row.name.clone(),
-            line.row.origin.clone(),
-        ])
+        let amounts = amounts.iter();
+        let amounts = amounts.map(|(column, _)| format!("{:.1}", line.recent[*column as usize]));
+        let times = times(duration(line.row.own_ns), duration(line.row.total_ns));
+        let words = [line.row.name.clone(), line.row.origin.clone()];
+        Row::new(amounts.chain(times).chain(words))
     });
-    let widths = [
-        Constraint::Length(6),
-        Constraint::Length(7),
-        Constraint::Length(8),
-        Constraint::Length(8),
-        Constraint::Fill(3),
-        Constraint::Fill(1),
-    ];
+    let amounts = amounts
+        .iter()
+        .map(|(_, name)| Constraint::Length(name.len() as u16 + 1));
+    let times = has_times.then_some([Constraint::Length(8); 2]);
+    let widths = amounts
+        .chain(times.into_iter().flatten())
+        .chain([Constraint::Fill(3), Constraint::Fill(1)]);
     let table = Table::new(rows, widths)
-        .header(header.style(Style::new().add_modifier(Modifier::BOLD)))
+        .header(Row::new(header).style(Style::new().add_modifier(Modifier::BOLD)))
         .row_highlight_style(Style::new().add_modifier(Modifier::REVERSED));
     let mut selection = TableState::default().with_selected(Some(state.selected));
     frame.render_stateful_widget(table, area, &mut selection);

@@ -1,6 +1,6 @@
 //! What keys do to the picture.
 
-use super::state::{COLUMNS, Column, Focus, State, VIEWS};
+use super::state::{Column, Focus, State, VIEWS};
 use crate::report::By;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
@@ -29,6 +29,8 @@ impl State {
             KeyCode::BackTab => self.turn_to((self.view + VIEWS.len() - 1) % VIEWS.len()),
             KeyCode::Char('1' | 'P') => self.sort_by(Column::Own),
             KeyCode::Char('2' | 'T') => self.sort_by(Column::Total),
+            KeyCode::Char('3') if self.has_wait => self.sort_by(Column::Wait),
+            KeyCode::Char('4') if self.has_gil => self.sort_by(Column::Gil),
             KeyCode::Char('n') => self.sort_by(Column::Name),
             KeyCode::Char('>' | '.') | KeyCode::F(6) => self.sort_by_next(1),
             KeyCode::Char('<' | ',') => self.sort_by_next(-1),
@@ -79,12 +81,13 @@ impl State {
         self.count();
     }
 
-    /// By the next column, or the one before.
+    /// By the next of the columns that are shown, or the one before.
     fn sort_by_next(&mut self, step: isize) {
-        let at = COLUMNS.iter().position(|(column, _)| *column == self.sort);
+        let columns: Vec<Column> = self.columns().map(|(column, _)| column).collect();
+        let at = columns.iter().position(|column| *column == self.sort);
         let next = at.unwrap_or(0).cast_signed() + step;
-        let next = next.rem_euclid(COLUMNS.len().cast_signed());
-        self.sort_by(COLUMNS[next.unsigned_abs()].0);
+        let next = next.rem_euclid(columns.len().cast_signed());
+        self.sort_by(columns[next.unsigned_abs()]);
     }
 
     /// Whether rows are functions.

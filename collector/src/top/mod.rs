@@ -16,7 +16,6 @@ mod keys;
 mod recorder;
 mod state;
 
-use crate::clock;
 use crate::profile::Profile;
 use crate::underway::Target;
 use crate::visible::visible;
@@ -59,6 +58,9 @@ pub struct Args {
     /// Samples per second of CPU time, per thread
     #[arg(short = 'F', long, value_name = "HZ", default_value = "99")]
     pub rate: String,
+    /// Also record time off the CPU, and show in which functions and threads it is
+    #[arg(long)]
+    pub off_cpu: bool,
     /// What is recorded
     #[command(flatten)]
     pub target: Target,
@@ -179,8 +181,8 @@ fn read_on(mut source: Source) -> io::Result<Receiver<(Profile, u64)>> {
     thread::Builder::new().spawn(move || {
         loop {
             let began = Instant::now();
-            if let Some(profile) = source.read()
-                && sender.send((profile, clock::monotonic_ns())).is_err()
+            if let Some(read) = source.read()
+                && sender.send(read).is_err()
             {
                 break;
             }

@@ -2,8 +2,10 @@
 //! we are, however we end.
 
 use super::{Args, Error};
+use crate::clock;
 use crate::correlate;
 use crate::profile::Profile;
+use crate::recording::names::StoredNames;
 use crate::symbolize::Places;
 use crate::underway::{self, Guardian, Orphaned, limit};
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
@@ -28,7 +30,7 @@ impl Recorder {
         let directory = tempfile::tempdir().map_err(Error::System)?;
         let said = File::create(directory.path().join(SAID)).map_err(Error::System)?;
         let output = directory.path().join(NAME);
-        let mut command = args.target.record(&args.rate, &output);
+        let mut command = args.target.record(&args.rate, &output, args.off_cpu);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())
@@ -50,6 +52,7 @@ impl Recorder {
         Source {
             directory: self.directory.clone(),
             session: None,
+            names: StoredNames::default(),
         }
     }
 
@@ -93,11 +96,15 @@ const NAME: &str = "top.rsu";
 pub(super) struct Source {
     directory: PathBuf,
     session: Option<PathBuf>,
+    /// What was found the last time: nothing is looked up twice.
+    names: StoredNames,
 }
 
 impl Source {
-    /// Everything so far, with names; `None` if there is nothing yet.
-    pub(super) fn read(&mut self) -> Option<Profile> {
+    /// Everything so far, with names, and when that was (`CLOCK_MONOTONIC`, ns): names may take
+    /// seconds. `None` if there is nothing yet.
+    pub(super) fn read(&mut self) -> Option<(Profile, u64)> {
+        let now_ns = clock::monotonic_ns();
         let path = underway::recording_in(&self.directory, NAME)?;
         if self.session.is_none() {
             self.session = underway::session_of(&path);
@@ -106,9 +113,14 @@ impl Source {
             .session
             .as_ref()
             .and_then(|session| correlate::read(&[session]).ok());
-        let recording = with_session.or_else(|| correlate::read(&[&path]).ok())?;
+        let mut recording = with_session.or_else(|| correlate::read(&[&path]).ok())?;
+        recording.names = std::mem::take(&mut self.names);
         let mut profile = Profile::new(recording, &Places::default());
+        self.names = profile.symbols.to_be_stored(&profile.recording);
+        self.names.retain(|owner, _| owner.lasts());
         profile.show_usual();
-        (!profile.samples.is_empty()).then_some(profile)
+        // Whoever only waits has no CPU time.
+        let is_something = !profile.samples.is_empty() || !profile.aside.is_empty();
+        is_something.then_some((profile, now_ns))
     }
 }

@@ -25,14 +25,20 @@ pub(super) enum Column {
     Own,
     /// With what it called.
     Total,
+    /// Time off the CPU.
+    Wait,
+    /// CPU time with Python's lock.
+    Gil,
     /// Its name.
     Name,
 }
 
 /// All of them, as they stand from left to right, with their headings.
-pub(super) const COLUMNS: [(Column, &str); 3] = [
+pub(super) const COLUMNS: [(Column, &str); 5] = [
     (Column::Own, "%SELF"),
     (Column::Total, "%TOTAL"),
+    (Column::Wait, "%WAIT"),
+    (Column::Gil, "%GIL"),
     (Column::Name, "NAME"),
 ];
 
@@ -51,7 +57,7 @@ pub(super) enum Focus {
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Line {
     /// Of the recent time, per cent of one processor, by [`Column`].
-    pub(super) recent: [f64; 2],
+    pub(super) recent: [f64; 4],
     /// Since the beginning.
     pub(super) row: Row,
 }
@@ -76,6 +82,9 @@ pub(super) struct State {
     pub(super) lines: Vec<Line>,
     /// CPU time of the recent time, per cent of one processor.
     pub(super) load: f64,
+    /// Which of the columns have something to show.
+    pub(super) has_wait: bool,
+    pub(super) has_gil: bool,
     /// What became of the recording.
     pub(super) ended: Option<String>,
     /// Whether the recording is about as long as it may be.
@@ -93,7 +102,9 @@ impl State {
 
     /// Makes the lines anew.
     pub(super) fn count(&mut self) {
-        let Some(profile) = &self.profile else { return };
+        let Some(profile) = &mut self.profile else {
+            return;
+        };
         let counted = count::lines(
             profile,
             self.now_ns,
@@ -101,6 +112,7 @@ impl State {
             self.focus.as_ref(),
         );
         (self.lines, self.load) = (counted.lines, counted.load);
+        (self.has_wait, self.has_gil) = (counted.has_wait, counted.has_gil);
         let wanted = self.filter.to_lowercase();
         let has = |text: &str| text.to_lowercase().contains(&wanted);
         self.lines
@@ -110,6 +122,16 @@ impl State {
             self.lines.reverse();
         }
         self.selected = self.selected.min(self.lines.len().saturating_sub(1));
+    }
+
+    /// The columns that there are.
+    pub(super) fn columns(&self) -> impl Iterator<Item = (Column, &'static str)> {
+        let has = |column| match column {
+            Column::Wait => self.has_wait,
+            Column::Gil => self.has_gil,
+            _ => true,
+        };
+        COLUMNS.into_iter().filter(move |(column, _)| has(*column))
     }
 
     /// What was recorded so far, in words.

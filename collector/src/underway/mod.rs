@@ -43,10 +43,11 @@ pub struct Target {
 impl Target {
     /// `rsunwind record` of it, without names, at that rate into a file that is not packed: places
     /// in it stay where they are.
-    pub(crate) fn record(&self, rate: &str, output: &Path) -> Command {
+    pub(crate) fn record(&self, rate: &str, output: &Path, off_cpu: bool) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.args(["record", "-q", "--names=0", "--plain", "-F", rate, "-o"]);
         command.arg(output);
+        command.args(off_cpu.then_some("--off-cpu"));
         match &self.pid {
             Some(pids) => command.args(["-p", pids]),
             None => command.arg("--").args(&self.command),
