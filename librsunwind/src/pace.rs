@@ -44,7 +44,7 @@ const STEP: u64 = 32;
 /// A part that took more than this many times its average was put off the processor in between.
 /// With more than twice, a quarter of such samples would drive the average ever higher.
 const BELIEVABLE: u64 = 2;
-/// What is always believed, ns.
+/// What is always believed, and all that a first value is, ns.
 const FLOOR_NS: u64 = 20_000;
 
 impl Pace {
@@ -155,12 +155,13 @@ impl Median {
         self.0.load(Relaxed)
     }
 
-    /// A step towards it, as far each way: where it stays, as many are above as below.
+    /// A step towards it, as far each way: where it stays, as many are above as below. It begins
+    /// with the first value, which is one of those that are too large as likely as any other.
     fn add(&self, value_ns: u64) {
         let now = self.get();
         let step = (now / STEP).saturating_add(STEP);
         let next = match value_ns > now {
-            true if now == 0 => value_ns,
+            true if now == 0 => value_ns.min(FLOOR_NS),
             true => now.saturating_add(step),
             false => now.saturating_sub(step),
         };
@@ -241,6 +242,18 @@ mod tests {
             pace.sampled(Some(500), 100);
         }
         assert_eq!(pace.periods(), 1);
+    }
+
+    #[test]
+    fn the_first_one_may_have_been_put_off() {
+        // At low rates nobody has measured what an event costs.
+        let pace = Pace::new();
+        pace.begin(MS, affordable::QUARTER, None, 0);
+        let put_off = [Some(8 * MS), None, Some(4_000), None, Some(4 * MS)];
+        for seen in put_off {
+            assert_eq!(pace.sampled(seen, 6_000), None);
+        }
+        assert!((4_000..25_000).contains(&pace.seen_ns()), "{pace:?}");
     }
 
     #[test]
