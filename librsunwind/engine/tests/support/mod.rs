@@ -125,6 +125,12 @@ impl Process {
 
     /// Walks in full, and by what is remembered of the last walk, which must make no difference.
     pub fn walk_deep(&self, registers: &Registers, memory: &mut StackMemory, room: usize) -> Stack {
+        // What is known of a deep stack grows by some pages a walk, so the first would be another.
+        while {
+            let known = memory.verified();
+            memory.begin(registers.sp());
+            memory.verified() != known
+        } {}
         let none = &mut LastWalk::none();
         let [full, reused] = [true, false].map(|is_full| {
             let mut frames = vec![Frame::default(); room];
