@@ -20,6 +20,10 @@
 #include <unistd.h>
 
 static volatile int bad;
+
+/* EXPECT in a callback, which may not print: the line is for the end. */
+static volatile int bad_line;
+#define CHECK(condition) ((condition) ? (void)0 : (void)(bad++, bad_line = __LINE__))
 #define EXPECT(condition)                                                                  \
     do {                                                                                   \
         if (!(condition))                                                                  \
@@ -134,19 +138,19 @@ static void frames(struct rsunwind_cursor *cursor, uint64_t top) {
 /* The walk is seen from the inside out, each time with a state that was zeroed. */
 static void check(struct rsunwind_cursor *cursor) {
     struct state *state = cursor->state;
-    if ((state->asked == 0) != (state->last_sp == 0)) bad++;
-    if (state->last_sp && cursor->registers[7] <= state->last_sp) bad++;
+    CHECK((state->asked == 0) == (state->last_sp == 0));
+    CHECK(cursor->registers[7] > state->last_sp);
     state->asked++;
     state->last_sp = cursor->registers[7];
-    if (!(cursor->known & 1 << 7) || !cursor->interrupted || cursor->interrupted->pc == 0) bad++;
-    if (cursor->interrupted->general[7] > cursor->registers[7]) bad++;
-    if ((cursor->flags & RSUNWIND_CURSOR_EXACT) && cursor->interrupted->pc != cursor->pc) bad++;
+    CHECK((cursor->known & 1 << 7) && cursor->interrupted && cursor->interrupted->pc != 0);
+    CHECK(cursor->interrupted->general[7] <= cursor->registers[7]);
+    CHECK(!(cursor->flags & RSUNWIND_CURSOR_EXACT) || cursor->interrupted->pc == cursor->pc);
 }
 
 static uint64_t entry_of(struct rsunwind_cursor *cursor, void *data) {
     (void)data;
     struct state *state = cursor->state;
-    if (state->asked || state->last_sp || rsunwind_frame(cursor, 1, 1, 1) != RSUNWIND_E_NULL) bad++;
+    CHECK(!state->asked && !state->last_sp && rsunwind_frame(cursor, 1, 1, 1) == RSUNWIND_E_NULL);
     if (how == MISSING) return 0x10; /* below every stack */
     return (uint64_t)innermost;
 }
@@ -154,11 +158,11 @@ static uint64_t entry_of(struct rsunwind_cursor *cursor, void *data) {
 static int by_entry(struct rsunwind_cursor *cursor) {
     struct toy_entry entry;
     if (cursor->flags & RSUNWIND_CURSOR_REST) {
-        if (how != MISSING) bad++;
+        CHECK(how == MISSING);
         frames(cursor, innermost ? (uint64_t)innermost->top : 0);
         return RSUNWIND_END;
     }
-    if (cursor->entry < cursor->registers[7] || cursor->entry >= cursor->cfa) bad++;
+    CHECK(cursor->entry >= cursor->registers[7] && cursor->entry < cursor->cfa);
     if (rsunwind_copy(cursor, cursor->entry, &entry, sizeof entry)) return RSUNWIND_NATIVE;
     frames(cursor, (uint64_t)entry.top);
     cursor->entry = (uint64_t)entry.outer;
@@ -191,9 +195,9 @@ static int ask(struct rsunwind_cursor *cursor, void *data) {
     /* By code: where the interpreter's own instructions are interrupted, its entry may not be there
      * yet. */
     if (cursor->flags & RSUNWIND_CURSOR_EXACT) return RSUNWIND_NOT_MINE;
-    if (cursor->pc != (uint64_t)toy_enter_return) bad++;
+    CHECK(cursor->pc == (uint64_t)toy_enter_return);
     if (!(cursor->known & 1 << 3)) {
-        if (cursor->flags & RSUNWIND_CURSOR_LAST) bad++;
+        CHECK(!(cursor->flags & RSUNWIND_CURSOR_LAST));
         return RSUNWIND_NEED(3);
     }
     uint64_t entry = cursor->registers[3], fp = cursor->registers[6];
@@ -281,7 +285,7 @@ static void leave(const struct rsunwind_stack *stack, uint64_t nonce, void *data
     in_callback = rsunwind_language_remove(*(int *)data);
     int found = 0;
     for (size_t i = 0; i < stack->count; i++) found += stack->frames[i].method == RSUNWIND_LANGUAGE;
-    if (found != 0) bad++; /* asked outside of the interpreter */
+    CHECK(found == 0); /* asked outside of the interpreter */
 }
 
 /* ---- code of a JIT ---- */
@@ -398,6 +402,7 @@ static void storm(void) {
                 add("toy");
                 until = now() + 0.02;
                 run_toy();
+                if (bad_line) fprintf(stderr, "in a child: line %d\n", bad_line);
                 _exit(bad ? 3 : 0);
             }
             int status;
@@ -502,6 +507,7 @@ int main(int count, char **arguments) {
         printf("asked %lu frames %lu troubled %lu off %lu\n", counts.asked, counts.frames, counts.troubled, counts.is_off);
         EXPECT(rsunwind_language_remove(language) == 0);
     }
+    if (bad_line) printf("line %d: ", bad_line);
     puts(bad ? "wrong" : "right");
     return bad != 0;
 }
