@@ -171,10 +171,12 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
         true => flags::RING_FULL,
         false => 0,
     };
+    let weight = this.take_weight(counted.saturating_mul(this.trigger.periods()));
+    this.count_missing(&drained, weight);
     Origin::Ours(Request {
         trigger,
         nonce: drained.cursor,
-        weight: this.take_weight(counted.saturating_mul(this.trigger.periods())),
+        weight,
         flags: full | this.left_out(),
         sampled_ns: drained.sampled_ns,
     })

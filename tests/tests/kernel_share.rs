@@ -172,6 +172,60 @@ fn without_a_collector_what_finds_no_room_is_counted() {
     });
 }
 
+/// A thread whose first call takes longer than its first ring has room for, and which lives until
+/// it has used so many times that.
+const LONG_FIRST_CALL: &str = "
+#define _GNU_SOURCE
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <time.h>
+static double used(void) {
+    struct timespec time;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+    return time.tv_sec + time.tv_nsec * 1e-9;
+}
+static void *begins(void *times) {
+    mmap(0, 1 << 29, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    for (double until = atof(times) * used(); used() < until;) ;
+    return 0;
+}
+int main(int count, char **arguments) {
+    pthread_t thread;
+    return pthread_create(&thread, 0, begins, arguments[count - 1]) || pthread_join(thread, 0);
+}";
+
+/// What found no room is counted though the thread, after that call, ends or gets a larger ring.
+fn what_found_no_room_is_counted(times: &str) {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1", "-pthread"], LONG_FIRST_CALL);
+    judge(|| {
+        let mut record = bench.record(&["-q", "-F", "4000"]);
+        let result = output(record.arg(&program).arg(times));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        let (recording, account) = (bench.recording(), bench.recording().kernel_account());
+        let threads = recording.threads.iter();
+        let thread = threads.max_by_key(|thread| thread.cpu_ns()).expect("one");
+        assert!(account.lost > 0, "{account}");
+        let (used, period_ns) = (thread.cpu_ns() as f64, thread.armings[0].period_ns);
+        let counted = ((account.recorded() + account.lost) * period_ns) as f64;
+        assert_measured!(
+            stands_for(counted, used, used * 0.2),
+            "{counted} of {used} ns: {account}"
+        );
+    });
+}
+
+#[test]
+fn what_finds_no_room_is_counted_though_a_larger_ring_takes_its_place() {
+    what_found_no_room_is_counted("1.1");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_though_the_thread_ends() {
+    what_found_no_room_is_counted("1");
+}
+
 /// Records for two seconds and tells the program to end; its last calls never came back.
 fn cut_off(way: &str) -> (Recording, KernelAccount) {
     let bench = Bench::new();

@@ -17,6 +17,9 @@ const NAME_SIZE: usize = 16;
 pub(super) struct Account {
     pub totals: ThreadTotals,
     meter: Cell<CpuMeter>,
+    /// Samples that have found no room in the ring, by the time they stand for; the kernel tells
+    /// how many only with the next sample.
+    untold: Cell<u64>,
     /// The name recorded last, in two words; zero if none was since the thread was armed.
     name: [AtomicU64; 2],
 }
@@ -59,6 +62,24 @@ impl Account {
         weights.fetch_add(weight, Relaxed);
     }
 
+    /// The ring was full, and these were not in it.
+    pub fn lack(&self, samples: u64) {
+        self.untold.set(samples);
+    }
+
+    /// Counts what the kernel says has found no room, of which it has told all then.
+    pub fn count_lost(&self, lost: u64) {
+        if lost > 0 {
+            self.untold.set(0);
+            self.totals.lost_in_ring.fetch_add(lost, Relaxed);
+        }
+    }
+
+    /// No more is told.
+    pub fn settle_lost(&self) {
+        self.count_lost(self.untold.get());
+    }
+
     /// Whether the name is another than the one recorded; if so it is remembered.
     pub fn is_renamed(&self, name: [u8; NAME_SIZE]) -> bool {
         let (words, _) = name.as_chunks::<8>();
@@ -91,6 +112,7 @@ impl Account {
             total.store(0, Relaxed);
         }
         self.meter.set(CpuMeter::default());
+        self.untold.set(0);
         self.forget_name();
     }
 }
@@ -136,6 +158,21 @@ mod tests {
         account.reset();
         account.publish(&shown);
         assert!(words(&shown).iter().all(|total| total.load(Relaxed) == 0));
+    }
+
+    #[test]
+    fn what_the_kernel_has_not_told_is_counted_once() {
+        let account = Account::default();
+        let lost = || account.totals.lost_in_ring.load(Relaxed);
+        account.lack(100);
+        account.count_lost(0);
+        account.count_lost(98);
+        account.settle_lost();
+        assert_eq!(lost(), 98, "what it tells is right");
+        account.lack(7);
+        account.settle_lost();
+        account.settle_lost();
+        assert_eq!(lost(), 105);
     }
 
     #[test]

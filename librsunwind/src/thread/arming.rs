@@ -75,6 +75,9 @@ impl ThreadState {
 
     /// Whether another event is to take the place of the one that samples the thread.
     fn is_to_be_renewed(&self, event: &PerfEvent) -> bool {
+        if !event.has_told_all() {
+            return false; // at the next sample
+        }
         let used_ns = self.account.used_ns();
         if event.is_first() {
             return used_ns >= LASTING_NS;
@@ -213,6 +216,7 @@ impl ThreadState {
         // records among those of the ring.
         let _held = HeldBack::all();
         self.drain_perf();
+        self.account.settle_lost();
         // SAFETY: the signal is held back, and the reference is gone before the trigger is
         // replaced.
         unsafe {

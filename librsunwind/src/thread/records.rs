@@ -48,6 +48,7 @@ impl ThreadState {
     /// # Signal safety
     /// Raw system calls.
     pub fn close_account_here(&self, reason: ThreadEndReason) {
+        self.account.settle_lost();
         let Some(end) = end_of(&self.shared, reason) else {
             return;
         };
@@ -165,9 +166,17 @@ impl ThreadState {
             _ => Drained::default(),
         };
         self.trigger.pass(drained.cursor);
-        let lost = &self.account.totals.lost_in_ring;
-        lost.fetch_add(drained.lost, Relaxed);
+        self.account.count_lost(drained.lost);
         drained
+    }
+
+    /// A sample of that weight stands for what [`ThreadState::drain_perf`] has just found.
+    pub fn count_missing(&self, drained: &Drained, weight: u64) {
+        if drained.was_full {
+            let due = weight.checked_div(self.trigger.periods()).unwrap_or(0);
+            let found = drained.samples.saturating_add(drained.lost);
+            self.account.lack(due.saturating_sub(found));
+        }
     }
 
     pub(super) fn write_kernel_sample(&self, head: &KernelHead, frames: &[u64]) {

@@ -250,6 +250,12 @@ impl PerfEvent {
         self.is_first.set(false);
     }
 
+    /// Whether what found no room in its ring, if anything, is known, so that nothing more is to be
+    /// told of it.
+    pub fn has_told_all(&self) -> bool {
+        !self.ring.may_have_to_tell()
+    }
+
     /// Whether nothing is lost where it stands in the place of another.
     pub fn is_as_good_as(&self, other: &Self) -> bool {
         self.kernel == other.kernel && (self.lent || !other.lent)

@@ -23,6 +23,8 @@ pub struct Ring {
     data_size: usize,
     /// Up to where its thread has seen it.
     seen: Cell<u64>,
+    /// At the last look the kernel may have found no room.
+    was_full: Cell<bool>,
 }
 
 /// What the ring held since the last look.
@@ -38,6 +40,9 @@ pub struct Drained {
     /// It is full, and has been since the last look: there are new samples, but they were not
     /// written.
     pub stands_still: bool,
+    /// The thread has taken all out, but some may have found no room: the kernel tells of them with
+    /// the next sample that finds some.
+    pub was_full: bool,
     /// When the only new sample was taken (`CLOCK_MONOTONIC`, ns), if there is one alone and it is
     /// of user mode; else 0.
     pub sampled_ns: u64,
@@ -59,6 +64,7 @@ impl Ring {
             })?,
             data_size,
             seen: Cell::new(0),
+            was_full: Cell::new(false),
         })
     }
 
@@ -86,6 +92,12 @@ impl Ring {
     fn is_full_at(&self, head: u64) -> bool {
         let tail = self.shared_word(TAIL_OFFSET).load(Ordering::Relaxed);
         (self.data_size as u64).saturating_sub(head.wrapping_sub(tail)) < LONGEST_SAMPLE
+    }
+
+    /// Whether samples may have found no room of which the kernel has not told yet: it does so with
+    /// the next that finds some.
+    pub fn may_have_to_tell(&self) -> bool {
+        self.was_full.get()
     }
 
     /// Says in the ring that the collector may claim it.
@@ -137,8 +149,10 @@ impl Ring {
 
     fn drain(&self, mut visit: impl FnMut(&RingSample, &[u64])) -> Drained {
         let head = self.cursor();
+        self.was_full.set(self.is_full_at(head));
         let mut drained = Drained {
             cursor: head,
+            was_full: self.was_full.get(),
             ..Drained::default()
         };
         let mut frames = [0u64; MAX_DEPTH];
@@ -166,12 +180,14 @@ impl Ring {
     fn peek(&self) -> Drained {
         let head = self.cursor();
         let moved = head != self.seen.get();
+        self.was_full.set(self.is_full_at(head));
         self.serve(head);
         Drained {
             cursor: head,
             samples: u64::from(moved),
             lost: 0,
-            stands_still: !moved && self.is_full_at(head),
+            stands_still: !moved && self.was_full.get(),
+            was_full: false,
             sampled_ns: 0,
         }
     }
