@@ -190,10 +190,14 @@ pub(crate) struct Identity {
 /// When a process began (`CLOCK_MONOTONIC`, ns), to the tick before; none if there is no such one.
 pub(crate) fn born_ns(pid: i32) -> Option<u64> {
     let ticks = Stat::read(u32::try_from(pid).ok()?)?.start_ticks()?;
-    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()?;
-    let tick_ns = 1_000_000_000u64.checked_div(per_second.unsigned_abs())?;
     let asleep_ns = clock::boottime_ns().saturating_sub(clock::monotonic_ns());
-    Some(ticks.saturating_mul(tick_ns).saturating_sub(asleep_ns))
+    Some(ticks.saturating_mul(tick_ns()?).saturating_sub(asleep_ns))
+}
+
+/// The unit of times in `/proc/PID/stat`.
+fn tick_ns() -> Option<u64> {
+    let per_second = sysconf(SysconfVar::CLK_TCK).ok().flatten()?;
+    1_000_000_000u64.checked_div(per_second.unsigned_abs())
 }
 
 /// The line `/proc/PID/stat`, whose fields are numbered as in `proc(5)`.
@@ -229,6 +233,13 @@ impl Stat {
     /// When it started, in ticks since boot.
     pub(crate) fn start_ticks(&self) -> Option<u64> {
         self.field(22)?.parse().ok()
+    }
+
+    /// CPU time of the children that it waited for, of theirs, and so on, ns.
+    pub(crate) fn children_ns(&self) -> Option<u64> {
+        let ticks = |number| self.field(number)?.parse::<u64>().ok();
+        let ticks = ticks(16)?.checked_add(ticks(17)?)?;
+        Some(ticks.saturating_mul(tick_ns()?))
     }
 
     /// One letter: R, S, D, T …

@@ -6,8 +6,6 @@ use super::run::own_chunk;
 use crate::numbers::plural;
 use crate::recording::records::{Chunk, Records};
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
-use engine::wire::event::{Event, EventKind};
-use engine::wire::record::RecordKind;
 
 /// Totals of the copies of one kind.
 #[derive(Clone, Copy, Debug, Default)]
@@ -90,20 +88,9 @@ pub(super) fn of_switches(
     first.map(|owner| note(owner, FROM_SWITCHES, time_ns, &text))
 }
 
-/// Adds a note to what is recorded of a program run.
-pub(super) fn write_note(records: &mut Records, time_ns: u64, text: &str) {
-    let note = Event {
-        kind: EventKind::Note,
-        time_ns,
-        value: 0,
-        text: text.as_bytes(),
-    };
-    records.other(RecordKind::Event, |out| note.encode(out));
-}
-
 fn note((pid, process_key): (u32, u64), sequence: u64, time_ns: u64, text: &str) -> Chunk {
     let mut records = Records::default();
-    write_note(&mut records, time_ns, text);
+    records.note(time_ns, text);
     let owner = ChunkInfo {
         pid,
         process_key,

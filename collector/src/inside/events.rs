@@ -41,13 +41,15 @@ pub(super) struct Events {
     period_ns: u64,
     /// Of each thread; none where it [`may_be_sampled`] not.
     open: HashMap<i32, Option<OwnedFd>>,
+    /// What those that are closed had counted, ns.
+    counted_ns: u64,
 }
 
 impl Events {
     pub(super) fn new(period_ns: u64) -> Self {
         Self {
             period_ns,
-            open: HashMap::new(),
+            ..Self::default()
         }
     }
 
@@ -58,14 +60,19 @@ impl Events {
     /// [`Refusal::Events`].
     pub(super) fn open(&mut self, pid: u32) -> Result<(), Refusal> {
         let tids = processes::threads(pid.cast_signed());
-        self.open.retain(|tid, _| tids.contains(tid));
+        let gone = self.open.extract_if(|tid, _| !tids.contains(tid));
+        let gone = gone.filter_map(|(_, event)| event);
+        self.counted_ns += gone.map(|event| perf_event::count(&event)).sum::<u64>();
         for tid in tids {
             // Both may change.
             let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
             match may_be_sampled(pid, tid) {
                 true if is_armed => {}
                 true => drop(self.open.insert(tid, self.event(tid)?)),
-                false => drop(self.open.insert(tid, None)),
+                false => {
+                    let before = self.open.insert(tid, None).flatten();
+                    self.counted_ns += before.map_or(0, |event| perf_event::count(&event));
+                }
             }
         }
         Ok(())
@@ -95,7 +102,13 @@ impl Events {
     }
 
     pub(super) fn close(&mut self) {
-        self.open.clear();
+        let open = self.open.drain().filter_map(|(_, event)| event);
+        self.counted_ns += open.map(|event| perf_event::count(&event)).sum::<u64>();
+    }
+
+    /// CPU time of threads while they had events that are closed by now, ns.
+    pub(super) const fn counted_ns(&self) -> u64 {
+        self.counted_ns
     }
 }
 

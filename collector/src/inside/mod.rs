@@ -19,13 +19,16 @@ mod events;
 mod functions;
 mod held;
 mod image;
+mod missed;
 mod obstacles;
 mod refusal;
 mod time_limit;
 mod undisturbed;
 
+pub use missed::Lacks;
 pub use refusal::Refusal;
 
+use crate::clock;
 use crate::processes;
 use held::Held;
 use image::{Found, Image, PAGE};
@@ -64,6 +67,7 @@ pub struct Inside {
     image: Image,
     base: u64,
     events: events::Events,
+    missed: missed::Missed,
     /// How long a thread was held at the beginning.
     held: Duration,
     /// Keeps others from coming in.
@@ -110,6 +114,7 @@ impl Inside {
                 image,
                 base,
                 events: events::Events::default(),
+                missed: missed::Missed::begin(pid, 0),
                 held: Duration::ZERO,
                 _lock: lock,
             };
@@ -118,6 +123,7 @@ impl Inside {
         }
         obstacles::own_handler(pid)?;
         let known = functions::find(pid, &image.wanted());
+        let began_ns = clock::monotonic_ns();
         let entered = held_for(pid, ENTERING, |held| {
             obstacles::own_handler(pid)?;
             let place = Place::map(held, &image, &known)?;
@@ -130,6 +136,7 @@ impl Inside {
             image,
             base,
             events: events::Events::new(settings.period_ns),
+            missed: missed::Missed::begin(pid, began_ns),
             held,
             _lock: lock,
         })
@@ -152,13 +159,14 @@ impl Inside {
     /// # Errors
     /// [`Refusal`] if they are refused.
     pub fn arm(&mut self) -> Result<(), Refusal> {
+        self.missed.look();
         self.events.open(self.pid)
     }
 
-    /// How many threads have events, and how many have none because they block the signal.
+    /// How many threads have events.
     #[must_use]
-    pub fn threads(&self) -> (usize, usize) {
-        self.events.counts()
+    pub fn threads(&self) -> usize {
+        self.events.counts().0
     }
 
     /// Whether the process still runs the program that the library was brought into.
@@ -167,9 +175,12 @@ impl Inside {
         image::at(self.pid, self.base).is_some()
     }
 
-    /// Ends sampling at once.
-    pub fn disarm(&mut self) {
+    /// Ends sampling at once. Gives what has no samples.
+    pub fn disarm(&mut self) -> Lacks {
+        let blocked = self.events.counts().1;
+        self.missed.end();
         self.events.close();
+        self.missed.lacks(self.events.counted_ns(), blocked)
     }
 
     /// Takes the library away.
@@ -177,7 +188,7 @@ impl Inside {
     /// # Errors
     /// [`Refusal`] if that cannot be; then what is left does nothing.
     pub fn leave(mut self) -> Result<Departure, Refusal> {
-        self.disarm();
+        let _ = self.disarm();
         if !self.is_there() {
             return Ok(Departure::Over);
         }

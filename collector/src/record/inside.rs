@@ -10,10 +10,14 @@ use super::error::Error;
 use super::running::{Running, Way};
 use super::session::Session;
 use super::turn::Progress;
-use crate::inside::{Departure, Inside, Refusal, Settings};
+use crate::clock;
+use crate::inside::{Departure, Inside, Lacks, Refusal, Settings};
 use crate::numbers::plural;
+use crate::processes;
+use crate::recording::records::Records;
 use crate::target::Target;
 use crate::visible::say;
+use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use nix::unistd::Pid;
 use std::io;
 use std::time::{Duration, Instant};
@@ -43,7 +47,7 @@ pub fn run(args: &Args, whom: &Whom<'_>, targets: &[Target]) -> Result<u8, Error
         return Err(error);
     }
     if !args.quiet {
-        let threads: usize = entered.iter().map(|inside| inside.threads().0).sum();
+        let threads: usize = entered.iter().map(Inside::threads).sum();
         let held = entered.iter().map(Inside::held).max().unwrap_or_default();
         say(format_args!(
             "{}: {}, in user mode only; one was held for {:.1} ms; Ctrl-C ends the recording, not the program",
@@ -112,11 +116,11 @@ fn arm(targets: &[Target], entered: &mut [Inside]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Takes the library away, from all; sampling ends at once.
-fn leave(mut entered: Vec<Inside>) {
-    entered.iter_mut().for_each(Inside::disarm);
+/// Takes the library away, from all; sampling ends at once. Gives what has no samples.
+fn leave(mut entered: Vec<Inside>) -> Vec<Lacks> {
+    let lacks = entered.iter_mut().map(Inside::disarm).collect();
     for inside in entered {
-        let (pid, blocked) = (inside.pid(), inside.threads().1);
+        let pid = inside.pid();
         match inside.leave() {
             Ok(Departure::Gone(held)) if held > LONG => say(format_args!(
                 "process {pid}: at the end a thread of it was held for {:.1} ms",
@@ -128,14 +132,28 @@ fn leave(mut entered: Vec<Inside>) {
                 "process {pid}: our library stays in it, and does nothing: {refusal}; the next record -p --how inside takes it away"
             )),
         }
-        if blocked > 0 {
-            let threads = plural(blocked as u64, "thread blocks", "threads block");
-            say(format_args!(
-                "process {pid}: {threads} SIGURG, or wait under another mask or a filter, and {} not sampled",
-                if blocked == 1 { "was" } else { "were" }
-            ));
-        }
     }
+    lacks
+}
+
+/// Writes it into the recording.
+fn note(drain: &mut Drain, lacks: &Lacks) -> io::Result<()> {
+    let mut records = Records::default();
+    for sentence in &lacks.sentences {
+        records.note(clock::monotonic_ns(), sentence);
+    }
+    if records.are_none() {
+        return Ok(());
+    }
+    let pid = lacks.pid.cast_signed();
+    // The library has a key of its own for the process, of a little later.
+    let info = ChunkInfo {
+        pid: processes::inner_number(pid, pid).unwrap_or(lacks.pid),
+        process_key: lacks.began_ns,
+        sequence: FROM_SWITCHES,
+        ..ChunkInfo::default()
+    };
+    drain.writer().chunk(&info, &records.take())
 }
 
 /// By the library in them.
@@ -151,7 +169,7 @@ impl Way for Entered {
         for inside in &mut self.entered {
             if inside.is_there() {
                 any = true;
-                many |= inside.threads().0 > MANY;
+                many |= inside.threads() > MANY;
                 // Refused for a thread that is born later, it is not sampled.
                 let _ = inside.arm();
             }
@@ -170,9 +188,9 @@ impl Way for Entered {
     }
 
     fn finish(self, drain: &mut Drain, session: &Session) -> io::Result<()> {
-        leave(self.entered);
+        let lacks = leave(self.entered);
         let _ = session.end();
         while drain.finish()? == Progress::Begun {}
-        Ok(())
+        lacks.iter().try_for_each(|lacks| note(drain, lacks))
     }
 }

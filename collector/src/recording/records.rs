@@ -5,6 +5,7 @@
 
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
+use engine::wire::event::{Event, EventKind};
 use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, SampleHead};
@@ -57,6 +58,17 @@ impl Records {
     /// Adds another record; what is too long to be one is left out.
     pub fn other(&mut self, kind: RecordKind, encode: impl Fn(&mut Encoder<'_>)) {
         let _ = append(&mut self.bytes, kind, encode);
+    }
+
+    /// Adds what a reader should know, in a sentence.
+    pub fn note(&mut self, time_ns: u64, text: &str) {
+        let note = Event {
+            kind: EventKind::Note,
+            time_ns,
+            value: 0,
+            text: text.as_bytes(),
+        };
+        self.other(RecordKind::Event, |out| note.encode(out));
     }
 
     /// Whether the chunk should be closed.

@@ -4,7 +4,7 @@
 //! Not here: what is in those ([`super::super::copied_thread`]), and its context switches
 //! ([`super::off_cpu`]).
 
-use super::super::{Settings, notes};
+use super::super::Settings;
 use super::{Mapped, Nature, Run};
 use crate::processes::{self, Identity};
 use crate::recording::records::{Chunk, Records};
@@ -105,7 +105,7 @@ impl Run {
         self.found = Some(identity);
         let mut records = Records::default();
         self.identify(settings, &mut records);
-        notes::write_note(&mut records, time_ns, why);
+        records.note(time_ns, why);
         own_chunk(self.owner(), records)
     }
 }
