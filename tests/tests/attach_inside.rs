@@ -1,6 +1,7 @@
 //! `record -p --how inside`: a library of ours in processes that run already. What it records, that
 //! nothing is left of it however the recording ends, and that calls go on as without it.
 
+use collector::profile::Profile;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns, remove_session, threads, traces};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
@@ -67,6 +68,31 @@ fn threads_that_are_born_later_are_sampled() {
         let born = weight(&profile, |sample| names(&profile, sample).contains(&"born"));
         // Of each thread its first moments are missing.
         assert_measured!(born > 400 && profile.recording.threads.len() > 5, "{born}");
+        let notes = notes(&profile);
+        assert_measured!(notes.contains("threads before they were found"), "{notes}");
+    });
+}
+
+/// What the recording says that it lacks.
+fn notes(profile: &Profile) -> String {
+    let processes = profile.recording.processes.iter();
+    let events = processes.flat_map(|process| &process.events);
+    events.map(|event| format!("{}\n", event.text)).collect()
+}
+
+#[test]
+fn children_are_said_to_be_missing() {
+    judge(|| {
+        let bench = Bench::new();
+        let burn = victim::c("burn.c");
+        let script = format!("while :; do {} 30; done", burn.display());
+        let target = Target::start(Command::new("sh").args(["-c", &script]));
+        let who = target.pid().to_string();
+        recorded(&mut record(&bench, "a.rsu", &who, &["-d", "300ms"]));
+        let profile = profile(&bench, "a.rsu");
+        assert_eq!(profile.recording.processes.len(), 1);
+        let notes = notes(&profile);
+        assert_measured!(notes.contains("its children used "), "{notes}");
     });
 }
 

@@ -2,7 +2,6 @@
 //! run that has some.
 
 use super::Settings;
-use super::run::own_chunk;
 use crate::numbers::plural;
 use crate::recording::records::{Chunk, Records};
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
@@ -97,5 +96,5 @@ fn note((pid, process_key): (u32, u64), sequence: u64, time_ns: u64, text: &str)
         sequence,
         ..ChunkInfo::default()
     };
-    own_chunk(owner, records)
+    records.into_chunk(owner)
 }

@@ -18,7 +18,6 @@ use engine::wire::chunk::ChunkInfo;
 use engine::wire::process::Origin;
 use engine::wire::record::RecordKind;
 use engine::wire::thread::{self as wire_thread, ThreadEnd, ThreadEndReason};
-pub(super) use recorded::own_chunk;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;

@@ -153,7 +153,8 @@ fn note(drain: &mut Drain, lacks: &Lacks) -> io::Result<()> {
         sequence: FROM_SWITCHES,
         ..ChunkInfo::default()
     };
-    drain.writer().chunk(&info, &records.take())
+    let (info, records) = records.into_chunk(info);
+    drain.writer().chunk(&info, &records)
 }
 
 /// By the library in them.

@@ -89,6 +89,14 @@ impl Records {
         self.bytes.is_empty()
     }
 
+    /// All of them in a chunk that is no thread's.
+    #[must_use]
+    pub fn into_chunk(mut self, owner: ChunkInfo) -> Chunk {
+        let records = self.take();
+        let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
+        (ChunkInfo { committed, ..owner }, records)
+    }
+
     /// Takes them; what follows decodes by itself.
     pub fn take(&mut self) -> Vec<u8> {
         std::mem::take(self).bytes

@@ -3,7 +3,7 @@
 //! Not here: the threads themselves and their absences ([`crate::off_cpu`]).
 
 use super::super::Settings;
-use super::{Known, Run, own_chunk};
+use super::{Known, Run};
 use crate::clock::monotonic_ns;
 use crate::interpreters::NativeStack;
 use crate::off_cpu::{Look, Presence, Stack, Switches};
@@ -149,7 +149,7 @@ impl Run {
                     sequence: switches.number(),
                     ..self.owner_of_switches(0)
                 };
-                out.push(own_chunk(owner, records));
+                out.push(records.into_chunk(owner));
             }
             self.switches_know = Known {
                 process: true,

@@ -8,7 +8,6 @@ use super::super::Settings;
 use super::{Mapped, Nature, Run};
 use crate::processes::{self, Identity};
 use crate::recording::records::{Chunk, Records};
-use engine::wire::chunk::ChunkInfo;
 use engine::wire::module::Module;
 use engine::wire::process::Process;
 use engine::wire::record::RecordKind;
@@ -40,7 +39,7 @@ impl Run {
         self.write_mapped(self.recorded, &mut records);
         self.recorded = self.mapped.len();
         if !records.are_none() {
-            out.push(own_chunk(self.owner(), records));
+            out.push(records.into_chunk(self.owner()));
         }
         out.extend(chunks);
         first.then_some((self.pid.unsigned_abs(), self.key))
@@ -106,7 +105,7 @@ impl Run {
         let mut records = Records::default();
         self.identify(settings, &mut records);
         records.note(time_ns, why);
-        own_chunk(self.owner(), records)
+        records.into_chunk(self.owner())
     }
 }
 
@@ -123,11 +122,4 @@ impl Mapped {
         };
         records.other(RecordKind::Module, |out| module.encode(out));
     }
-}
-
-/// A chunk that is no thread's.
-pub(in crate::copy) fn own_chunk(owner: ChunkInfo, mut records: Records) -> Chunk {
-    let records = records.take();
-    let committed = u32::try_from(records.len()).unwrap_or(u32::MAX);
-    (ChunkInfo { committed, ..owner }, records)
 }
