@@ -72,7 +72,7 @@ impl Error {
         match self {
             Self::Null => c"a null pointer, an empty range, or a value that the header does not allow",
             Self::Full => c"all 62 clients, or 16 languages, or 256 ranges of code are taken; take one back first",
-            Self::NoClient => c"no such client or language; it was unregistered, or never registered",
+            Self::NoClient => c"no such client, language or region; it was unregistered or has ended, or never was",
             Self::InCallback => {
                 c"a callback cannot unregister: it would wait for itself; do it after the callback has returned"
             }
@@ -81,7 +81,7 @@ impl Error {
             }
             Self::Memory => c"no memory for the thread's unwinding stack, or for tables",
             Self::Unreadable => c"memory that cannot be read",
-            Self::Budget => c"one walk may not read, or have, as much as that; answer with the frames there are",
+            Self::Budget => c"one walk may not read, or have, as much as that: answer with the frames there are; nor a thread as many labels",
             Self::StillRuns => {
                 c"a callback has not returned for some seconds, so nothing was taken back; try again"
             }

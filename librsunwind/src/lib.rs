@@ -12,13 +12,14 @@
 //! | [`life`] | start, fork, thread end, process end; the change to the other signal |
 //! | [`shim`], [`handler`] | what a signal means |
 //! | [`clients`] | who asks for stacks, and the entry that answers |
+//! | [`regions`] | labels of what the program does |
 //! | `sample` | one walk, one record |
 //! | [`languages`] | who knows frames that no table has, and how they are asked |
 //! | [`modules`] | what code there is |
 //! | [`signal_info`] | whose signal it is |
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
-//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `gate`, `pace` | facts |
+//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `described`, `gate`, `pace` | facts |
 //! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
@@ -28,6 +29,7 @@ pub mod clients;
 pub mod clock;
 pub mod config;
 mod cpu_meter;
+mod described;
 pub mod errno;
 pub mod error;
 mod gate;
@@ -40,6 +42,7 @@ pub mod modules;
 mod pace;
 pub mod process;
 pub mod program_signal;
+pub mod regions;
 pub mod restart;
 mod sample;
 pub use sample::set_syscall;

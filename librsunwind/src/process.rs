@@ -135,10 +135,11 @@ impl Process {
         self.was_started() && self.active.load(Relaxed) != sys::getpid()
     }
 
-    /// In such a child: what was known of this process is known of its parent.
-    pub(crate) fn become_child(&self) {
+    /// In such a child: what was known of this process is known of its parent, whose
+    /// pid this gives.
+    pub(crate) fn become_child(&self) -> u32 {
         self.parent_key.store(self.key.load(Relaxed), Relaxed);
-        self.active.store(0, Release);
+        self.active.swap(0, Release)
     }
 
     /// Key of the process that this one was forked from; 0 if there is none.

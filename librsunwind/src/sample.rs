@@ -219,6 +219,7 @@ fn let_in(this: &ThreadState, registers: &Registers) -> u64 {
 /// # Signal safety
 /// Stores into the thread's chunk.
 pub(crate) fn record(this: &ThreadState, request: Request, entry: &Entry<'_>, walked: &Walked) {
+    let (labels, changes) = this.labels(entry.time_ns);
     let head = SampleHead {
         nonce: request.nonce,
         time_ns: entry.time_ns,
@@ -229,6 +230,8 @@ pub(crate) fn record(this: &ThreadState, request: Request, entry: &Entry<'_>, wa
         sp: entry.registers.sp(),
         elided: walked.depth.elided,
         elided_at: walked.depth.elided_at,
+        labels,
+        changes,
     };
     this.write_sample(head, walked.depth.kept);
 }

@@ -12,7 +12,7 @@ mod memory_functions;
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use rsunwind::interface::{Functions, clients, languages};
+use rsunwind::interface::{Functions, clients, languages, regions};
 use rsunwind::weak_address;
 
 macro_rules! export {

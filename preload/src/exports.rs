@@ -1,7 +1,7 @@
 //! The functions of `include/rsunwind.h`, under their names, and all together for linked libraries,
 //! which hand over to them.
 
-use rsunwind::interface::{Functions, clients, languages};
+use rsunwind::interface::{Functions, clients, languages, regions};
 
 macro_rules! export {
     ($($name:ident = $function:path,)*) => {

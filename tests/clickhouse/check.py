@@ -151,7 +151,7 @@ for at in range(0, rows, step):
         concat('host', toString(intDiv(number, 20) % 1000)), 'server', 1000 + number % 7,
         concat('worker-', toString(number % 16)), 2000 + number % 16, 'native',
         cityHash64((number % 20) * 50000 + toUInt64(50000 * pow((cityHash64(number) % 1000000) / 1000000.0, 4))),
-        1, 10101010, intDiv(number, 450) FROM numbers({at}, {min(step, rows - at)})""")
+        1, 10101010, intDiv(number, 450), CAST(map(), 'Map(String, String)') FROM numbers({at}, {min(step, rows - at)})""")
 engine.ask("""INSERT INTO rsunwind_frames SELECT number, concat('function', toString(number)), '', 'file.c', 1, '/bin/server', '', 'native', 0
     FROM numbers(60000)""")
 engine.ask("""INSERT INTO rsunwind_stacks SELECT cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,

@@ -46,6 +46,7 @@ fn check(found: &Recording, length: usize) {
     }
     for sample in &found.samples {
         assert!(sample.thread.index() < found.threads.len());
+        assert!(sample.labels.index() < found.labels.iter().count());
         assert!(sample.stack.is_none_or(|stack| stack.index() < found.stacks.len()));
     }
     for thread in &found.threads {

@@ -56,6 +56,7 @@ fn sample(thread: u32, weight: u64) -> RawSample {
         event: CPU_EVENT,
         value: 0,
         cookie: 0,
+        labels: crate::recording::LabelsId::NONE,
     }
 }
 

@@ -8,6 +8,7 @@ use crate::processes::Stat;
 use crate::recording::write::Writer;
 use engine::wire::chunk::{self, ChunkInfo};
 use engine::wire::file::HEADER_SIZE;
+use engine::wire::label::{LabelSet, RENEWED_NS};
 use engine::wire::record::{self, RawRecord, RecordKind};
 use engine::wire::thread::{ThreadAccount, ThreadEnd};
 use nix::fcntl::{FallocateFlags, fallocate};
@@ -18,7 +19,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What later samples need.
-const KEPT: [RecordKind; 8] = [
+const KEPT: [RecordKind; 9] = [
     RecordKind::Process,
     RecordKind::Module,
     RecordKind::ModuleGone,
@@ -26,6 +27,7 @@ const KEPT: [RecordKind; 8] = [
     RecordKind::PerfMap,
     RecordKind::Code,
     RecordKind::CodeGone,
+    RecordKind::Labels,
     RecordKind::Source,
 ];
 
@@ -134,6 +136,28 @@ impl Chunks {
         })
     }
 
+    /// Labels are described anew from time to time: who has a sample needs them from then on.
+    fn forget_labels(&mut self) {
+        let time = |found: &RawRecord<'_>| {
+            let is_set = found.kind == RecordKind::Labels as u8;
+            let set = is_set
+                .then(|| LabelSet::decode(found.payload).ok())
+                .flatten();
+            set.map(|set| set.time_ns)
+        };
+        let mut newest = 0;
+        for (_, records) in &self.list {
+            select(records, |found| {
+                newest = newest.max(time(found).unwrap_or(0));
+                false
+            });
+        }
+        for (_, records) in &mut self.list {
+            let is_needed = |at: u64| at.saturating_add(2 * RENEWED_NS) >= newest;
+            *records = select(records, |found| time(found).is_none_or(is_needed));
+        }
+    }
+
     /// Those of processes and threads that have not ended.
     fn left(mut self) -> Vec<(ChunkInfo, Vec<u8>)> {
         let processes = &self.processes;
@@ -146,6 +170,7 @@ impl Chunks {
                 *records = select(records, |found| found.kind != threads);
             }
         }
+        self.forget_labels();
         self.list.retain(|(_, records)| !records.is_empty());
         self.list
     }

@@ -14,6 +14,11 @@ use std::collections::{BTreeMap, HashMap};
 /// Which of pprof's columns is sent: CPU time.
 const CPU_TIME: usize = 1;
 
+/// Labels that say which span of a trace it was, in hexadecimal digits.
+const TRACE_ID: &str = "trace_id";
+/// See there.
+const SPAN_ID: &str = "span_id";
+
 /// The conventions that names of attributes follow.
 const SCHEMA: &str = "https://opentelemetry.io/schemas/1.37.0";
 
@@ -87,6 +92,8 @@ struct Tables<'a> {
     /// By key, text and number.
     attributes: HashMap<(i32, i64, i64), i32>,
     stacks: HashMap<Vec<i32>, i32>,
+    /// By trace and span.
+    links: HashMap<(Vec<u8>, Vec<u8>), i32>,
 }
 
 impl<'a> Tables<'a> {
@@ -105,6 +112,7 @@ impl<'a> Tables<'a> {
             strings: HashMap::new(),
             attributes: HashMap::new(),
             stacks: HashMap::from([(Vec::new(), 0)]),
+            links: HashMap::new(),
         };
         let numbered = window.string_table.iter().zip(0..);
         tables.strings = numbered.map(|(text, at)| (text.clone(), at)).collect();
@@ -153,7 +161,12 @@ impl<'a> Tables<'a> {
     }
 
     fn sample(&mut self, found: &proto::Sample) -> otel::Sample {
-        let attribute_indices = found.label.iter().map(|label| {
+        let link = self.link(found);
+        let is_said = |key: &str| link.is_none() || !matches!(key, TRACE_ID | SPAN_ID);
+        let labels = found.label.iter();
+        let labels = labels.filter(|label| is_said(&self.string_at(label.key)));
+        let labels: Vec<_> = labels.collect();
+        let attribute_indices = labels.into_iter().map(|label| {
             let name = match &*self.string_at(label.key) {
                 "process" => "process.executable.name".to_owned(),
                 "thread" => "thread.name".to_owned(),
@@ -179,10 +192,30 @@ impl<'a> Tables<'a> {
         otel::Sample {
             stack_index,
             attribute_indices,
-            link_index: 0,
+            link_index: link.unwrap_or(0),
             values: found.value.get(CPU_TIME).copied().into_iter().collect(),
             timestamps_unix_nano: Vec::new(),
         }
+    }
+
+    /// The span that a sample was taken in, if its labels say both.
+    fn link(&mut self, found: &proto::Sample) -> Option<i32> {
+        let value = |key: &str| {
+            let mut labels = found.label.iter();
+            let label = labels.find(|label| self.string_at(label.key) == key)?;
+            bytes_of(&self.string_at(label.str))
+        };
+        let trace_id = value(TRACE_ID).filter(|id| id.len() == 16)?;
+        let span_id = value(SPAN_ID).filter(|id| id.len() == 8)?;
+        let table = &mut self.dictionary.link_table;
+        let name = (trace_id, span_id);
+        Some(*self.links.entry(name).or_insert_with_key(|name| {
+            table.push(otel::Link {
+                trace_id: name.0.clone(),
+                span_id: name.1.clone(),
+            });
+            last(table)
+        }))
     }
 
     fn attribute(&mut self, key_strindex: i32, string: i64, number: i64) -> i32 {
@@ -230,6 +263,17 @@ fn text(value: &str) -> AnyValue {
     }
 }
 
+/// What hexadecimal digits say; an id of zeros is none.
+fn bytes_of(digits: &str) -> Option<Vec<u8>> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).map(|digit| digit as u8);
+    let (pairs, rest) = digits.as_bytes().as_chunks::<2>();
+    let bytes = pairs
+        .iter()
+        .map(|[high, low]| Some(digit(*high)? << 4 | digit(*low)?));
+    let bytes: Vec<u8> = bytes.collect::<Option<_>>()?;
+    (rest.is_empty() && bytes.iter().any(|byte| *byte != 0)).then_some(bytes)
+}
+
 fn last<T>(table: &[T]) -> i32 {
     number(table.len().saturating_sub(1) as u64)
 }
@@ -240,4 +284,40 @@ fn index(of_pprof: i64) -> i32 {
 
 fn number(of_pprof: u64) -> i32 {
     i32::try_from(of_pprof).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_spans_become_a_link_and_other_labels_attributes() {
+        let texts = ["", TRACE_ID, SPAN_ID, "route", "/a", "00f067aa0ba902b7"];
+        let trace = "4bf92f3577b34da6a3ce929d0e0e4736";
+        let mut window = Profile::default();
+        let all = texts.into_iter().chain([trace, "zz", "0000000000000000"]);
+        window.string_table = all.map(str::to_owned).collect();
+        let sample = |labels: &[(i64, i64)]| proto::Sample {
+            label: labels
+                .iter()
+                .map(|(key, str)| proto::Label {
+                    key: *key,
+                    str: *str,
+                    num: 0,
+                })
+                .collect(),
+            ..proto::Sample::default()
+        };
+        let mut tables = Tables::of(&window);
+        let linked = tables.sample(&sample(&[(1, 6), (2, 5), (3, 4)]));
+        assert_eq!((linked.link_index, linked.attribute_indices.len()), (1, 1));
+        let link = &tables.dictionary.link_table[1];
+        assert_eq!((link.trace_id[0], link.trace_id.len()), (0x4b, 16));
+        assert_eq!((link.span_id[7], link.span_id.len()), (0xb7, 8));
+        assert_eq!(tables.sample(&sample(&[(2, 5), (1, 6)])).link_index, 1);
+        for span in [7, 8, 6] {
+            let other = tables.sample(&sample(&[(1, 6), (2, span)]));
+            assert_eq!((other.link_index, other.attribute_indices.len()), (0, 2));
+        }
+    }
 }

@@ -82,6 +82,7 @@ fn run(recording: &mut Recording, pid: u32, began_ms: u64, samples: u64, end_ms:
         event: 0,
         value: 0,
         cookie: 0,
+        labels: crate::recording::LabelsId::NONE,
     });
 }
 

@@ -14,6 +14,8 @@ const PORTS: [&str; 2] = ["8123", "8443"];
 const FROM: &str = "-1h";
 /// By what labels are asked for.
 const LABEL: &str = "label.";
+/// By what labels of regions are.
+const REGION: &str = "region.";
 
 /// What is asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -101,18 +103,15 @@ impl Wanted {
                     conditions.push(format!("{key} = {{{key}:String}}"));
                     self.parameters.push((key, value));
                 }
-                (_, Some(label)) => {
-                    let number = self.parameters.len();
-                    let (key, found) = (format!("key{number}"), format!("value{number}"));
-                    labels.push(format!("labels[{{{key}:String}}] = {{{found}:String}}"));
-                    self.parameters.push((key, label.to_owned()));
-                    self.parameters.push((found, value));
-                }
-                _ => {
-                    return Err(format!(
-                        "there is no {key}; there are service, host, process, thread, language, label.KEY, from, to, secure"
-                    ));
-                }
+                (_, Some(label)) => labels.push(self.labelled("labels", label, value)),
+                _ => match key.strip_prefix(REGION) {
+                    Some(label) => conditions.push(self.labelled("regions", label, value)),
+                    None => {
+                        return Err(format!(
+                            "there is no {key}; there are service, host, process, thread, language, label.KEY, region.KEY, from, to, secure"
+                        ));
+                    }
+                },
             }
         }
         let has_labels = !labels.is_empty();
@@ -130,6 +129,15 @@ impl Wanted {
         }
         self.condition = conditions.join(" AND ");
         Ok(secure)
+    }
+
+    /// That a column of labels has this one.
+    fn labelled(&mut self, column: &str, label: &str, wanted: String) -> String {
+        let number = self.parameters.len();
+        let (key, value) = (format!("key{number}"), format!("value{number}"));
+        self.parameters.push((key.clone(), label.to_owned()));
+        self.parameters.push((value.clone(), wanted));
+        format!("{column}[{{{key}:String}}] = {{{value}:String}}")
     }
 }
 
@@ -170,7 +178,7 @@ mod tests {
 
     #[test]
     fn everything_in_an_address_is_a_parameter() {
-        let hostile = "clickhouse://u%40:p@h/d?service=x'%3B%20DROP&label.a%27=b%5C&from=-15m&to=2026-11-23T08:00:00Z";
+        let hostile = "clickhouse://u%40:p@h/d?service=x'%3B%20DROP&label.a%27=b%5C&region.c%27=d%5C&from=-15m&to=2026-11-23T08:00:00Z";
         let wanted = parse(hostile, 1_700_000_000_123_000_000).unwrap();
         assert_eq!(wanted.base, "http://h:8123/");
         assert_eq!(
@@ -186,6 +194,15 @@ mod tests {
         assert_eq!(
             (parameter("key1"), parameter("value1")),
             (Some("a'"), Some("b\\"))
+        );
+        assert_eq!(
+            (parameter("key3"), parameter("value3")),
+            (Some("c'"), Some("d\\"))
+        );
+        assert!(
+            wanted
+                .condition
+                .contains("regions[{key3:String}] = {value3:String}")
         );
         assert_eq!(parameter("from"), Some("1699999100.123"));
         assert_eq!(parameter("to"), Some("2026-11-23T08:00:00Z"));

@@ -7,8 +7,8 @@ use crate::profile::{
     Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, SourceFrameId,
 };
 use crate::recording::{
-    Arming, KernelHalf, LanguageId, Process, ProcessId, Recording, SessionInfo, Thread, ThreadId,
-    Totals,
+    Arming, KernelHalf, LabelsId, LanguageId, Process, ProcessId, Recording, SessionInfo, Thread,
+    ThreadId, Totals,
 };
 use crate::symbolize::{Image, ImageId, Symbols};
 use crate::visible::visible;
@@ -142,6 +142,7 @@ impl Builder {
             complete: true,
             gil: Gil::Nothing,
             kernel: KernelHalf::None,
+            labels: LabelsId::NONE,
         });
     }
 

@@ -82,6 +82,8 @@ impl Maker<'_> {
                 "" => process.name(),
                 name => name,
             };
+            let regions = profile.recording.labels.get(sample.labels).iter();
+            let regions: BTreeMap<_, _> = regions.map(|(k, v)| (&**k, &**v)).collect();
             let row = json!({
                 "service": service,
                 "time": ms(at),
@@ -95,6 +97,7 @@ impl Maker<'_> {
                 "weight": sample.weight,
                 "cpu_ns": own_ns,
                 "window": id,
+                "regions": regions,
             });
             rows += 1;
             weight = weight.saturating_add(sample.weight);

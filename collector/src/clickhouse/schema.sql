@@ -18,7 +18,9 @@ CREATE TABLE IF NOT EXISTS rsunwind_samples (
     weight UInt32 CODEC(ZSTD(1)),
     cpu_ns UInt64 CODEC(ZSTD(1)),
     -- rsunwind_windows.window
-    window UInt64 CODEC(ZSTD(1))
+    window UInt64 CODEC(ZSTD(1)),
+    -- Of the regions that the program said it was in: route, trace_id, span_id, …
+    regions Map(LowCardinality(String), String) CODEC(ZSTD(1))
 )
 ENGINE = MergeTree
 PARTITION BY toDate(time)

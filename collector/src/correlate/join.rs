@@ -9,7 +9,9 @@ use super::kernel_samples::{Waiting, is_entry};
 use super::samples::{ChunkSamples, Stacks, name_of};
 use super::window::Sent;
 use crate::intern::{HashMap, HashSet};
-use crate::recording::{KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId};
+use crate::recording::{
+    KernelHalf, LabelsId, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId, settle,
+};
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, SampleHead, StopReason, Trigger, flags};
@@ -37,6 +39,11 @@ impl ChunkSamples<'_> {
             event: CPU_EVENT,
             value: 0,
             cookie: 0,
+            // Where the time went elsewhere, what is known from before and behind holds.
+            labels: match head.flags & (flags::FROM_OUTSIDE | flags::LAST | flags::LET_IN) {
+                0 => self.labels(head),
+                _ => LabelsId::UNKNOWN,
+            },
         };
         let entry = self.stacks.waiting.leave(self.thread, head.nonce);
         let user = User::of(self.recording, *head, stack, newest_entry(entry.iter()));
@@ -89,6 +96,11 @@ impl ChunkSamples<'_> {
                 // Where this one was taken the time went.
                 flags: made.flags & !(flags::LET_IN | flags::LAST | flags::WALKS_LEFT_OUT),
                 ..made
+            };
+            let is_of_entry = half == KernelHalf::Merged && kernel.head.event != OFF_CPU;
+            sample.labels = match is_of_entry && !is_from_outside {
+                true => self.labels(head),
+                false => LabelsId::UNKNOWN,
             };
             if half.is_alone() {
                 (sample.flags, sample.stop) = (0, StopReason::Abandoned);
@@ -286,8 +298,10 @@ impl Stacks {
                 event: sample.head.event,
                 value: sample.head.value,
                 cookie: sample.head.cookie,
+                labels: LabelsId::UNKNOWN,
             });
         }
+        settle(std::mem::take(&mut self.regions), &mut recording.samples);
         recording.samples.sort_by_key(|sample| sample.thread);
         let threads = (0..recording.threads.len()).map(ThreadId::next_of);
         let there: HashSet<_> = threads.map(|id| name_of(recording, id)).collect();

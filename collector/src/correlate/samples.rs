@@ -6,9 +6,10 @@
 
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, ThreadName, Window};
-use crate::intern::HashSet;
+use crate::intern::{HashMap, HashSet};
 use crate::recording::{
-    Damages, FrameId, ProcessId, RawFrame, Recording, StackId, StackTable, Step, ThreadId,
+    Damages, FrameId, LabelsId, ProcessId, RawFrame, Recording, Regions, StackId, StackTable, Step,
+    ThreadId,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -32,6 +33,8 @@ pub(super) struct Stacks {
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
     recent: Recent,
+    /// What threads said of theirs.
+    pub(super) regions: HashMap<ThreadId, Regions>,
     /// The new frames of a sample, leaf first.
     new: Vec<Frame>,
 }
@@ -201,6 +204,7 @@ impl<'a> ChunkSamples<'a> {
         self.stacks.new = new;
         taken?;
         self.before.head = sample.head;
+        self.learn_regions(&sample.head);
         let window = self.stacks.window;
         // What was seen from outside stands for samples that waited until the end.
         let is_end = window.is_last() && sample.head.flags & flags::FROM_OUTSIDE != 0;
@@ -216,6 +220,29 @@ impl<'a> ChunkSamples<'a> {
         let stack = self.stack(&sample.head);
         self.add(&sample.head, stack);
         Ok(())
+    }
+
+    /// Notes what the thread says itself. Others, who do not know it, give what they saw no weight,
+    /// or are marked.
+    fn learn_regions(&mut self, head: &SampleHead) {
+        if head.changes != 0 || head.weight != 0 && head.flags & flags::FROM_OUTSIDE == 0 {
+            let labels = self.labels(head);
+            let regions = self.stacks.regions.entry(self.thread).or_default();
+            regions.say(head.time_ns, head.changes, labels);
+        }
+    }
+
+    /// The labels that a sample says that it has.
+    pub(super) fn labels(&self, head: &SampleHead) -> LabelsId {
+        if head.labels == 0 {
+            return LabelsId::NONE;
+        }
+        let process = self.recording.threads[self.thread.index()].process;
+        let known = &self.recording.processes[process.index()].labels;
+        known
+            .get(&head.labels)
+            .copied()
+            .unwrap_or(LabelsId::UNKNOWN)
     }
 
     /// Takes the frames of a sample that are not those of the sample before.

@@ -10,8 +10,8 @@ use super::tasks::{Run, Tasks};
 use crate::perf_data::read::{Fields, PerfFile, What};
 use crate::perf_data::{Event, Images};
 use crate::recording::{
-    Arming, EventSource, FrameId, KernelHalf, Module, ModuleId, ModuleMap, Process, ProcessId,
-    RawFrame, RawSample, Recording, StackId, StackTable, Thread, ThreadId, Totals,
+    Arming, EventSource, FrameId, KernelHalf, LabelsId, Module, ModuleId, ModuleMap, Process,
+    ProcessId, RawFrame, RawSample, Recording, StackId, StackTable, Thread, ThreadId, Totals,
 };
 use crate::symbolize::{Places, symbolize};
 use engine::address::{CodeAddress, RuntimeAddress};
@@ -365,6 +365,11 @@ impl Made {
                 (stack, stop, kernel)
             }
         };
+        // Nobody has said what the thread was in when the other recorder looked.
+        let labels = match self.recording.labels.any() {
+            true => LabelsId::UNKNOWN,
+            false => LabelsId::NONE,
+        };
         for (index, address) in sample.chain.kernel.iter().enumerate().rev() {
             let address = RuntimeAddress(*address);
             stack = self.push(
@@ -389,6 +394,7 @@ impl Made {
             event: sample.event,
             value: sample.value,
             cookie: sample.chain.cookie,
+            labels,
         }
     }
 }

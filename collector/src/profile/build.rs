@@ -9,7 +9,7 @@ use super::{
 use crate::charge::{Reason, Row};
 use crate::intern::{HashMap, Interner};
 use crate::recording::{
-    FrameId, KernelHalf, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
+    FrameId, KernelHalf, LabelsId, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
 };
 use crate::symbolize::{ImageId, Named, Symbols};
 use engine::address::CodeAddress;
@@ -269,6 +269,7 @@ impl Builder<'_> {
             complete,
             gil,
             kernel: sample.kernel,
+            labels: sample.labels,
         }
     }
 
@@ -285,6 +286,10 @@ impl Builder<'_> {
     /// Their weights are whole periods, whose sums for each process and reason are right.
     fn remainders(&mut self, rows: &[Row]) -> Vec<Sample> {
         let recording = self.recording;
+        let labels = match recording.labels.any() {
+            true => LabelsId::UNKNOWN,
+            false => LabelsId::NONE,
+        };
         let mut first_threads = vec![None; recording.processes.len()];
         for (index, thread) in recording.threads.iter().enumerate().rev() {
             let place = &mut first_threads[thread.process.index()];
@@ -330,6 +335,7 @@ impl Builder<'_> {
                 complete: false,
                 gil: Gil::Nothing,
                 kernel: KernelHalf::None,
+                labels,
             });
         }
         made

@@ -1,6 +1,6 @@
 //! Leaves only the samples of some processes, threads, functions, binaries and times.
 
-use super::{Gil, Names, Profile, Sample};
+use super::{Gil, Names, NoLabel, Profile, Sample};
 use crate::recording::ThreadId;
 use regex::Regex;
 
@@ -23,15 +23,26 @@ pub struct Filter {
     pub to_ns: Option<u64>,
     /// Only those of threads that held Python's GIL, or waited for it.
     pub gil: bool,
+    /// Those with all of these labels, each `KEY=VALUE`, or `KEY` for any value.
+    pub labels: Vec<String>,
 }
 
 /// Nothing would be left.
 #[derive(Debug, thiserror::Error)]
-#[error("no {what} is named {wanted} or has that number; there are: {there}")]
-pub struct FilterError {
-    what: &'static str,
-    wanted: String,
-    there: String,
+pub enum FilterError {
+    /// Nothing is called so.
+    #[error("no {what} is named {wanted} or has that number; there are: {there}")]
+    Name {
+        /// What was looked for.
+        what: &'static str,
+        /// By which name.
+        wanted: String,
+        /// Some of those that there are.
+        there: String,
+    },
+    /// Nothing has such a label.
+    #[error(transparent)]
+    Label(#[from] NoLabel),
 }
 
 impl Filter {
@@ -54,9 +65,13 @@ impl Filter {
         };
         let in_range = self.range(profile);
         let stacks = self.stacks(profile);
+        let labels = profile.sets_with(&self.labels)?;
         let is_meant = |sample: &Sample| !self.gil || sample.gil != Gil::Nothing;
         let keep = |sample: &Sample| {
-            keep(sample.thread) && stacks[sample.stack.index()] && is_meant(sample)
+            keep(sample.thread)
+                && stacks[sample.stack.index()]
+                && labels.get(sample.labels.index()) == Some(&true)
+                && is_meant(sample)
         };
         let in_time = |sample: &Sample| in_range.contains(&sample.time_ns) && keep(sample);
         profile.samples.retain(in_time);
@@ -73,7 +88,11 @@ impl Filter {
     pub fn is_empty(&self) -> bool {
         let named = self.processes.is_empty() && self.threads.is_empty();
         let stacks = self.focus.is_empty() && self.ignore.is_empty() && self.modules.is_empty();
-        named && stacks && !self.gil && self.from_ns.or(self.to_ns).is_none()
+        named
+            && stacks
+            && self.labels.is_empty()
+            && !self.gil
+            && self.from_ns.or(self.to_ns).is_none()
     }
 
     fn range(&self, profile: &Profile) -> std::ops::Range<u64> {
@@ -158,7 +177,7 @@ fn check(what: &'static str, wanted: &[String], there: &[(u32, &str)]) -> Result
             if more > 0 {
                 names.push(format!("{more} more"));
             }
-            return Err(FilterError {
+            return Err(FilterError::Name {
                 what,
                 wanted: one.clone(),
                 there: names.join(", "),

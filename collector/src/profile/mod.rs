@@ -11,6 +11,7 @@ mod build;
 mod events;
 mod filter;
 mod kind;
+mod labels;
 mod language;
 mod names;
 mod own;
@@ -22,6 +23,7 @@ pub(crate) mod tests;
 pub use events::{NoEvent, is_time};
 pub use filter::{Filter, FilterError};
 pub(crate) use kind::{Kind, Kinds, WAITING, palette};
+pub use labels::NoLabel;
 pub use language::NoLanguage;
 pub use own::{OWN_WORK, OwnFrames};
 pub use programs::{Rank, Ranks};
@@ -30,7 +32,9 @@ pub use roots::is_root;
 use crate::charge::{Ledger, Row};
 use crate::correlate;
 use crate::intern::index;
-use crate::recording::{KernelHalf, LanguageId, OpenError, ProcessId, Recording, ThreadId};
+use crate::recording::{
+    KernelHalf, LabelsId, LanguageId, OpenError, ProcessId, Recording, ThreadId,
+};
 use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
@@ -222,6 +226,8 @@ pub struct Sample {
     pub gil: Gil,
     /// What it has of the kernel.
     pub kernel: KernelHalf,
+    /// The labels of the regions that the thread was in.
+    pub labels: LabelsId,
 }
 
 impl Frame {

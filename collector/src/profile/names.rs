@@ -39,6 +39,10 @@ pub(super) fn make_visible(recording: &mut Recording, symbols: &mut Symbols) {
         text(&mut module.path);
     }
     recording.languages.iter_mut().for_each(text);
+    for (key, value) in recording.labels.iter_mut().flatten() {
+        shared(key);
+        shared(value);
+    }
     for image in &mut symbols.images {
         text(&mut image.path);
     }

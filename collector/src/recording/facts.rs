@@ -4,7 +4,8 @@
 //! Not here: stacks, which need the modules known first (the second pass, `stacks`).
 
 use super::error::Damages;
-use super::ids::{CodeId, LanguageId, ModuleId, ProcessId, ThreadId};
+use super::ids::{CodeId, LabelsId, LanguageId, ModuleId, ProcessId, ThreadId};
+use super::labels::labels;
 use super::model::{
     Arming, CodeObject, Event, EventSource, Process, Recording, SessionInfo, Thread, ThreadEnd,
     Totals,
@@ -17,6 +18,7 @@ use engine::address::RuntimeAddress;
 use engine::wire::WireError;
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::clocks::Clocks;
+use engine::wire::label::LabelSet;
 use engine::wire::process::Origin;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::{charge, code, event, module, process, session, source, thread};
@@ -43,6 +45,7 @@ pub(super) struct Facts {
     known_modules: HashSet<(ProcessId, u64, u64, u64)>,
     known_languages: Interner<LanguageId>,
     known_codes: Interner<CodeId>,
+    known_labels: Interner<LabelsId>,
     /// Where code of JITs begins, by its process and number.
     made_code: HashMap<(ProcessId, u64), u64>,
 }
@@ -187,6 +190,18 @@ impl Facts {
             Some(RecordKind::Code) => {
                 let process = self.process(info);
                 self.code(process, &code::Code::decode(record.payload)?);
+            }
+            Some(RecordKind::Labels) => {
+                let process = self.process(info);
+                let found = LabelSet::decode(record.payload)?;
+                let (labels, recording) = (labels(&found), &mut self.recording);
+                let all = recording.labels.list();
+                let id = match labels.is_empty() {
+                    true => LabelsId::NONE,
+                    false => self.known_labels.place(all, labels),
+                };
+                let known = &mut recording.processes[process.index()].labels;
+                known.insert(found.number, id);
             }
             Some(RecordKind::CodeGone) => {
                 let process = self.process(info);

@@ -30,3 +30,7 @@ index!(
     /// Of [`Recording::stacks`](super::Recording::stacks).
     StackId
 );
+index!(
+    /// Of [`Recording::labels`](super::Recording::labels).
+    LabelsId
+);

@@ -22,6 +22,7 @@ pub(crate) mod example;
 mod facts;
 mod ids;
 mod kernel_half;
+mod labels;
 mod model;
 mod module_at;
 mod modules;
@@ -36,8 +37,10 @@ pub mod write;
 
 pub(crate) use chunk_records::Step;
 pub use error::{Damage, Damages, OpenError};
-pub use ids::{CodeId, FrameId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
+pub use ids::{CodeId, FrameId, LabelsId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 pub use kernel_half::KernelHalf;
+pub use labels::{LabelSets, Labels};
+pub(crate) use labels::{Regions, settle};
 pub use model::{
     Arming, CodeObject, Event, EventSource, FileReport, Process, RawFrame, RawSample, Recording,
     SessionInfo, StackNode, Thread, ThreadEnd, Totals,

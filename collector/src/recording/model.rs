@@ -4,8 +4,9 @@
 //! Not here: names of functions (`symbolize`), what is shown of it (`profile`).
 
 use super::error::Damages;
-use super::ids::{CodeId, FrameId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
+use super::ids::{CodeId, FrameId, LabelsId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 use super::kernel_half::KernelHalf;
+use super::labels::LabelSets;
 use super::modules::{Module, ModuleMap};
 use super::names::StoredNames;
 use engine::address::CodeAddress;
@@ -41,6 +42,8 @@ pub struct Recording {
     pub languages: Vec<String>,
     /// Distinct code objects of those.
     pub codes: Vec<CodeObject>,
+    /// Distinct sets of labels of regions.
+    pub labels: LabelSets,
     /// Distinct frames.
     pub frames: Vec<RawFrame>,
     /// Distinct stacks; a parent comes before its children.
@@ -178,6 +181,8 @@ pub struct Process {
     pub perf_map: Vec<u8>,
     /// Its code objects, by [`engine::wire::code::Code::number`].
     pub codes: HashMap<u64, CodeId>,
+    /// Its sets of labels, by [`engine::wire::label::LabelSet::number`].
+    pub labels: HashMap<u64, LabelsId>,
 }
 
 impl Process {
@@ -469,6 +474,8 @@ pub struct RawSample {
     /// The kernel's own name of the entry ([`engine::wire::kernel::KernelHead::cookie`]); 0 if it
     /// gave none, and for samples of user mode.
     pub cookie: u64,
+    /// The labels of the regions that the thread was in.
+    pub labels: LabelsId,
 }
 
 impl Recording {

@@ -49,7 +49,10 @@ pub(super) fn print(
 
 /// Whether what is in a row itself and what is in it at all are the same.
 const fn has_one_amount(by: By) -> bool {
-    matches!(by, By::Own | By::Thread | By::Process | By::Cgroup)
+    matches!(
+        by,
+        By::Own | By::Thread | By::Process | By::Cgroup | By::Label
+    )
 }
 
 /// What a row's name and its origin are.
@@ -62,6 +65,7 @@ pub(crate) const fn headings(by: By) -> (&'static str, &'static str) {
         By::Thread => ("THREAD", "PROCESS"),
         By::Process => ("PROCESS", "COMMAND"),
         By::Cgroup => ("CONTAINER", "CGROUP"),
+        By::Label => ("LABELS", ""),
     }
 }
 

@@ -13,16 +13,18 @@ pub(crate) mod look;
 mod machine;
 mod own;
 pub(crate) mod pager;
+mod rows;
 mod selection;
 pub(crate) mod table;
 #[cfg(test)]
 mod tests;
 mod tree;
 
+pub use rows::Rows;
 pub use selection::Selection;
 
 use crate::kept::NoneHere;
-use crate::profile::{FilterError, Names, NoEvent, NoLanguage, PREEMPTED, Profile};
+use crate::profile::{FilterError, Names, NoEvent, NoLabel, NoLanguage, PREEMPTED, Profile};
 use crate::recording::OpenError;
 use crate::summary;
 use crate::visible::{say, visible_lines};
@@ -51,6 +53,7 @@ Examples:
   rsunwind report prog.rsu --annotate '^parse$'    which lines of it
   rsunwind report prog.rsu --by module --from 2 --to 5
   rsunwind report prog.rsu --event off-cpu         where it waits (record --off-cpu)
+  rsunwind report prog.rsu --by label=route        which requests, if the program says so
   rsunwind report prog.rsu --format csv -n 20
   rsunwind report 'clickhouse://host/db?service=shop&from=-15m'")]
 pub struct Args {
@@ -59,9 +62,10 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// What a row stands for [default: function; of time off the CPU own]
-    #[arg(long, value_enum)]
-    pub by: Option<By>,
+    /// What a row stands for [default: function; of time off the CPU own]; label=KEY for labels of
+    /// that key
+    #[arg(long, value_parser = rows::Parser)]
+    pub by: Option<Rows>,
 
     /// What comes first
     #[arg(short, long, value_enum, default_value_t)]
@@ -112,7 +116,7 @@ impl Args {
             OFF_CPU => By::Own,
             _ => By::Function,
         };
-        self.by.unwrap_or(usual)
+        self.by.as_ref().map_or(usual, |rows| rows.by)
     }
 }
 
@@ -135,6 +139,8 @@ pub enum By {
     /// A container or another cgroup, of processes that were seen from outside
     #[value(alias = "container")]
     Cgroup,
+    /// The labels of the regions that the program says it is in
+    Label,
 }
 
 /// The order of the rows.
@@ -167,6 +173,9 @@ pub enum Error {
     /// Nothing is left of it.
     #[error(transparent)]
     Filter(#[from] FilterError),
+    /// No sample has such a label.
+    #[error(transparent)]
+    Label(#[from] NoLabel),
     /// No such event was recorded.
     #[error(transparent)]
     Event(#[from] NoEvent),
@@ -189,6 +198,7 @@ impl Error {
             Self::NoneHere(_)
             | Self::Filter(_)
             | Self::Event(_)
+            | Self::Label(_)
             | Self::Language(_)
             | Self::Function(_) => 2,
             _ => 1,
@@ -205,7 +215,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.summary {
         selection.event = Some("cpu".to_owned()); // the account is of CPU time, and has a line for each other event
     }
-    let profile = selection.open(&args.files)?;
+    let mut profile = selection.open(&args.files)?;
+    if let Some(key) = args.by.as_ref().and_then(|rows| rows.label.as_deref()) {
+        profile.keep_label(key)?;
+    }
     let text = if args.summary {
         visible_lines(&summary::text(&profile)).into_owned()
     } else {

@@ -43,6 +43,11 @@ pub struct Selection {
     #[arg(long, value_name = "REGEX", help_heading = WHICH)]
     pub module: Vec<Regex>,
 
+    /// Only samples of regions with this label, or with any value of a key (may be given several
+    /// times: all of them)
+    #[arg(long, value_name = "KEY[=VALUE]", help_heading = WHICH)]
+    pub label: Vec<String>,
+
     /// Only samples from this time on, in seconds since the start
     #[arg(long, value_name = "SECONDS", value_parser = seconds, help_heading = WHICH)]
     pub from: Option<u64>,
@@ -141,6 +146,7 @@ impl Selection {
             processes: self.pid.clone(),
             threads: self.thread.clone(),
             gil: self.gil,
+            labels: self.label.clone(),
             focus: self.focus.clone(),
             ignore: self.ignore.clone(),
             modules: self.module.clone(),

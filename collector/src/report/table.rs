@@ -6,7 +6,8 @@
 use super::{By, Sort, own};
 use crate::intern::{HashMap, Interner, index};
 use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile, Sample};
-use crate::recording::ThreadId;
+use crate::recording::{LabelsId, ThreadId};
+use std::sync::Arc;
 
 /// One row of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,7 @@ enum Key<'a> {
     Thread(u32),
     Process(u32),
     Cgroup(&'a str, &'a str),
+    Labels(&'a [(Arc<str>, Arc<str>)], bool),
 }
 
 /// The rows, in no order.
@@ -48,7 +50,13 @@ pub(crate) fn weighed(
     let counted = match by {
         By::Function | By::Line | By::Module => count_frames(profile, by, weigh),
         By::Own => count_own(profile, weigh),
-        By::Thread | By::Process | By::Cgroup => count_threads(profile, by, weigh),
+        By::Thread | By::Process | By::Cgroup => count_samples(profile, weigh, |sample| {
+            key_of_thread(profile, by, sample.thread)
+        }),
+        By::Label => count_samples(profile, weigh, |sample| {
+            let is_known = sample.labels != LabelsId::UNKNOWN;
+            Key::Labels(profile.recording.labels.get(sample.labels), is_known)
+        }),
     };
     let row = |(key, (own_ns, total_ns))| {
         let (name, origin) = words(profile, key, names);
@@ -189,16 +197,15 @@ fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
     }
 }
 
-fn count_threads(
-    profile: &Profile,
-    by: By,
+fn count_samples<'a>(
+    profile: &'a Profile,
     weigh: impl Fn(&Sample) -> u64,
-) -> HashMap<Key<'_>, (u64, u64)> {
+    key: impl Fn(&Sample) -> Key<'a>,
+) -> HashMap<Key<'a>, (u64, u64)> {
     let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
     for sample in profile.weighed() {
         let time = weigh(sample);
-        let key = key_of_thread(profile, by, sample.thread);
-        let (own, total) = counts.entry(key).or_default();
+        let (own, total) = counts.entry(key(sample)).or_default();
         *own = own.saturating_add(time);
         *total = total.saturating_add(time);
     }
@@ -283,6 +290,12 @@ fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
             (name, format!("{} ({})", process.name(), process.pid))
         }
         Key::Cgroup(name, path) => (name.to_owned(), path.to_owned()),
+        Key::Labels(_, false) => ("[not known]".to_owned(), String::new()),
+        Key::Labels([], true) => ("[no label]".to_owned(), String::new()),
+        Key::Labels(labels, true) => {
+            let labels = labels.iter().map(|(key, value)| format!("{key}={value}"));
+            (labels.collect::<Vec<_>>().join(" "), String::new())
+        }
         Key::Process(id) => {
             let process = &recording.processes[id as usize];
             let name = format!("{} ({})", process.name(), process.pid);

@@ -10,7 +10,7 @@ fn shown(profile: &Profile, args: &Args) -> String {
 
 fn report(by: By, sort: Sort) -> String {
     let args = Args {
-        by: Some(by),
+        by: Some(by.into()),
         sort,
         ..Args::default()
     };
@@ -199,7 +199,7 @@ fn by_own_functions_and_what_they_called() {
     }
     let shown_by = |profile: &Profile| {
         let args = Args {
-            by: Some(By::Own),
+            by: Some(By::Own.into()),
             ..Args::default()
         };
         let text = shown(profile, &args);
@@ -238,7 +238,7 @@ fn on_a_terminal_no_line_is_wider_than_it() {
         (By::Function, true, 80),
     ] {
         let args = Args {
-            by: Some(by),
+            by: Some(by.into()),
             tree,
             ..Args::default()
         };
@@ -255,9 +255,9 @@ fn on_a_terminal_no_line_is_wider_than_it() {
 
 #[test]
 fn other_programs_get_json_and_csv() {
-    let machine = |by, format, tree| {
+    let machine = |by: By, format, tree| {
         let args = Args {
-            by: Some(by),
+            by: Some(by.into()),
             format,
             tree,
             ..Args::default()

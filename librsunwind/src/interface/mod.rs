@@ -9,6 +9,7 @@
 
 pub mod clients;
 pub mod languages;
+pub mod regions;
 
 /// All functions, in the order of [`for_each_function`](crate::for_each_function), which only grows
 /// at its end. The preload library exports its own as `rsunwind_preloaded_2`, for linked libraries,
@@ -47,6 +48,8 @@ macro_rules! for_each_function {
             rsunwind_request_later = clients::request_later,
             rsunwind_answer = clients::answer,
             rsunwind_nonce = clients::nonce,
+            rsunwind_region_begin = regions::begin,
+            rsunwind_region_end = regions::end,
         }
     };
 }

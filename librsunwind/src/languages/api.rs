@@ -9,7 +9,8 @@
 
 use super::layout::{self, Code, Counts, Line, STATE, answer};
 use super::lock::Locked;
-use super::{asking, codes, table};
+use super::{asking, table};
+use crate::described;
 use crate::error::Error;
 use crate::weak_address;
 use core::ffi::{CStr, c_int, c_void};
@@ -279,7 +280,7 @@ pub(super) fn add_own<L: Language>(
     language: &'static L,
     prepare: impl FnOnce() -> bool,
 ) -> Option<u32> {
-    codes::prepare().ok()?;
+    described::prepare().ok()?;
     let locked = Locked::unless_held()?;
     if !prepare() {
         return None;

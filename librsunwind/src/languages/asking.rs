@@ -10,11 +10,12 @@
 //! that.
 #![allow(unsafe_code)]
 
-use super::codes::{self, Key};
+use super::codes;
 use super::layout::{Code, Cursor, CursorFunctions, PLACES, STATE, answer, flags};
 use super::reads::Reads;
 use super::table::{self, Asked};
 use super::{jit, ranges};
+use crate::described::{self, Key};
 use crate::error::Error;
 use crate::text::Text;
 use crate::thread::ThreadState;
@@ -504,8 +505,8 @@ pub unsafe fn frame(
     // SAFETY: the caller's promise.
     let call = unsafe { call_of(cursor) }?;
     let key = Key::new(call.index, id, check);
-    let known = codes::find(key);
-    let number = known.unwrap_or_else(codes::new_number);
+    let known = described::find(key);
+    let number = known.unwrap_or_else(described::new_number);
     call.noted(call.push(number, position))?;
     call.unknown.set(known.is_none().then_some((key, number)));
     Ok(known.is_some())

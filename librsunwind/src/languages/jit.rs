@@ -21,6 +21,7 @@ use super::codes;
 use super::layout::{JitCode, JitRule};
 use super::lock::Locked;
 use super::table;
+use crate::described;
 use crate::error::Error;
 use crate::process::PROCESS;
 use crate::thread::{self, ThreadState};
@@ -177,7 +178,7 @@ pub(super) fn rule(this: &ThreadState, pc: u64) -> Option<UnwindRule> {
     let code = find(pc).filter(|again| ptr::eq(*again, code))?;
     let process = PROCESS.key();
     if PROCESS.is_active() && code.described.swap(process, AcqRel) != process {
-        let number = codes::new_number();
+        let number = described::new_number();
         code.number.store(number, Relaxed);
         let (_, [language, name, file, lines]) = code.parts();
         let record = CodeRecord {

@@ -20,7 +20,7 @@
 //! | [`reads`] | guarded reads |
 //! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
 //! | `lock` | who changes what is registered |
-//! | [`codes`] | code objects: which were described, and the record that does |
+//! | [`codes`] | descriptions of code objects, and the record that tells them |
 //! | `noted` | languages that files describe themselves |
 //! | `python`, `v8` | CPython and V8, which register nothing |
 //! | `memory` | how these two read |

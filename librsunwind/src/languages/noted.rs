@@ -11,7 +11,8 @@
 
 use super::layout::Language;
 use super::lock::Locked;
-use super::{codes, table};
+use super::table;
+use crate::described;
 use crate::error::Error;
 use crate::modules::notes::{self, Noted};
 use crate::modules::path_of;
@@ -49,7 +50,7 @@ pub(super) fn have_come(this: &ThreadState) -> bool {
 #[cold]
 fn take_in(this: &ThreadState) -> bool {
     // Memory for names is not asked for where that may kill the program.
-    if sys::seccomp_filtered() || codes::prepare().is_err() {
+    if sys::seccomp_filtered() || described::prepare().is_err() {
         return false;
     }
     let Some(locked) = Locked::unless_held() else {

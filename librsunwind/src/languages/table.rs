@@ -10,8 +10,9 @@
 
 use super::layout::{Callback, Counts, Cursor, EntryCallback, Language, PLACES};
 use super::lock::Locked;
-use super::{codes, ranges};
+use super::ranges;
 use crate::arch;
+use crate::described;
 use crate::error::Error;
 use crate::gate::{Gate, Inside};
 use crate::modules;
@@ -161,7 +162,7 @@ pub(super) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Error>
 /// # Safety
 /// What the header asks of callbacks; the name ends with a zero byte.
 pub unsafe fn add(language: &Language) -> Result<i32, Error> {
-    codes::prepare()?;
+    described::prepare()?;
     // SAFETY: the caller's promise.
     unsafe { add_locked(&Locked::now(), language) }
 }

@@ -93,7 +93,7 @@ pub fn after_fork_in_child() {
     if !PROCESS.is_new_child() {
         return;
     }
-    PROCESS.become_child();
+    let parent = PROCESS.become_child();
     charge::forget();
     SEGMENT.forget();
     clients::after_fork_in_child();
@@ -116,6 +116,10 @@ pub fn after_fork_in_child() {
     // SAFETY: fresh, and this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };
     this.handler_stack.lend(before);
+    if !before.is_null() {
+        // SAFETY: memory of states stays mapped, and that for labels as the parent had it.
+        unsafe { this.regions.inherit(before as usize, parent) };
+    }
     this.birth.set_unfinished(true);
     this.arm_fork_child(None);
 }
@@ -179,6 +183,7 @@ pub fn end(reason: ThreadEndReason) {
     if this.birth.is_unfinished() && !finish_late(this) {
         return;
     }
+    this.tell_of_labels();
     thread::close(this, reason);
     registry::for_each_other(Some(this), |other| this.close_account_of(other, reason));
     charge::process_ends(this, reason);

@@ -6,6 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::handler_stack;
+use super::regions;
 use super::registry;
 use super::room::Room;
 use super::state::ThreadState;
@@ -36,13 +37,13 @@ impl ThreadState {
                 return Ok(state);
             }
         }
-        let state_offset = PAGE + handler_stack::SIZE;
+        let state_offset = PAGE + regions::ROOM + handler_stack::SIZE;
         let size = state_offset
             .saturating_add(size_with(max_depth))
             .next_multiple_of(PAGE);
         let mapping = sys::map_anonymous(size)?;
         sys::protect_none(mapping, PAGE);
-        // Not the stack: a handler of the program's may stand there, and fork.
+        // Not the stack: a handler of the program's may stand there, and fork. Nor the labels.
         let state_size = size.wrapping_sub(state_offset);
         sys::advise(
             mapping.wrapping_add(state_offset),
@@ -117,6 +118,7 @@ impl ThreadState {
         this.birth.reset();
         this.budget.reset();
         this.requests.abandon();
+        this.regions.reset();
         this.account.reset();
         this.output.begin(None);
         this.shared.release();

@@ -4,11 +4,11 @@
 //! All of it lies in one mapping of its own, found through one thread-local word:
 //!
 //! ```text
-//! | guard page | handler stack … <- stack_top | ThreadState | frames of this sample | of the sample before | spare |
+//! | guard page | labels | handler stack … <- stack_top | ThreadState | frames of this sample | of the sample before | spare |
 //! ```
 //!
-//! A fork child sees the mapping filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and
-//! nothing inherited is ever touched.
+//! A fork child sees the state filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing
+//! inherited is ever touched, but the labels of the regions that it is born in.
 
 mod account;
 mod arming;
@@ -18,9 +18,11 @@ mod early;
 pub mod handler_stack;
 #[cfg(feature = "inside")]
 pub(crate) mod inside;
+mod labels;
 mod memory;
 mod output;
 mod records;
+pub(crate) mod regions;
 mod registry;
 pub mod requests;
 mod room;

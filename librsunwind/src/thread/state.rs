@@ -10,6 +10,7 @@ use super::belief::Belief;
 use super::birth::Birth;
 use super::handler_stack::HandlerStack;
 use super::output::Output;
+use super::regions::Regions;
 use super::requests::Requests;
 use super::room::Room;
 use super::shared::Shared;
@@ -49,6 +50,8 @@ pub struct ThreadState {
     pub calls: Calls,
     /// What clients ask of it.
     pub(crate) requests: Requests,
+    /// The regions that it is in.
+    pub(crate) regions: Regions,
     /// What its walks use.
     pub(crate) room: Room,
     /// What it has used.
@@ -61,7 +64,8 @@ impl ThreadState {
     /// A state for the next thread, claimed.
     ///
     /// # Safety
-    /// As [`Room::new`]; `stack_top` is the end of memory that only the handler uses, as its stack.
+    /// As [`Room::new`]; `stack_top` is the end of memory that only the handler uses, as its stack,
+    /// with that of the regions below it.
     pub(super) unsafe fn new(stack_top: usize, frames: *mut Frame, max_depth: usize) -> Self {
         Self {
             magic: AtomicU64::new(MAGIC),
@@ -74,6 +78,7 @@ impl ThreadState {
             budget: Budget::default(),
             calls: Calls::new(),
             requests: Requests::new(),
+            regions: Regions::new(stack_top),
             // SAFETY: the caller's promise.
             room: unsafe { Room::new(frames, max_depth) },
             account: Account::default(),

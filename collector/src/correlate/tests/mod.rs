@@ -3,6 +3,7 @@
 
 mod damage;
 mod joined;
+mod labelled;
 mod languages;
 mod seeds;
 mod whole;

@@ -1,6 +1,7 @@
 //! What the fuzzer of recordings begins with.
 
 use super::joined::one_call;
+use super::labelled::labelled;
 use super::languages::interpreted;
 use super::*;
 use crate::recording::example::{Chunk, absences, head, packed, recording, segment};
@@ -30,6 +31,7 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
     chunks.push(process(events, 41, b"x\0"));
     chunks.push(one_call());
     chunks.push(interpreted());
+    chunks.push(labelled());
     let mut cut = recording(&chunks);
     cut.truncate(cut.len() - 100);
     let mut switches = three_chunks();

@@ -14,6 +14,7 @@ use engine::wire::source::WALL;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::io::{self, Write};
 
@@ -155,7 +156,8 @@ impl<'a> Builder<'a> {
         let remainders = &self.profile.remainders;
         for sample in self.profile.all_samples().chain(remainders) {
             let values = self.values(sample);
-            if let Some(index) = merged.get(&(sample.thread, sample.stack)) {
+            let key = (sample.thread, sample.stack, sample.labels);
+            if let Some(index) = merged.get(&key) {
                 let there: &mut proto::Sample = &mut self.out.sample[*index];
                 for (there, more) in there.value.iter_mut().zip(values) {
                     *there = there.saturating_add(more);
@@ -164,7 +166,7 @@ impl<'a> Builder<'a> {
             }
             let label = self.labels(sample);
             let location_id = self.stack(sample.stack);
-            merged.insert((sample.thread, sample.stack), self.out.sample.len());
+            merged.insert(key, self.out.sample.len());
             self.out.sample.push(proto::Sample {
                 location_id,
                 value: values,
@@ -199,10 +201,18 @@ impl<'a> Builder<'a> {
             ("thread", thread_name(self.profile, sample.thread)),
         ];
         let numbers = [("pid", process.pid), ("tid", thread.tid)];
+        let profile = self.profile;
+        let own = profile.recording.labels.get(sample.labels).iter();
+        // Each key is there once: what is said of the thread keeps its own.
+        let own = own.map(|(key, value)| match is_ours(key) {
+            true => (Cow::Owned(format!("label.{key}")), &**value),
+            false => (Cow::Borrowed(&**key), &**value),
+        });
+        let text = text.map(|(key, value)| (Cow::Borrowed(key), value));
         let mut labels = Vec::with_capacity(4);
-        for (key, value) in text {
+        for (key, value) in text.into_iter().chain(own) {
             labels.push(proto::Label {
-                key: self.string(key),
+                key: self.string(&key),
                 str: self.string(value),
                 num: 0,
             });
@@ -344,6 +354,11 @@ fn profile_frames(profile: &Profile, stack: CallId) -> impl Iterator<Item = Sour
     })
 }
 
+/// What is said of the thread and process of each sample.
+fn is_ours(key: &str) -> bool {
+    matches!(key, "process" | "thread" | "pid" | "tid")
+}
+
 fn signed(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -352,6 +367,26 @@ fn signed(number: u64) -> i64 {
 mod tests {
     use super::*;
     use crate::profile::tests::example;
+    use crate::recording::LabelsId;
+
+    #[test]
+    fn samples_of_a_stack_with_other_labels_are_other_samples() {
+        let mut profile = example();
+        let plain = Builder::new(&profile).build();
+        let labels = [("route", "/a"), ("thread", "mine")];
+        let labels = labels.map(|(key, value)| (key.into(), value.into()));
+        profile.recording.labels.list().push(labels.to_vec());
+        let mut more = profile.samples[0];
+        more.labels = LabelsId::new(2);
+        profile.samples.push(more);
+        let made = Builder::new(&profile).build();
+        assert_eq!(made.sample.len(), plain.sample.len() + 1);
+        let text = |index: i64| &made.string_table[usize::try_from(index).unwrap()][..];
+        let labelled = made.sample.iter().find(|sample| sample.label.len() > 4);
+        let labels = labelled.unwrap().label.iter();
+        let labels: Vec<_> = labels.map(|l| (text(l.key), text(l.str))).collect();
+        assert_eq!(labels[2..4], [("route", "/a"), ("label.thread", "mine")]);
+    }
 
     #[test]
     fn what_is_written_is_read_back_with_the_same_weights() {

@@ -245,6 +245,7 @@ impl Stream {
             sp,
             elided: stack.elided.0,
             elided_at: stack.elided.1,
+            ..SampleHead::default()
         };
         let frames = &stack.frames;
         let mut chunks = OwnChunks::new(ChunkInfo {

@@ -65,6 +65,12 @@ impl<'a> Encoder<'a> {
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.number(bytes.len() as u64);
+        self.raw(bytes);
+    }
+
+    /// Bytes whose number is written elsewhere.
+    #[inline]
+    pub fn raw(&mut self, bytes: &[u8]) {
         let end = self.at.saturating_add(bytes.len());
         match self.buffer.get_mut(self.at..end) {
             Some(slot) => {

@@ -50,6 +50,7 @@ pub mod event;
 pub mod event_request;
 pub mod file;
 pub mod kernel;
+pub mod label;
 pub mod module;
 pub mod names;
 pub mod offer;

@@ -38,6 +38,8 @@ pub enum RecordKind {
     Code = 13,
     /// [`super::code::CodeGone`]: code of a JIT was taken away.
     CodeGone = 14,
+    /// [`super::label::LabelSet`]: labels of the regions that a thread was in.
+    Labels = 15,
     /// [`super::clocks::Clocks`]: the collector's clocks at one moment.
     Clocks = 20,
     /// [`super::charge::ProcessEnd`]: what a process and the children that it waited for had used
@@ -70,6 +72,7 @@ impl RecordKind {
             12 => Self::Source,
             13 => Self::Code,
             14 => Self::CodeGone,
+            15 => Self::Labels,
             20 => Self::Clocks,
             21 => Self::ProcessEnd,
             22 => Self::ChildEnd,

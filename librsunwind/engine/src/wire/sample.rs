@@ -5,7 +5,7 @@
 //! sample of a chunk leans on [`SampleHead::default`] and no frames.
 //!
 //! ```text
-//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | reused | elided [elided at] | new frames | frame … frame
+//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | [labels | changes Δ] | reused | elided [elided at] | new frames | frame … frame
 //! frame:  | c zzz mmmm | LEB128 …      m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
 //! ```
 //!
@@ -91,6 +91,10 @@ pub mod flags {
     /// Seen from outside, in a process that has an interpreter, and over before its frames could be
     /// read.
     pub const LANGUAGES_UNREAD: u64 = 4096;
+    /// As written: labels and changes follow.
+    pub const LABELLED: u64 = 8192;
+    /// Those that only say how the rest is written.
+    pub(super) const OF_FORM: u64 = THREE_MORE | LABELLED;
 }
 
 /// Everything of a sample but its frames.
@@ -115,6 +119,12 @@ pub struct SampleHead {
     pub elided: u64,
     /// How many leaf-side frames stand before the gap; 0 if none are elided.
     pub elided_at: u64,
+    /// The labels of the regions that the thread was in ([`super::label::LabelSet::number`]); 0 for
+    /// none.
+    pub labels: u64,
+    /// How often the thread had begun or ended a region: between two samples with the same number
+    /// it did neither. 0 if never; not said of samples that others took of it.
+    pub changes: u64,
 }
 
 /// Writes a sample's payload. `previous` is the sample before it in the same chunk, if any. Frames
@@ -138,8 +148,16 @@ pub fn encode(
     out.number(head.weight);
     out.byte(head.trigger as u8);
     out.byte(head.stop as u8);
-    out.number(head.flags & !flags::THREE_MORE);
+    let labelled = match head.changes {
+        0 => 0,
+        _ => flags::LABELLED,
+    };
+    out.number(head.flags & !flags::OF_FORM | labelled);
     out.difference(before.sp, head.sp);
+    if labelled != 0 {
+        out.number(head.labels);
+        out.difference(before.changes, head.changes);
+    }
     out.number(reused as u64);
     out.number(head.elided);
     if head.elided > 0 {
@@ -178,6 +196,8 @@ const BLANK: SampleHead = SampleHead {
     sp: 0,
     elided: 0,
     elided_at: 0,
+    labels: 0,
+    changes: 0,
 };
 
 /// How many outermost frames two stacks have in common.
@@ -239,6 +259,10 @@ impl<'a> Sample<'a> {
                 from.number()?;
             }
         }
+        let (labels, changes) = match flags & flags::LABELLED {
+            0 => (0, 0),
+            _ => (from.number()?, from.difference(before.changes)?),
+        };
         let reused = from.small("reused frames")? as usize;
         let elided = from.number()?;
         let elided_at = if elided > 0 { from.number()? } else { 0 };
@@ -249,10 +273,12 @@ impl<'a> Sample<'a> {
             weight,
             trigger,
             stop,
-            flags: flags & !flags::THREE_MORE,
+            flags: flags & !flags::OF_FORM,
             sp,
             elided,
             elided_at,
+            labels,
+            changes,
         };
         Ok(Self {
             head,
@@ -357,10 +383,12 @@ mod tests {
             time_ns: head.time_ns + 1_000_000,
             elided: 70,
             elided_at: 2,
+            labels: 3,
+            changes: 1 << 40,
             ..head
         };
         let length = round_trip(Some((&head, &first)), &later, &second);
-        assert!(length < 40, "an almost unchanged stack took {length} bytes");
+        assert!(length < 48, "an almost unchanged stack took {length} bytes");
         round_trip(Some((&later, &second)), &head, &[]);
         assert_eq!(
             round_trip(Some((&head, &first)), &later, &first),

@@ -1,0 +1,128 @@
+//! What was described to the recording, code objects and labels, and under which number.
+//!
+//! The table forgets: a thing whose place is taken by another is described again when it is met
+//! again, under a new number. An entry is two words that are stored one after the other; a reader
+//! takes both, and believes the number only if they give the key it looks for.
+//!
+//! # Safety
+//! The table is mapped once and stays; a fork child, whose recording is another one, finds it
+//! wiped.
+#![allow(unsafe_code)]
+
+use crate::error::Error;
+use crate::sys;
+use core::ptr;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{AtomicPtr, AtomicU64};
+use engine::mix::mix;
+
+/// Entries of the table, and how many of them a key may be in.
+const ENTRIES: usize = 65_536;
+const WAYS: usize = 8;
+type Entry = [AtomicU64; 2];
+type Table = [Entry; ENTRIES];
+
+static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Makes the table, unless it is there.
+pub(crate) fn prepare() -> Result<(), Error> {
+    if !TABLE.load(Acquire).is_null() {
+        return Ok(());
+    }
+    let length = size_of::<Table>();
+    let memory = sys::map_anonymous(length).map_err(|_| Error::Memory)?;
+    sys::advise(memory, length, libc::MADV_WIPEONFORK);
+    let made = TABLE.compare_exchange(ptr::null_mut(), memory.cast(), AcqRel, Acquire);
+    if made.is_err() {
+        // SAFETY: nobody has seen it.
+        unsafe { sys::unmap(memory, length) };
+    }
+    Ok(())
+}
+
+fn table() -> Option<&'static Table> {
+    // SAFETY: null, or zeroed memory of that size, which is an empty table; it stays.
+    unsafe { TABLE.load(Acquire).as_ref() }
+}
+
+/// A number for what is described: never 0, and never given again.
+pub(crate) fn new_number() -> u64 {
+    NEXT.fetch_add(1, Relaxed)
+}
+
+/// The kind of [`Key`]s of labels; languages have the numbers below.
+pub(crate) const LABELS: usize = 128;
+
+/// What stands for a thing in the table; never 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Key(u64);
+
+impl Key {
+    /// Of what a kind of things, such as the code objects of a language, knows by `id`; `check` is
+    /// another when another thing has taken over that id.
+    pub fn new(kind: usize, id: u64, check: u64) -> Self {
+        let mixed = mix(mix(id ^ (kind as u64 + 1) << 56) ^ check);
+        Self(mixed.max(1))
+    }
+
+    fn ways(self) -> impl Iterator<Item = &'static Entry> {
+        let first = self.0 as usize % ENTRIES / WAYS * WAYS;
+        let line = table().and_then(|table| table.get(first..first.wrapping_add(WAYS)));
+        line.unwrap_or_default().iter()
+    }
+}
+
+/// The number under which it was described.
+///
+/// # Signal safety
+/// Loads only.
+pub(crate) fn find(key: Key) -> Option<u64> {
+    key.ways().find_map(|[number, check]| {
+        let number = number.load(Relaxed);
+        (number != 0 && mix(number) ^ check.load(Relaxed) == key.0).then_some(number)
+    })
+}
+
+/// Keeps the number for the key; another one may be forgotten for it.
+pub(crate) fn insert(key: Key, number: u64) {
+    let free = key.ways().find(|[found, _]| found.load(Relaxed) == 0);
+    let entry = free.or_else(|| key.ways().nth(number as usize % WAYS));
+    if let Some([found, check]) = entry {
+        found.store(number, Relaxed);
+        check.store(mix(number) ^ key.0, Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn objects_are_told_apart_by_language_id_and_check() {
+        prepare().unwrap();
+        let keys: Vec<Key> = (0..3)
+            .flat_map(|n| [(n, 7, 7), (1, n as u64, 9), (1, 9, n as u64)])
+            .map(|(language, id, check)| Key::new(language, id, check))
+            .collect();
+        for (index, key) in keys.iter().enumerate() {
+            assert!(!keys[..index].contains(key));
+            assert_eq!(find(*key), None);
+            insert(*key, index as u64 + 1);
+        }
+        for (key, number) in keys.iter().zip(1..) {
+            assert_eq!(find(*key), Some(number));
+        }
+    }
+
+    #[test]
+    fn an_object_may_be_forgotten_but_never_mistaken() {
+        prepare().unwrap();
+        let key = |id: u64| Key::new(5, id, 0);
+        for id in 1..=200_000u64 {
+            insert(key(id), id);
+        }
+        let known = (1..=200_000).filter_map(|id| find(key(id)).map(|found| assert_eq!(found, id)));
+        assert!(known.count() > 50_000);
+    }
+}
