@@ -1,5 +1,6 @@
 //! Seccomp filters that a program puts on after its start, and that kill for what it does not do
-//! itself: it lives, and its calls end as they would.
+//! itself: it lives, and its calls end as they would. Programs that have system calls handed over
+//! to themselves: they get none of ours.
 
 use engine::wire::sample::Trigger;
 use rsunwind_tests::run::{Outcome, Run};
@@ -99,4 +100,23 @@ fn a_filter_that_nobody_sees_kills() {
         run(&program, &["bare", "return"]).signal(),
         Some(libc::SIGSYS)
     );
+}
+
+/// What the program says of itself, and whether the recording says that a thread was left alone.
+fn handed_over(way: &str) -> (String, bool) {
+    let outcome = run(&victim::c("dispatched.c"), &[way]).quiet();
+    let recordings = outcome.recordings();
+    let mut events = recordings.iter().flat_map(|recording| &recording.events);
+    let is_said = events.any(|event| event.text.contains("handed over"));
+    (outcome.text(), is_said)
+}
+
+#[test]
+fn who_has_system_calls_handed_over_gets_its_own() {
+    for way in ["prctl", "number"] {
+        assert_eq!(handed_over(way), ("0\n".to_owned(), true), "{way}");
+    }
+    // The control: by a system call of its own, which nobody is told of.
+    let (count, is_said) = handed_over("raw");
+    assert!(count != "0\n" && !is_said, "{count}");
 }

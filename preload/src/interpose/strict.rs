@@ -1,5 +1,6 @@
 //! Threads that give something up: those that may make four system calls only are left alone, since
-//! any of ours would have them killed; under a filter no call of ours is made that it has something
+//! any of ours would have them killed, and so are those whose system calls the program gets itself;
+//! under a filter no call of ours is made that it has something
 //! against; where the processor's counter must not be read, it is not.
 //!
 //! # Safety
@@ -18,14 +19,30 @@ use rsunwind::segment::SEGMENT;
 use rsunwind::sys;
 use rsunwind::sys::filters::{self, Draft};
 use rsunwind::thread::ThreadState;
+use rsunwind::wire::event::EventKind;
 
-/// A thread that may make four system calls only is not sampled any more.
-fn enter() {
+/// A thread on which no system call of ours may be made is not sampled any more.
+fn leave_alone(why: &[u8]) {
     if PROCESS.is_active()
         && let Some(this) = ThreadState::current()
     {
+        this.event(EventKind::Note, 0, why);
         this.disarm_for_good();
     }
+}
+
+/// It may make four system calls only.
+fn enter() {
+    leave_alone(b"a thread went over to seccomp's strict mode: it was not sampled from then on");
+}
+
+/// `PR_SET_SYSCALL_USER_DISPATCH`, whose mode 0 switches it off.
+const DISPATCH: c_int = 59;
+
+/// Its system calls, and with them those of a handler that comes in, become signals of the
+/// program's.
+fn hand_over() {
+    leave_alone(b"a thread has its system calls handed over: it was not sampled from then on");
 }
 
 /// What a process may write under a filter, if nobody empties it meanwhile: chunks of the segment,
@@ -103,6 +120,7 @@ pub fn look_at(option: c_int, mode: u64, program: u64) {
     match (option, mode as u32) {
         (libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT) => enter(),
         (libc::PR_SET_SECCOMP, _) if program != 0 => prepare_for_filter(program),
+        (DISPATCH, 1..) => hand_over(),
         (libc::PR_SET_TSC, FORBIDDEN) => {
             clock::avoid_counter();
             if PROCESS.is_active() {
