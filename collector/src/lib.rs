@@ -23,6 +23,7 @@ mod inside;
 mod intern;
 mod interpreters;
 mod jit_map;
+mod jit_options;
 mod kept;
 pub mod merge;
 mod numbers;

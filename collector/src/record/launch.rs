@@ -13,6 +13,7 @@ use super::error::Error;
 use super::executable::Executable;
 use super::inherited;
 use super::signals::Inherited;
+use crate::jit_options::Variable;
 use crate::processes::LIBRARY_NAME;
 use nix::errno::Errno;
 use nix::fcntl::OFlag;
@@ -142,40 +143,59 @@ fn refusal(report: &OwnedFd) -> Option<Errno> {
 }
 
 /// This process's environment with `LD_PRELOAD` (ours first, then the user's, in order) and
-/// `RSUNWIND`. Variables keep their places.
+/// `RSUNWIND`, and with `options`. Variables keep their places.
 #[must_use]
-pub fn environment(library: Option<&Path>, settings: &OsStr) -> Vec<OsString> {
-    compose(std::env::vars_os(), library, settings)
+pub fn environment(
+    library: Option<&Path>,
+    settings: &OsStr,
+    options: &[Variable],
+) -> Vec<OsString> {
+    compose(std::env::vars_os(), library, settings, options)
 }
 
 fn compose(
     own: impl IntoIterator<Item = (OsString, OsString)>,
     library: Option<&Path>,
     settings: &OsStr,
+    options: &[Variable],
 ) -> Vec<OsString> {
     let mut entries = Vec::new();
-    let mut wanted = [
-        library.map(|library| ("LD_PRELOAD", library.as_os_str())),
-        library.map(|_| ("RSUNWIND", settings)),
-    ];
+    let ours = library.map(|library| {
+        [
+            ("LD_PRELOAD", library.as_os_str(), With::Preload),
+            ("RSUNWIND", settings, With::Ours),
+        ]
+    });
+    let options = options.iter().map(|one| {
+        let with = match one.is_list {
+            true => With::OursFirst,
+            false => With::Theirs,
+        };
+        (one.name, OsStr::new(&one.value), with)
+    });
+    let mut wanted: Vec<_> = ours.into_iter().flatten().chain(options).collect();
     for (name, value) in own {
-        let ours = wanted
-            .iter_mut()
-            .find(|slot| slot.is_some_and(|(ours, _)| name == ours))
-            .and_then(Option::take);
-        entries.push(match ours {
-            Some(("LD_PRELOAD", library)) => entry(&name, &preload(library, &value)),
-            Some((_, settings)) => entry(&name, settings),
-            None => entry(&name, &value),
+        let place = wanted.iter().position(|(ours, ..)| name == *ours);
+        entries.push(match place.map(|place| wanted.remove(place)) {
+            Some((_, library, With::Preload)) => entry(&name, &preload(library, &value)),
+            Some((_, settings, With::Ours)) => entry(&name, settings),
+            Some((_, options, With::OursFirst)) => {
+                entry(&name, &[options, &value].join(OsStr::new(" ")))
+            }
+            Some((.., With::Theirs)) | None => entry(&name, &value),
         });
     }
-    entries.extend(
-        wanted
-            .into_iter()
-            .flatten()
-            .map(|(name, value)| entry(OsStr::new(name), value)),
-    );
+    let rest = wanted.into_iter();
+    entries.extend(rest.map(|(name, value, _)| entry(OsStr::new(name), value)));
     entries
+}
+
+/// What becomes of a variable that is there already.
+enum With {
+    Preload,
+    Ours,
+    OursFirst,
+    Theirs,
 }
 
 fn entry(name: &OsStr, value: &OsStr) -> OsString {
@@ -214,7 +234,7 @@ mod tests {
     #[test]
     fn the_users_preload_is_kept_in_order_behind_ours() {
         let own = pairs(&[("B", "2"), ("LD_PRELOAD", "/x.so:/y.so /z.so"), ("A", "1")]);
-        let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"));
+        let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"), &[]);
         assert_eq!(
             entries,
             [
@@ -232,15 +252,28 @@ mod tests {
             ("RSUNWIND", "rate=1"),
             ("LD_PRELOAD", "/c/librsunwind_preload-1.so:/x.so"),
         ]);
-        let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"));
+        let entries = compose(own, Some(Path::new("/ours.so")), OsStr::new("rate=9"), &[]);
         assert_eq!(entries, ["RSUNWIND=rate=9", "LD_PRELOAD=/ours.so:/x.so"]);
+    }
+
+    #[test]
+    fn options_of_the_program_count_more_than_ours() {
+        let own = pairs(&[("LIST", "-own"), ("VALUE", "0")]);
+        let options = [("LIST", true), ("VALUE", false), ("NEW", false)];
+        let options = options.map(|(name, is_list)| Variable {
+            name,
+            value: "1".to_owned(),
+            is_list,
+        });
+        let entries = compose(own, None, OsStr::new(""), &options);
+        assert_eq!(entries, ["LIST=1 -own", "VALUE=0", "NEW=1"]);
     }
 
     #[test]
     fn without_a_library_the_environment_stays() {
         let own = pairs(&[("LD_PRELOAD", "/x.so"), ("E", "")]);
         assert_eq!(
-            compose(own, None, OsStr::new("rate=9")),
+            compose(own, None, OsStr::new("rate=9"), &[]),
             ["LD_PRELOAD=/x.so", "E="]
         );
     }

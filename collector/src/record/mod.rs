@@ -48,6 +48,7 @@ mod turn;
 mod watch;
 mod writer;
 
+use crate::jit_options;
 use crate::kept;
 use crate::visible::say;
 pub use args::Args;
@@ -231,7 +232,11 @@ fn environment(
         event_cost::setting(args),
     ));
     settings.push(session.path());
-    launch::environment(taken.then_some(library), &settings)
+    let options = match args.jit_names {
+        true => jit_options::variables(),
+        false => Vec::new(),
+    };
+    launch::environment(taken.then_some(library), &settings, &options)
 }
 
 /// How the program, or the time given to it, ended.

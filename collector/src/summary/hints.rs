@@ -5,6 +5,7 @@
 //! not by a program's name.
 
 use super::line;
+use crate::jit_options;
 use crate::numbers::share;
 use crate::profile::{Function, Mode, Names, Profile, Sample};
 use crate::recording::ProcessId;
@@ -38,7 +39,7 @@ impl Machine {
     /// What gives its code whole stacks, if that is an option.
     const fn for_stacks(self) -> Option<&'static str> {
         match self {
-            Self::Java => Some("-XX:+PreserveFramePointer"),
+            Self::Java => Some(jit_options::JAVA_STACKS),
             Self::Other => Some("a frame pointer in the code that it makes"),
             Self::V8 | Self::DotNet => None,
         }
@@ -47,9 +48,9 @@ impl Machine {
     /// What gives its code names.
     const fn for_names(self) -> &'static str {
         match self {
-            Self::Java => "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
-            Self::V8 => "--perf-basic-prof (and --interpreted-frames-native-stack)",
-            Self::DotNet => "DOTNET_PerfMapEnabled=1",
+            Self::Java => jit_options::JAVA_NAMES,
+            Self::V8 => jit_options::V8_NAMES,
+            Self::DotNet => jit_options::DOTNET_NAMES,
             Self::Other => "a /tmp/perf-PID.map",
         }
     }
@@ -110,7 +111,15 @@ pub(super) fn all(profile: &Profile) -> Vec<String> {
         });
         let words: Vec<_> = stacks.into_iter().chain(names).collect();
         if !words.is_empty() {
-            out.push(format!("code {}: {}", machine.name(), words.join("; ")));
+            let set = match machine {
+                Machine::Other => "",
+                Machine::Java | Machine::V8 | Machine::DotNet => "; record --jit-names sets that",
+            };
+            out.push(format!(
+                "code {}: {}{set}",
+                machine.name(),
+                words.join("; ")
+            ));
         }
     }
     let sum = without_tables
