@@ -81,19 +81,22 @@ fn notes(profile: &Profile) -> String {
 }
 
 #[test]
-fn children_are_said_to_be_missing() {
-    judge(|| {
-        let bench = Bench::new();
-        let burn = victim::c("burn.c");
-        let script = format!("while :; do {} 30; done", burn.display());
-        let target = Target::start(Command::new("sh").args(["-c", &script]));
-        let who = target.pid().to_string();
-        recorded(&mut record(&bench, "a.rsu", &who, &["-d", "300ms"]));
-        let profile = profile(&bench, "a.rsu");
-        assert_eq!(profile.recording.processes.len(), 1);
-        let notes = notes(&profile);
-        assert_measured!(notes.contains("its children used "), "{notes}");
-    });
+fn children_and_the_next_program_are_said_to_be_missing() {
+    let bench = Bench::new();
+    let burn = victim::c("burn.c");
+    let script = format!("read line; {} 30; exec sleep 60", burn.display());
+    let mut target = Target::start(Command::new("sh").args(["-c", &script]));
+    let (pid, who) = (target.pid(), target.pid().to_string());
+    let mut command = record(&bench, "a.rsu", &who, &["-q"]);
+    let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
+    target.tell("go on\n");
+    let (status, said) = recorder.end();
+    assert_eq!(status, Some(0), "{said}");
+    let profile = profile(&bench, "a.rsu");
+    assert_eq!(profile.recording.processes.len(), 1);
+    let notes = notes(&profile);
+    let says = ["its children used ", "another program by now, sleep"];
+    assert!(says.iter().all(|part| notes.contains(part)), "{notes}");
 }
 
 #[test]

@@ -38,7 +38,7 @@ impl Recorder {
     pub(super) fn start(args: &Args) -> io::Result<Self> {
         let folder = folder()?;
         let output = folder.path().join(NAME);
-        let mut command = args.target.record(&args.rate.to_string(), &output, false);
+        let mut command = args.target.record(&args.rate.to_string(), &output, &[]);
         let then = match args.target.pid {
             Some(_) => {
                 command.stdin(Stdio::null());

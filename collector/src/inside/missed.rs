@@ -73,10 +73,18 @@ impl Missed {
         self.running = began.filter_map(cpu_ns).sum();
     }
 
-    /// What is to be said of it: `counted_ns` is what the events counted, and so many threads had
-    /// none.
-    pub(super) fn lacks(&self, counted_ns: u64, blocked: usize) -> Lacks {
+    /// What is to be said of it: `counted_ns` is what the events counted, so many threads had none,
+    /// and the program is another one by now, if it has not ended.
+    pub(super) fn lacks(&self, counted_ns: u64, blocked: usize, is_another: bool) -> Lacks {
         let mut sentences = self.times(counted_ns);
+        if is_another && Stat::read(self.pid).is_some_and(|stat| !stat.has_ended()) {
+            let name = self.pid.cast_signed();
+            let name = processes::name(name, name);
+            sentences.push(format!(
+                "its process runs another program by now, {}, which is not recorded",
+                String::from_utf8_lossy(&name)
+            ));
+        }
         if blocked > 0 {
             let threads = plural(blocked as u64, "thread blocks", "threads block");
             let were = if blocked == 1 { "was" } else { "were" };
@@ -175,7 +183,7 @@ mod tests {
         let until = cpu_ns(own.cast_signed()).unwrap() + 20_000_000;
         while cpu_ns(own.cast_signed()).unwrap() < until {}
         missed.end();
-        let said = missed.lacks(0, 2).sentences;
+        let said = missed.lacks(0, 2, false).sentences;
         assert!(said[0].contains("have no sample"), "{said:?}");
         assert!(
             said.last().unwrap().starts_with("2 threads block"),

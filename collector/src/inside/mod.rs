@@ -180,7 +180,9 @@ impl Inside {
         let blocked = self.events.counts().1;
         self.missed.end();
         self.events.close();
-        self.missed.lacks(self.events.counted_ns(), blocked)
+        let is_another = !self.is_there();
+        self.missed
+            .lacks(self.events.counted_ns(), blocked, is_another)
     }
 
     /// Takes the library away.

@@ -53,6 +53,7 @@ What a program that is started prints is not shown. The recording is gone at the
 Examples:
   rsunwind top -- ./program arguments
   rsunwind top -p 1234
+  rsunwind top -a
   rsunwind top -p nginx")]
 pub struct Args {
     /// Samples per second of CPU time, per thread
@@ -61,6 +62,9 @@ pub struct Args {
     /// Also record time off the CPU, and show in which functions and threads it is
     #[arg(long)]
     pub off_cpu: bool,
+    /// Whatever runs on the machine, as root
+    #[arg(short, long, group = "target")]
+    pub all: bool,
     /// What is recorded
     #[command(flatten)]
     pub target: Target,
@@ -128,7 +132,11 @@ fn what(args: &Args) -> String {
         .iter()
         .map(|word| word.to_string_lossy().into_owned());
     let words: Vec<_> = words.collect();
-    visible(&args.target.pid.clone().unwrap_or_else(|| words.join(" "))).into_owned()
+    match &args.target.pid {
+        _ if args.all => "all processes".to_owned(),
+        Some(pids) => visible(pids).into_owned(),
+        None => visible(&words.join(" ")).into_owned(),
+    }
 }
 
 fn show(
@@ -179,6 +187,7 @@ fn show(
 fn read_on(mut source: Source) -> io::Result<Receiver<(Profile, u64)>> {
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::Builder::new().spawn(move || {
+        let mut before = Duration::ZERO;
         loop {
             let began = Instant::now();
             if let Some(read) = source.read()
@@ -186,8 +195,40 @@ fn read_on(mut source: Source) -> io::Result<Receiver<(Profile, u64)>> {
             {
                 break;
             }
-            thread::sleep(INTERVAL.max(began.elapsed() * READING_SHARE));
+            // What took long once looked up names, which are kept.
+            let took = began.elapsed();
+            thread::sleep(INTERVAL.max(took.min(before) * READING_SHARE));
+            before = took;
         }
     })?;
     Ok(receiver)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Args;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn all(words: &[&str]) -> Option<bool> {
+        let words = [&["top"], words].concat();
+        let parsed = Command::try_parse_from(words).ok();
+        parsed.map(|command| command.args.all)
+    }
+
+    #[test]
+    fn one_of_what_can_be_recorded_is_asked_for() {
+        assert_eq!(all(&["-a"]), Some(true));
+        assert_eq!(all(&["-p", "1"]), Some(false));
+        assert_eq!(all(&["--off-cpu", "--", "ls", "-a"]), Some(false));
+        assert_eq!(all(&[]), None);
+        assert_eq!(all(&["-a", "-p", "1"]), None);
+        assert_eq!(all(&["-a", "--", "ls"]), None);
+        assert_eq!(all(&["-p", "1", "--", "ls"]), None);
+    }
 }

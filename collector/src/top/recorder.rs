@@ -30,7 +30,12 @@ impl Recorder {
         let directory = tempfile::tempdir().map_err(Error::System)?;
         let said = File::create(directory.path().join(SAID)).map_err(Error::System)?;
         let output = directory.path().join(NAME);
-        let mut command = args.target.record(&args.rate, &output, args.off_cpu);
+        let more = [(args.off_cpu, "--off-cpu"), (args.all, "--all")];
+        let more = more
+            .iter()
+            .filter_map(|(asked, option)| asked.then_some(*option));
+        let more: Vec<_> = more.collect();
+        let mut command = args.target.record(&args.rate, &output, &more);
         command
             .stdin(Stdio::null())
             .stdout(Stdio::null())

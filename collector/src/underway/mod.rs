@@ -22,17 +22,13 @@ const GUARDIAN: &str = r#"trap '' INT TERM HUP; while read -r line; do pid=$line
 while kill -0 "$pid" 2>/dev/null && ! grep -q "^State:.Z" "/proc/$pid/status"; do sleep 0.1; done; }
 rm -rf "$1""#;
 
-/// What is recorded: what runs already, or a program that is started.
-#[derive(Clone, Debug, Args)]
+/// What is recorded: what runs already, or a program that is started. A command of ours that can
+/// more has that in the same group, and among what it asks `record` for.
+#[derive(Clone, Debug, Default, Args)]
+#[group(id = "target", required = true, multiple = false)]
 pub struct Target {
     /// Processes that run already, and what they start: numbers or names, with commas between them
-    #[arg(
-        short,
-        long,
-        value_name = "PID",
-        conflicts_with = "command",
-        required_unless_present = "command"
-    )]
+    #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 
     /// The program and its arguments
@@ -43,15 +39,17 @@ pub struct Target {
 impl Target {
     /// `rsunwind record` of it, without names, at that rate into a file that is not packed: places
     /// in it stay where they are.
-    pub(crate) fn record(&self, rate: &str, output: &Path, off_cpu: bool) -> Command {
+    pub(crate) fn record(&self, rate: &str, output: &Path, more: &[&str]) -> Command {
         let mut command = Command::new("/proc/self/exe");
         command.args(["record", "-q", "--names=0", "--plain", "-F", rate, "-o"]);
         command.arg(output);
-        command.args(off_cpu.then_some("--off-cpu"));
-        match &self.pid {
-            Some(pids) => command.args(["-p", pids]),
-            None => command.arg("--").args(&self.command),
-        };
+        command.args(more);
+        if let Some(pids) = &self.pid {
+            command.args(["-p", pids]);
+        }
+        if !self.command.is_empty() {
+            command.arg("--").args(&self.command);
+        }
         command
     }
 }
