@@ -211,6 +211,40 @@ fn baseline_code_has_lines() {
     });
 }
 
+/// Calls in TurboFan's code are at their lines, those of functions that were made part of another
+/// one at the line that this one calls them at.
+#[test]
+fn calls_in_optimised_code_have_lines() {
+    let source = std::fs::read_to_string(script("calls.js")).expect("the victim");
+    let marks = |name: &str| {
+        let mark = format!("// in {name}");
+        let lines = source.lines().zip(1u32..);
+        let marked = lines.filter(|(line, _)| line.ends_with(&mark));
+        marked.map(|(_, number)| number).collect::<BTreeSet<u32>>()
+    };
+    let known = ["small", "outer", "run", "main"].map(|name| (name, marks(name)));
+    judge(|| {
+        for (major, node) in all() {
+            let (result, recording, _) = record_with(&node, &["--no-maglev"], "calls.js", &[]);
+            assert!(result.status.success(), "{}", text(&result.stderr));
+            let (mut right, mut all) = (0, 0);
+            for (frames, weight) in stacks_with(&recording, "spin") {
+                for frame in &frames {
+                    let name = frame.name();
+                    let Some((_, lines)) = known.iter().find(|(own, _)| name == Some(own)) else {
+                        continue;
+                    };
+                    all += weight;
+                    right += weight * u64::from(lines.contains(&line(frame)));
+                }
+            }
+            assert_measured!(all > 100, "Node {major}: {all} calls");
+            let share = right as f64 / all as f64;
+            assert_measured!(share > 0.95, "Node {major}: {right} of {all} lines");
+        }
+    });
+}
+
 /// Asserts the ends of stacks with `spin` in a feature, in each version.
 #[track_caller]
 fn assert_feature(file: &str, feature: &str, ends: &[&[&str]]) {

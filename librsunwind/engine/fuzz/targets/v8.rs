@@ -37,6 +37,7 @@ fn constant((major, minor): (u32, u32), name: &CStr) -> Option<u32> {
         "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE" => 191,
         "v8dbg_type_Code__CODE_TYPE" => 190,
         "v8dbg_CodeKindBaseline" => 10,
+        "v8dbg_DeoptimizationDataInliningPositionsIndex" => 7,
         "v8dbg_class_BytecodeArray__data__uintptr_t" => 54,
         "v8dbg_class_JSFunction__shared__SharedFunctionInfo" => {
             if is_new {

@@ -15,7 +15,7 @@ use crate::interpreter::memory::Memory;
 /// Of a `SharedFunctionInfo`: the code of the baseline compiler, or bytecodes while there is none.
 const SHARED_DATA: u64 = 8;
 /// Of a `Code`: the address of its first instruction.
-const CODE_START: u64 = 40;
+pub const CODE_START: u64 = 40;
 
 /// What the baseline compiler made, and what it made it of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,10 +1,11 @@
 //! What a frame runs: its function, told from others, and what it is shown as.
 
 use super::baseline::Made;
-use super::frame::{self, Bytecode, Native, Standing};
+use super::frame::{self, Bytecode, Instruction, Native, Standing};
 use super::heap::Heap;
 use super::layout::Layout;
 use super::lines::Lines;
+use super::rows::write_lines;
 use crate::interpreter::memory::Memory;
 use crate::mix::mix;
 use crate::wire::code::{Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFormat};
@@ -27,6 +28,8 @@ enum Ran {
     Interpreted(Bytecode),
     /// What the baseline compiler made of these, which is always the same.
     Baseline(Made),
+    /// What an optimising compiler made of it: at a call.
+    Optimised,
     /// Something that lines are not known of.
     Other,
 }
@@ -67,6 +70,7 @@ impl Layout {
     ) -> Place {
         const INTERPRETED: u64 = 1 << 62;
         const BASELINE: u64 = 1 << 61;
+        const OPTIMISED: u64 = 1 << 60;
         let heap = Heap {
             memory,
             layout: self,
@@ -82,9 +86,22 @@ impl Layout {
             let bytecode = frame::bytecode(memory, frame, self.bytecode_data, fp)?;
             Some((INTERPRETED, bytecode.offset, Ran::Interpreted(bytecode)))
         };
+        let optimised = || {
+            let at = Instruction {
+                pc: frame.pc,
+                is_exact: frame.is_exact,
+            };
+            let shared = heap
+                .shared(standing.function)
+                .filter(|_| frame.is_compiled)?;
+            let character = heap.character(shared, at)?;
+            let (start, end) = heap.function(shared)?.range?;
+            let position = character.checked_sub(start).filter(|_| character <= end)?;
+            Some((OPTIMISED, position, Ran::Optimised))
+        };
         let ran = match check & HAS_CODE {
             0 => None,
-            _ => baseline().or_else(interpreted),
+            _ => baseline().or_else(interpreted).or_else(optimised),
         };
         let (id, position, ran) = ran.unwrap_or((0, 0, Ran::Other));
         Place { id, position, ran }
@@ -117,6 +134,7 @@ impl Layout {
                 .of_kind(array, self.types.bytecodes)
                 .and_then(|array| heap.bytecode_lines(array, &lines, &mut rows)),
             Ran::Baseline(made) if has_lines => heap.baseline_lines(&made, &lines, &mut rows),
+            Ran::Optimised if has_lines => Some(write_lines(&lines, &mut rows)),
             _ => None,
         };
         let code = Code {

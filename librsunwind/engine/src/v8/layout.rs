@@ -51,6 +51,15 @@ pub struct Baseline {
     pub lengths: Lengths,
 }
 
+/// How far in front of its first instruction code has these, bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BeforeCode {
+    /// The map of the object that the instructions are in.
+    pub map: u64,
+    /// The pointer to the `Code`.
+    pub code: u64,
+}
+
 /// Offsets, bytes, from the beginnings of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
@@ -72,6 +81,11 @@ pub struct Layout {
     pub bytecode_data: u64,
     /// Of what the baseline compiler makes.
     pub baseline: Baseline,
+    /// Of what any compiler makes.
+    pub before_code: BeforeCode,
+    /// Of what optimised code has instead of bytecodes: the positions of functions that were made
+    /// part of it.
+    pub inlined: u64,
 }
 
 /// The layout of the objects of a V8 that exports such constants.
@@ -91,30 +105,34 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
     if constant(c"v8dbg_SmiValueShift")?.checked_add(constant(c"v8dbg_SmiShiftSize")?)? != 32 {
         return None;
     }
-    let (name, script, bytecode_positions, baseline) = match (major, minor) {
+    let (name, script, bytecode_positions, baseline, before_code) = match (major, minor) {
         (11, 3) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Object",
             c"v8dbg_class_SharedFunctionInfo__script_or_debug_info__HeapObject",
             32,
             (16, 24, 48, 56, bytecodes::V8_11_3),
+            (16, 8),
         ),
         (12, 4) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_Object_",
             c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
             24,
             (8, 16, 48, 52, bytecodes::V8_12_4),
+            (32, 24),
         ),
         (13, 6) => (
             c"v8dbg_class_SharedFunctionInfo__name_or_scope_info__Tagged_NameOrScopeInfoT_",
             c"v8dbg_class_SharedFunctionInfo__script__Tagged_HeapObject_",
             24,
             (8, 16, 52, 56, bytecodes::V8_13_6),
+            (32, 24),
         ),
         _ => return None,
     };
     /// Of the first field of a `ScopeInfo`, by which they are counted.
     const FIRST: u64 = 8;
     let field = |index: u64| FIRST.checked_add(index.checked_mul(8)?);
+    let inlined = constant(c"v8dbg_DeoptimizationDataInliningPositionsIndex")?;
     let first_name = offset(c"v8dbg_scopeinfo_idx_first_vars")?;
     Some(Layout {
         types: Types {
@@ -134,6 +152,12 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         scope_names: field(first_name)?,
         bytecode_positions,
         bytecode_data: offset(c"v8dbg_class_BytecodeArray__data__uintptr_t")?,
+        before_code: BeforeCode {
+            map: before_code.0,
+            code: before_code.1,
+        },
+        // Behind the map and the length.
+        inlined: field(u64::from(inlined).checked_add(1)?).filter(is_likely)?,
         baseline: {
             let (bytecodes, table, flags, size, lengths) = baseline;
             Baseline {

@@ -68,6 +68,17 @@ impl Lines {
         }
     }
 
+    /// Where each but the first begins, in characters of the function, and its number; last, where
+    /// none is known any more, and 0.
+    pub fn beginnings(&self) -> impl Iterator<Item = (u32, u32)> {
+        let behind = |place: u32| place.saturating_sub(self.start);
+        let ends = self.ends.get(..self.count).unwrap_or(&[]);
+        let lines = ends.iter().zip(self.first.saturating_add(1)..);
+        lines
+            .map(move |(end, line)| (behind(end.saturating_add(1)), line))
+            .chain([(behind(self.end), 0)])
+    }
+
     /// The line of a character; 0 if it is not known.
     pub fn at(&self, position: u32) -> u32 {
         if !(self.start..self.end).contains(&position) {

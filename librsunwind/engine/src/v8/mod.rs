@@ -16,6 +16,7 @@
 //! | `function` | functions: told from others, and named |
 //! | `lines` | which line of the source a character is on |
 //! | `rows` | from which characters bytecodes come |
+//! | `optimised` | where in the source calls of optimised code are |
 //! | `baseline` | the same of what the baseline compiler made of them |
 //! | `bytecodes` | how long these are
 //! | `bytes` | tables as they are read |
@@ -30,6 +31,7 @@ mod function;
 mod heap;
 pub mod layout;
 mod lines;
+mod optimised;
 mod rows;
 mod strings;
 #[cfg(test)]

@@ -23,7 +23,11 @@ impl<M: Memory> Heap<'_, M> {
 
     /// The source positions of a function's bytecodes.
     pub fn positions(&self, bytecodes: u64) -> Option<Positions<'_, M>> {
-        let table = self.field(bytecodes, self.layout.bytecode_positions)?;
+        self.positions_in(self.field(bytecodes, self.layout.bytecode_positions)?)
+    }
+
+    /// Those in a table.
+    pub fn positions_in(&self, table: u64) -> Option<Positions<'_, M>> {
         Some(Positions {
             bytes: self.bytes(table)?,
             offset: ENTRY,
@@ -33,7 +37,6 @@ impl<M: Memory> Heap<'_, M> {
 
     /// What is in an array of bytes.
     pub fn bytes(&self, word: u64) -> Option<Bytes<'_, M>> {
-        const DATA: u64 = 16;
         let array = self.object(word)?.address;
         let length = small(self.field(array, LENGTH)?)?;
         Bytes::new(self.memory, array.checked_add(DATA)?, length)
@@ -42,6 +45,8 @@ impl<M: Memory> Heap<'_, M> {
 
 /// Of an array of bytes, also of bytecodes.
 pub const LENGTH: u64 = 8;
+/// Of an array of bytes: these.
+pub const DATA: u64 = 16;
 
 /// The offset of a function's beginning, before its first bytecode: tables begin there.
 const ENTRY: i64 = -1;
@@ -57,18 +62,19 @@ pub struct Positions<'m, M> {
 impl<M: Memory> Positions<'_, M> {
     /// Where a bytecode is, and from which character it comes.
     pub fn next_position(&mut self) -> Option<(u32, u32)> {
+        let (offset, source) = self.next_source()?;
+        Some((offset, source.character().unwrap_or(u32::MAX)))
+    }
+
+    /// Where an instruction is, and what it comes from.
+    pub fn next_source(&mut self) -> Option<(u32, Source)> {
         let step = self.number()?;
         // One's complement marks an expression.
         let step = if step < 0 { !step } else { step };
         self.offset = self.offset.wrapping_add(step);
         self.position = self.position.wrapping_add(self.number()?);
-        // Bit 0 is for other sources; the position is in 30 bits, plus one.
-        let position = (self.position >> 1 & 0x3fff_ffff).wrapping_sub(1);
-        let position = match self.position & 1 {
-            0 => u32::try_from(position).unwrap_or(u32::MAX),
-            _ => u32::MAX,
-        };
-        Some((u32::try_from(self.offset.max(0)).ok()?, position))
+        let source = Source(self.position.cast_unsigned());
+        Some((u32::try_from(self.offset.max(0)).ok()?, source))
     }
 
     /// Zigzag.
@@ -76,6 +82,33 @@ impl<M: Memory> Positions<'_, M> {
         let number = self.bytes.number()?;
         Some((number >> 1).cast_signed() ^ (number & 1).cast_signed().wrapping_neg())
     }
+}
+
+/// What an instruction comes from, as V8 has it in one number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source(pub u64);
+
+impl Source {
+    /// The character. Bit 0 is for other sources; the position is in 30 bits, plus one.
+    pub fn character(self) -> Option<u32> {
+        let position = (self.0 >> 1 & 0x3fff_ffff) as u32;
+        position.checked_sub(1).filter(|_| self.0 & 1 == 0)
+    }
+
+    /// Which of the functions that were made part of another one it is in, if it is in one: in 16
+    /// bits, plus one.
+    pub fn inlined(self) -> Option<u32> {
+        (self.0 >> 31 & 0xffff)
+            .checked_sub(1)
+            .map(|number| number as u32)
+    }
+}
+
+/// Writes the lines of a function by where they begin in it; gives how long that is.
+pub fn write_lines(lines: &Lines, to: &mut [u8]) -> usize {
+    let mut rows = Rows::new(lines.first, to);
+    let _ = lines.beginnings().all(|(at, line)| rows.add(at, line));
+    rows.length
 }
 
 /// Rows as they are written.

@@ -1,10 +1,11 @@
 //! Functions in a made-up heap, whole and damaged.
 
 mod compiled;
+mod optimised;
 
 use super::bytecodes::Lengths;
 use super::heap::Heap;
-use super::layout::{Baseline, Layout, Positions, Types};
+use super::layout::{Baseline, BeforeCode, Layout, Positions, Types};
 use super::lines::Lines;
 use crate::interpreter::made::{BASE, Made, SIZE, random, some_word};
 use crate::interpreter::memory::Memory;
@@ -39,6 +40,8 @@ const OLD: Layout = Layout {
             twice: b"11111359",
         },
     },
+    before_code: BeforeCode { map: 16, code: 8 },
+    inlined: 16,
 };
 
 const NEW: Layout = Layout {

@@ -1,0 +1,159 @@
+//! From which character of the source a call in code of TurboFan's comes: V8 keeps that of calls
+//! alone. Maglev's table is not believed: where it made two of a loop, what is in the second one is
+//! said to come from the loop's beginning.
+//!
+//! Which code an address is part of is found by going back from it: in front of its first
+//! instruction stands an object that leads to it. What was found is kept, and is good as long as
+//! that code has that table.
+
+use super::heap::{Heap, address, small};
+use super::rows::{DATA, LENGTH, Source};
+use super::{baseline::CODE_START, frame::Instruction};
+use crate::interpreter::memory::Memory;
+use crate::mix::mix;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Where code may begin, bytes.
+const ALIGNMENT: u64 = 64;
+/// How far back is looked, in these.
+const FARTHEST: u64 = 1024;
+/// Code is in chunks of this, which are there as a whole, bytes.
+const CHUNK: u64 = 1 << 18;
+/// Calls that are kept.
+const CALLS: usize = 1024;
+/// Functions that may be part of each other.
+const DEEPEST: u32 = 64;
+
+/// By return addresses: how far back its code begins and from which character it comes; and a
+/// number that tells which call of which code it is.
+static KEPT: [[AtomicU64; 2]; CALLS] = [const { [const { AtomicU64::new(0) }; 2] }; CALLS];
+
+/// The number of TurboFan behind that of the baseline compiler; between them is Maglev.
+const TURBOFAN: u32 = 2;
+
+/// Code of a compiler.
+#[derive(Clone, Copy, Debug)]
+struct Compiled {
+    /// The address of the `Code`.
+    code: u64,
+    /// Where its instructions begin.
+    start: u64,
+    /// How many bytes these are.
+    size: u64,
+    /// The tagged pointer to its source positions.
+    table: u64,
+    is_of_turbofan: bool,
+}
+
+impl<M: Memory> Heap<'_, M> {
+    /// From which character of its function, of that `SharedFunctionInfo`, a call comes, if it is
+    /// one in optimised code.
+    pub fn character(&self, shared: u64, at: Instruction) -> Option<u32> {
+        let pc = at.pc.checked_sub(1).filter(|_| !at.is_exact)?;
+        let last = pc & !ALIGNMENT.wrapping_sub(1);
+        // Where maps are that never move.
+        let maps = self.field(shared, 0)? / CHUNK;
+        let starts_at = |back: u64| {
+            let start = last.checked_sub(back.checked_mul(ALIGNMENT)?)?;
+            self.beginning(start, maps)
+        };
+        let in_chunk = (last % CHUNK / ALIGNMENT).min(FARTHEST);
+        let [kept, check] = KEPT.get(mix(at.pc) as usize % CALLS)?;
+        let known = kept.load(Relaxed);
+        let hint = known >> 32;
+        let number = |found: &Compiled, known: u64| {
+            let table = self.summary_of_table(found.table)?;
+            let parts = [found.code, found.size, table, shared, known];
+            let all = parts.iter();
+            Some(all.fold(mix(at.pc), |number, part| mix(number ^ part)))
+        };
+        if known != 0
+            && hint < in_chunk
+            && let Some(found) = starts_at(hint)
+            && Some(check.load(Relaxed)) == number(&found, known)
+        {
+            return Some(known as u32);
+        }
+        let nearest = (0..in_chunk).find_map(|back| Some((back, starts_at(back)?)));
+        let (back, found) = nearest.filter(|(_, found)| found.is_of_turbofan)?;
+        if pc.wrapping_sub(found.start) >= found.size {
+            return None; // it is in what is behind that code
+        }
+        let character = self.character_at(&found, pc.wrapping_sub(found.start))?;
+        let known = back << 32 | u64::from(character);
+        kept.store(known, Relaxed);
+        check.store(number(&found, known)?, Relaxed);
+        Some(character)
+    }
+
+    /// The code that begins at an address; nothing is read that does not look as if it did.
+    fn beginning(&self, start: u64, maps: u64) -> Option<Compiled> {
+        let (known, before) = (&self.layout.baseline, &self.layout.before_code);
+        let map = self.memory.load(start.checked_sub(before.map)?)?;
+        if address(map)? / CHUNK != maps {
+            return None;
+        }
+        let code = self.memory.load(start.checked_sub(before.code)?)?;
+        let code = self.of_kind(code, known.code)?;
+        if self.field(code, CODE_START)? != start {
+            return None;
+        }
+        let compiler = self.field(code, known.flags)? as u32 & 15;
+        Some(Compiled {
+            code,
+            start,
+            size: self.field(code, known.size)? & u64::from(u32::MAX),
+            table: self.field(code, known.table)?,
+            is_of_turbofan: compiler == known.compiler.wrapping_add(TURBOFAN),
+        })
+    }
+
+    /// A number that is another for another table, but by chance.
+    fn summary_of_table(&self, word: u64) -> Option<u64> {
+        let table = self.object(word)?.address;
+        let length = small(self.field(table, LENGTH)?)?;
+        let last = u64::from(length).saturating_sub(8).checked_add(DATA)?;
+        let words = [
+            table,
+            length.into(),
+            self.field(table, DATA)?,
+            self.field(table, last)?,
+        ];
+        Some(words.iter().fold(0, |number, word| mix(number ^ word)))
+    }
+
+    /// The character of the last position up to an offset.
+    fn character_at(&self, found: &Compiled, offset: u64) -> Option<u32> {
+        let mut table = self.positions_in(found.table)?;
+        let mut last = None;
+        while let Some((at, source)) = table.next_source() {
+            if u64::from(at) > offset {
+                break;
+            }
+            last = Some(source);
+        }
+        self.outermost(found.code, last?)
+    }
+
+    /// The character in the function itself, of a position in one that was made part of it.
+    fn outermost(&self, code: u64, mut source: Source) -> Option<u32> {
+        /// A position, and the number of the function that is called there.
+        const ROW: u64 = 16;
+        for _ in 0..DEEPEST {
+            let Some(number) = source.inlined() else {
+                return source.character();
+            };
+            let data = self.object(self.field(code, self.layout.baseline.bytecodes)?)?;
+            let rows = self.field(data.address, self.layout.inlined)?;
+            let rows = self.object(rows)?.address;
+            let row = u64::from(number).checked_mul(ROW)?;
+            let length = u64::from(small(self.field(rows, LENGTH)?)?);
+            if row.checked_add(ROW)? > length {
+                return None;
+            }
+            source = Source(self.field(rows, row.checked_add(DATA)?)?);
+        }
+        None
+    }
+}

@@ -1,0 +1,144 @@
+//! The characters that calls in optimised code come from.
+
+use super::super::frame::Instruction;
+use super::super::heap::Heap;
+use super::super::layout::Layout;
+use super::super::lines::Lines;
+use super::super::rows::write_lines;
+use super::{CODE, FUNCTION, MAPS, MORE, NEW, OLD, SHARED, TEXT, TYPES, function, small};
+use crate::interpreter::made::Made;
+use crate::wire::code::{Code, LineFormat};
+
+const TABLE: u64 = MORE;
+const DATA: u64 = MORE + 0x80;
+const INLINED: u64 = MORE + 0x100;
+/// The first instruction; the next code begins behind 256 bytes.
+const START: u64 = MORE + 0x200;
+const SIZE: u64 = 200;
+const TURBOFAN: u64 = 13;
+
+/// Numbers as V8 writes them: seven bits a byte, the sign last.
+fn zigzag(number: i64, to: &mut Vec<u8>) {
+    let mut left = (number << 1 ^ number >> 63).cast_unsigned();
+    while left > 0x7f {
+        to.push(left as u8 | 0x80);
+        left >>= 7;
+    }
+    to.push(left as u8);
+}
+
+/// A position: a character, in that of the functions that are part of another one, or in itself.
+fn source(character: usize, inlined: Option<u64>) -> u64 {
+    (character as u64 + 1) << 1 | inlined.map_or(0, |number| number + 1) << 31
+}
+
+/// The function of the other tests, with code of a compiler that calls: at 10 from its second line,
+/// at 100 from its third, and at 150 from a function in a function in the second.
+fn optimised(layout: &Layout, compiler: u64) -> Made {
+    let made = function(layout, "f");
+    let at = |text: &str| TEXT.find(text).unwrap();
+    made.object(CODE, 190);
+    made.put_word(CODE + 8, DATA | 1);
+    made.put_word(CODE + 16, TABLE | 1);
+    made.put_word(CODE + 40, START);
+    made.put_word(CODE + 48, SIZE << 32 | 0x100 | compiler);
+    let rows = [
+        (10, source(at("{"), None)),
+        (100, source(at("third"), None)),
+        (150, source(7, Some(1))),
+    ];
+    let (mut table, mut before) = (Vec::new(), (-1, 0));
+    for (offset, source) in rows {
+        zigzag(offset - before.0, &mut table);
+        zigzag(source.cast_signed() - before.1, &mut table);
+        before = (offset, source.cast_signed());
+    }
+    made.array(TABLE, 200, 16, &table);
+    made.object(DATA, 179);
+    made.put_word(DATA + layout.inlined, INLINED | 1);
+    let inlined = [source(at("{") + 1, None), 0, source(3, Some(0)), 1];
+    let bytes: Vec<u8> = inlined.iter().flat_map(|word| word.to_le_bytes()).collect();
+    made.array(INLINED, 200, 16, &bytes);
+    made.put_word(START - layout.before_code.map, (MAPS + 16) | 1);
+    made.put_word(START - layout.before_code.code, CODE | 1);
+    made
+}
+
+/// The line of a call that returns to so many bytes behind the beginning.
+fn line(layout: &Layout, made: &Made, offset: u64) -> Option<u32> {
+    let heap = Heap {
+        memory: made,
+        layout,
+    };
+    let pc = START + offset;
+    let is_exact = false;
+    let shared = heap.shared(FUNCTION | 1)?;
+    let character = heap.character(shared, Instruction { pc, is_exact })?;
+    let function = heap.function(shared)?;
+    let (mut lines, mut rows) = (Lines::none(), [0; 100]);
+    let _ = heap.lines(&function, &mut lines, made.bytes.as_ptr() as u64);
+    let length = write_lines(&lines, &mut rows);
+    let code = Code {
+        first_line: lines.first,
+        format: LineFormat::Steps,
+        lines: &rows[..length],
+        ..Code::default()
+    };
+    let line = code.line(character - function.range?.0);
+    assert_eq!(line, lines.at(character));
+    Some(line)
+}
+
+#[test]
+fn calls_have_the_lines_of_the_function_itself() {
+    for layout in [OLD, NEW] {
+        let made = optimised(&layout, TURBOFAN);
+        // Twice, since what was found is kept.
+        for _ in 0..2 {
+            let found = [11, 100, 101, 150, 151, 200].map(|offset| line(&layout, &made, offset));
+            assert_eq!(found, [103, 103, 104, 104, 103, 103].map(Some));
+            let none = [0, 1, 10, 201, 300].map(|offset| line(&layout, &made, offset));
+            assert_eq!(none, [None; 5]);
+        }
+    }
+}
+
+#[test]
+fn what_was_kept_is_of_that_code_alone() {
+    let made = optimised(&OLD, TURBOFAN);
+    assert_eq!(line(&OLD, &made, 11), Some(103));
+    // Another table of that length, in the same place.
+    let mut table = Vec::new();
+    zigzag(11, &mut table);
+    zigzag(
+        source(TEXT.find("third").unwrap(), None).cast_signed(),
+        &mut table,
+    );
+    made.put(TABLE + 16, &table);
+    assert_eq!(line(&OLD, &made, 11), Some(104));
+    made.put_word(START - OLD.before_code.code, SHARED | 1);
+    assert_eq!(line(&OLD, &made, 11), None);
+}
+
+#[test]
+fn other_code_and_endless_chains_have_no_lines() {
+    for compiler in [0, 11, 12, 14] {
+        assert_eq!(line(&OLD, &optimised(&OLD, compiler), 11), None);
+    }
+    let made = optimised(&OLD, TURBOFAN);
+    made.put_word(INLINED + 16, source(3, Some(1)));
+    assert_eq!(line(&OLD, &made, 151), None, "each is in the other");
+    made.put_word(INLINED + 8, small(16));
+    assert_eq!(line(&OLD, &made, 151), None, "behind the end");
+    made.put_word(START - OLD.before_code.map, 0x7f00_0000_0001);
+    assert_eq!(line(&OLD, &made, 11), None, "nothing that looks so is read");
+}
+
+#[test]
+fn damage_is_survived() {
+    let made = optimised(&NEW, TURBOFAN);
+    made.damaged((CODE..CODE + 64).chain(MORE..START), |damaged| {
+        let _ = line(&NEW, damaged, 151);
+    });
+    assert_eq!(TYPES.shared, 262, "its map says where maps are");
+}
