@@ -223,9 +223,9 @@ struct rsunwind_label {
 
 /*
  * Begins a region of the calling thread and gives what it is to be ended by, which is positive; 0
- * if nobody records the thread. Errors, in which case no region has begun: RSUNWIND_E_NULL (no
- * label or too many, a key that is empty or too long); RSUNWIND_E_BUDGET (no room; counted, and
- * the recording says how often). Signal safe.
+ * if nobody records the thread. Errors, in which case no region has begun, and the recording
+ * says how often: RSUNWIND_E_NULL (no label or too many, a key that is empty or too long);
+ * RSUNWIND_E_BUDGET (no room). Signal safe.
  */
 RSUNWIND_API int64_t rsunwind_region_begin(const struct rsunwind_label *labels, size_t count);
 

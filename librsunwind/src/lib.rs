@@ -19,7 +19,7 @@
 //! | [`signal_info`] | whose signal it is |
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
-//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `described`, `gate`, `pace` | facts |
+//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `described`, `gate`, `pace`, `trace_context` | facts |
 //! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
@@ -54,6 +54,7 @@ pub mod signal_info;
 pub mod sys;
 pub mod text;
 pub mod thread;
+mod trace_context;
 pub mod trigger;
 
 pub use engine::seccomp::SystemCall;

@@ -19,11 +19,12 @@
 use crate::error::Error;
 use crate::thread::ThreadState;
 pub use crate::thread::regions::MOST;
-use crate::thread::regions::RawLabel;
+use crate::thread::regions::{LEFT_OUT, RawLabel};
 use crate::weak_address;
 use core::ffi::c_int;
 use core::marker::PhantomData;
 use core::slice;
+use core::sync::atomic::Ordering::Relaxed;
 
 /// A key and its value.
 #[derive(Clone, Copy, Debug)]
@@ -108,7 +109,8 @@ pub(crate) unsafe fn begin_here(labels: &[Label<'_>]) -> Result<u64, Error> {
     // SAFETY: a label is nothing but the raw one.
     let raw = unsafe { slice::from_raw_parts(labels.as_ptr().cast::<RawLabel>(), labels.len()) };
     // SAFETY: the caller's promise.
-    unsafe { this.regions.begin(raw) }
+    let begun = unsafe { this.regions.begin(raw) };
+    begun.inspect_err(|_| _ = LEFT_OUT.fetch_add(1, Relaxed))
 }
 
 /// Ends a region, by what it began with; nothing happens for 0.

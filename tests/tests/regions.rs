@@ -55,7 +55,11 @@ fn assert_labels(profile: &Profile, function: &str, wanted: &[&str]) {
 #[test]
 fn samples_have_the_labels_of_the_regions_that_they_were_taken_in() {
     let include = format!("-I{}", repository().join("librsunwind/include").display());
-    let program = victim::compile(Compiler::C, "regions.c", &[&include, "-pthread"]);
+    let program = victim::compile(
+        Compiler::C,
+        "regions.c",
+        &[&include, "-pthread", "-rdynamic"],
+    );
     assert_eq!(Run::plain(&program).outcome().quiet().text(), "done\n");
     let bench = Bench::new();
     let said = record(&bench, &program);
@@ -65,6 +69,7 @@ fn samples_have_the_labels_of_the_regions_that_they_were_taken_in() {
         "in_none_again",
         "in_child_behind",
         "in_next_thread",
+        "behind_span",
     ] {
         assert_labels(&profile, function, &[""]);
     }
@@ -76,7 +81,18 @@ fn samples_have_the_labels_of_the_regions_that_they_were_taken_in() {
     assert_labels(&profile, "in_handler", &[&in_handler]);
     assert_labels(&profile, "in_thread", &["job=1"]);
     assert_labels(&profile, "in_many", &[&format!("key={}", "v".repeat(255))]);
-    let note = "2 regions had no room for their labels";
+    let trace = "trace_id=4bf90000000000000000000000000000";
+    assert_labels(
+        &profile,
+        "in_span",
+        &[&format!("span_id=00f0000000000000 {trace}")],
+    );
+    assert_labels(
+        &profile,
+        "in_span_region",
+        &[&format!("span_id=mine {trace}")],
+    );
+    let note = "4 regions were left out, whose labels were wrong or had no room";
     assert!(said.contains(note), "{said}");
 
     let report = |arguments: &[&str]| {

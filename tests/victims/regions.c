@@ -36,6 +36,16 @@ WORK(in_none_again)
 WORK(in_thread)
 WORK(in_next_thread)
 WORK(in_many)
+WORK(in_span)
+WORK(in_span_region)
+WORK(behind_span)
+
+// OpenTelemetry's thread context.
+struct context {
+  unsigned char trace[16], span[8], valid, unused;
+  unsigned short attributes;
+};
+__attribute__((visibility("default"))) __thread struct context *otel_thread_ctx_v1;
 
 static int is_recorded;
 
@@ -125,6 +135,16 @@ int main(void) {
   run(leave_open);
   run(next);
   many();
+  struct context context = {.trace = {0x4b, 0xf9}, .span = {0, 0xf0}, .valid = 1};
+  otel_thread_ctx_v1 = &context;
+  in_span(30);
+  int64_t region = begin("span_id", "mine");
+  in_span_region(30);
+  end(region);
+  context.valid = 0;
+  behind_span(30);
+  otel_thread_ctx_v1 = (void *)64;
+  behind_span(30);
   puts("done");
   return 0;
 }

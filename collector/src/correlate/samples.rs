@@ -225,7 +225,9 @@ impl<'a> ChunkSamples<'a> {
     /// Notes what the thread says itself. Others, who do not know it, give what they saw no weight,
     /// or are marked.
     fn learn_regions(&mut self, head: &SampleHead) {
-        if head.changes != 0 || head.weight != 0 && head.flags & flags::FROM_OUTSIDE == 0 {
+        if head.changes | head.labels != 0
+            || head.weight != 0 && head.flags & flags::FROM_OUTSIDE == 0
+        {
             let labels = self.labels(head);
             let regions = self.stacks.regions.entry(self.thread).or_default();
             regions.say(head.time_ns, head.changes, labels);

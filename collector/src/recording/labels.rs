@@ -95,14 +95,15 @@ struct Said {
 impl Regions {
     /// The thread itself says so.
     pub(crate) fn say(&mut self, time_ns: u64, changes: u64, labels: LabelsId) {
-        match changes {
-            0 => self.none_until_ns = self.none_until_ns.max(time_ns),
-            _ => self.said.push(Said {
-                time_ns,
-                changes,
-                labels,
-            }),
+        if changes == 0 && labels == LabelsId::NONE && self.said.is_empty() {
+            self.none_until_ns = self.none_until_ns.max(time_ns);
+            return;
         }
+        self.said.push(Said {
+            time_ns,
+            changes,
+            labels,
+        });
     }
 
     /// What it was in at a time: what it says before and from then on, if that is the same.

@@ -17,11 +17,11 @@ use core::slice;
 /// # Safety
 /// See the header.
 pub unsafe extern "C" fn begin(labels: *const Label<'static>, count: usize) -> i64 {
-    if labels.is_null() || count > regions::MOST {
-        return Error::Null.result().into();
-    }
-    // SAFETY: the caller's array of so many.
-    let labels = unsafe { slice::from_raw_parts(labels, count) };
+    let labels = match labels.is_null() {
+        true => &[],
+        // SAFETY: the caller's array of so many, or more, which is too many.
+        false => unsafe { slice::from_raw_parts(labels, count.min(regions::MOST + 1)) },
+    };
     // SAFETY: the caller's promise.
     match unsafe { regions::begin_here(labels) } {
         Ok(number) => number.cast_signed(),

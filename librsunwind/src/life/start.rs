@@ -16,6 +16,7 @@ use crate::shim;
 use crate::signal;
 use crate::sys::{self, Errno};
 use crate::thread::ThreadState;
+use crate::trace_context;
 use crate::trigger::cost;
 use engine::affordable;
 use engine::wire::process::Origin;
@@ -62,6 +63,7 @@ pub unsafe fn start(
     // SAFETY: nothing of ours runs yet that reads it.
     unsafe { PROCESS.set_config(*config) };
     PROCESS.set_key_to_now();
+    trace_context::find();
     let identity = Identity::read(origin);
     process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);

@@ -55,7 +55,7 @@ const _: () = assert!(size_of::<Memory>() == ROOM && ROOM / UNIT < 1 << PLACE_BI
 
 /// Whether any thread of the process, or of those before it, has been in a region.
 static ANY: AtomicBool = AtomicBool::new(false);
-/// Regions that there was no room for.
+/// Regions whose labels were wrong, or too much.
 pub(crate) static LEFT_OUT: AtomicU64 = AtomicU64::new(0);
 /// Values that were cut.
 pub(crate) static CUT: AtomicU64 = AtomicU64::new(0);
@@ -80,8 +80,8 @@ pub(crate) struct Regions {
     memory: *const Memory,
     /// Whether the memory is this thread's: what an earlier one has left there means nothing.
     is_begun: Cell<bool>,
-    /// The word and the stretch of time, and what the labels were described as.
-    pub(super) described: Cell<((u64, u64), u64)>,
+    /// The word, the span and the stretch of time, and what the labels were described as.
+    pub(super) described: Cell<((u64, u64, u64), u64)>,
 }
 
 /// What the word says.
@@ -127,7 +127,7 @@ impl Regions {
         Self {
             memory: memory_below(stack_top),
             is_begun: Cell::new(false),
-            described: Cell::new(((0, 0), 0)),
+            described: Cell::new(((0, 0, 0), 0)),
         }
     }
 
@@ -136,7 +136,7 @@ impl Regions {
         if self.is_begun.replace(false) {
             self.memory().word.store(0, Relaxed);
         }
-        self.described.set(((0, 0), 0));
+        self.described.set(((0, 0, 0), 0));
     }
 
     fn memory(&self) -> &Memory {
@@ -199,12 +199,7 @@ impl Regions {
                 None => FIRST,
             };
             // SAFETY: the caller's promise.
-            let length = unsafe { self.put(place.wrapping_add(HEAD), labels) };
-            let length = length.inspect_err(|error| {
-                if *error == Error::Budget {
-                    LEFT_OUT.fetch_add(1, Relaxed);
-                }
-            })?;
+            let length = unsafe { self.put(place.wrapping_add(HEAD), labels) }?;
             let next = now.next(place);
             self.store(place, next.changes());
             let outer = now.place() as u64 | (length as u64) << PLACE_BITS;

@@ -148,7 +148,7 @@ pub fn encode(
     out.number(head.weight);
     out.byte(head.trigger as u8);
     out.byte(head.stop as u8);
-    let labelled = match head.changes {
+    let labelled = match head.changes | head.labels {
         0 => 0,
         _ => flags::LABELLED,
     };
