@@ -5,7 +5,8 @@
 pub const JAVA_STACKS: &str = "-XX:+PreserveFramePointer";
 /// Names of the JVM's code, as of version 17.
 pub const JAVA_NAMES: &str = "-XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit";
-/// Names of V8's code.
+/// Names of V8's code; it leaves files in the directory that the program is in, too, so nobody sets
+/// it without the user.
 pub const V8_NAMES: &str = "--perf-basic-prof";
 /// Names of .NET's code.
 pub const DOTNET_NAMES: &str = "DOTNET_PerfMapEnabled=1";
@@ -22,7 +23,7 @@ pub struct Variable {
     pub is_list: bool,
 }
 
-/// All of them.
+/// Those that do the program no harm.
 #[must_use]
 pub fn variables() -> Vec<Variable> {
     let (dotnet, value) = DOTNET_NAMES.split_once('=').unwrap_or_default();
@@ -35,7 +36,6 @@ pub fn variables() -> Vec<Variable> {
     let java = format!("-XX:+IgnoreUnrecognizedVMOptions {JAVA_STACKS} {JAVA_NAMES}");
     vec![
         variable("JAVA_TOOL_OPTIONS", java, true),
-        variable("NODE_OPTIONS", V8_NAMES.to_owned(), true),
         variable(dotnet, value.to_owned(), false),
     ]
 }

@@ -101,9 +101,9 @@ pub struct Args {
     #[arg(long)]
     pub no_follow: bool,
 
-    /// Have the program's JVMs, Node.js and .NET give what they compile names, and the JVM's whole
-    /// stacks, too: by JAVA_TOOL_OPTIONS (which the JVM tells of on stderr), NODE_OPTIONS and
-    /// DOTNET_PerfMapEnabled. Names are in /tmp/perf-PID.map, which stays
+    /// Have the JVM and .NET name what they compile, and the JVM give it whole stacks: by
+    /// JAVA_TOOL_OPTIONS, which the JVM tells of on stderr, and DOTNET_PerfMapEnabled. The names are
+    /// in /tmp/perf-PID.map, which stays
     #[arg(long, conflicts_with_all = ["pid", "all"])]
     pub jit_names: bool,
 

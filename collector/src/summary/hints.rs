@@ -112,8 +112,8 @@ pub(super) fn all(profile: &Profile) -> Vec<String> {
         let words: Vec<_> = stacks.into_iter().chain(names).collect();
         if !words.is_empty() {
             let set = match machine {
-                Machine::Other => "",
-                Machine::Java | Machine::V8 | Machine::DotNet => "; record --jit-names sets that",
+                Machine::V8 | Machine::Other => "",
+                Machine::Java | Machine::DotNet => "; record --jit-names sets that",
             };
             out.push(format!(
                 "code {}: {}{set}",
