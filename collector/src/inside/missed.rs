@@ -1,5 +1,5 @@
-//! What has no samples where a process is recorded from inside: threads until they were found, those
-//! that may not be sampled, and children.
+//! What has no samples where a process is recorded from inside: threads until they were found,
+//! those that may not be sampled, and children.
 //!
 //! The kernel knows what the process used, and the events what their threads used.
 
