@@ -1,5 +1,5 @@
-//! What makes machines that compile code while a program runs give that code names and whole stacks:
-//! what the summary recommends, and what `record --jit-names` sets.
+//! What makes machines that compile code while a program runs give that code names and whole
+//! stacks: what the summary recommends, and what `record --jit-names` sets.
 
 /// Whole stacks in the JVM's code.
 pub const JAVA_STACKS: &str = "-XX:+PreserveFramePointer";
