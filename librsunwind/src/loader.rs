@@ -33,6 +33,7 @@ const DT_VERSYM: usize = 0x6fff_fff0;
 const HIDDEN_VERSION: u16 = 0x8000;
 const TYPE_OBJECT: u8 = 1;
 const TYPE_FUNCTION: u8 = 2;
+const TYPE_THREAD_LOCAL: u8 = 6;
 
 /// The address of the function of that name in the first object behind the one that `own` lies in,
 /// in the loader's order: what `dlsym(RTLD_NEXT, name)` finds for a function that is no resolver of
@@ -85,6 +86,33 @@ pub(crate) unsafe fn exported(bias: usize, dynamic: usize, name: &CStr) -> Optio
         next: core::ptr::null(),
     };
     Tables::of(&object)?.find(name, &[TYPE_OBJECT, TYPE_FUNCTION])
+}
+
+/// How far below each thread's block a thread-local variable lies that the program's own file
+/// exports, bytes. `headers` are where its program headers are, and how many.
+///
+/// The program's variables end where the block begins, as the ABI has it; nobody has looked where
+/// it has them above the block.
+///
+/// # Signal safety
+/// Loads.
+pub(crate) fn below_thread_block(headers: (usize, usize), name: &CStr) -> Option<u64> {
+    if cfg!(not(target_arch = "x86_64")) || headers.0 == 0 {
+        return None;
+    }
+    let debug = weak_address!("_r_debug") as *const Debug;
+    // SAFETY: null, or the loader's variable, whose list begins with the program.
+    let program = unsafe { debug.as_ref()?.map.as_ref() }?;
+    let found = Tables::of(program)?.find(name, &[TYPE_THREAD_LOCAL])?;
+    // SAFETY: the kernel says that they are there.
+    let headers =
+        unsafe { core::slice::from_raw_parts(headers.0 as *const libc::Elf64_Phdr, headers.1) };
+    let variables = headers.iter().find(|one| one.p_type == libc::PT_TLS)?;
+    let end = variables
+        .p_memsz
+        .checked_next_multiple_of(variables.p_align.max(1))?;
+    let start = found.wrapping_sub(program.bias) as u64;
+    end.checked_sub(start)
 }
 
 impl LinkMap {

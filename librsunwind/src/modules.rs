@@ -60,6 +60,8 @@ pub struct Auxiliary {
     pub vdso: usize,
     /// `AT_ENTRY`: where the program is entered, or 0.
     pub entry: u64,
+    /// `AT_PHDR` and `AT_PHNUM`: the program's headers, and how many there are; 0 if unknown.
+    pub headers: (usize, usize),
     /// `AT_EXECFN`: an address above all frames of the main thread's stack.
     pub above_stack: u64,
     /// `AT_SECURE`: whether the program has rights that who started it lacks, so that the
@@ -80,6 +82,10 @@ impl Auxiliary {
         Self {
             vdso: value(libc::AT_SYSINFO_EHDR) as usize,
             entry: value(libc::AT_ENTRY),
+            headers: (
+                value(libc::AT_PHDR) as usize,
+                value(libc::AT_PHNUM) as usize,
+            ),
             above_stack: value(libc::AT_EXECFN),
             is_secure: value(libc::AT_SECURE) != 0,
         }

@@ -6,15 +6,16 @@
 //! record: | trace id, 16 bytes | span id, 8 | valid, 1 | …
 //! ```
 //!
-//! The variable is looked for once, when profiling begins, in the program and the libraries that it
-//! is started with: their thread-local memory is at the same distance from every thread's block.
+//! The variable is looked for once, when profiling begins, among those that the program's own file
+//! exports: they are at the same distance from every thread's block. Libraries' are left out:
+//! where theirs are only the loader could say, by functions that take its lock and the program's
+//! `malloc`, and leave their mark in `dlerror`.
 //!
 //! # Safety
 //! What the pointer leads to is probed before it is read.
 #![allow(unsafe_code)]
 
-use crate::weak_address;
-use core::ffi::{c_char, c_void};
+use crate::loader;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::memory::{is_readable, load_verified};
@@ -25,28 +26,14 @@ pub(crate) type Span = [u64; 3];
 
 /// From where on a record says whether it is whole.
 const VALID: u64 = 24;
-/// Thread-local memory that threads are made with is less than that, bytes.
-const LARGEST: u64 = 1 << 20;
-
 /// How far the variable lies below a thread's block, bytes; 0 if there is none.
 static BELOW: AtomicU64 = AtomicU64::new(0);
 
-/// Looks for the variable, before the program's own code.
-pub(crate) fn find() {
-    type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
-    const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
-    let dlsym = weak_address!("dlsym");
-    if dlsym == 0 {
-        return;
-    }
-    // SAFETY: the program's function, with that signature.
-    let found = unsafe {
-        core::mem::transmute::<usize, Dlsym>(dlsym)(RTLD_DEFAULT, c"otel_thread_ctx_v1".as_ptr())
-    };
-    let below = thread_block().wrapping_sub(found as u64);
-    if !found.is_null() && below < LARGEST && below.is_multiple_of(8) {
-        BELOW.store(below, Relaxed);
-    }
+/// Looks for the variable, before the program's own code; the program's headers are there, and so
+/// many.
+pub(crate) fn find(headers: (usize, usize)) {
+    let below = loader::below_thread_block(headers, c"otel_thread_ctx_v1");
+    BELOW.store(below.unwrap_or(0), Relaxed);
 }
 
 /// The span that the calling thread is in.

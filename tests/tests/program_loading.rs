@@ -73,6 +73,15 @@ fn the_library_needs_no_other_and_is_bound_at_once() {
 }
 
 #[test]
+fn the_program_finds_libcs_state_as_the_loader_left_it() {
+    // Errors that are kept for `dlerror`, and what was taken of its heap.
+    let program = victim::c("untouched.c");
+    let plain = Run::plain(&program).outcome().quiet();
+    let profiled = Run::profiled(SETTINGS, &program).outcome().quiet();
+    assert_eq!(profiled.text(), plain.text());
+}
+
+#[test]
 fn the_library_replaces_nothing_that_it_must_not() {
     with_library(|file| {
         let exports: Vec<&str> = file

@@ -83,9 +83,11 @@ static void chain(void) {
   for (int depth = 0; depth < 200; depth++) {
     pid_t pid = fork();
     if (pid != 0) exit(reap(pid));
-    if (depth % 10 == 1) burn(15000);
+    // Who counts has a ring of its own by then.
+    if (depth % 10 == 1 || depth == 2) burn(15000);
     if (depth == 2) before[0] = mappings(), before[1] = opened();
   }
+  burn(15000);
   printf("%d mappings, %d descriptors more\n", mappings() - before[0], opened() - before[1]);
   exit(7);
 }

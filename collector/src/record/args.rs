@@ -102,8 +102,8 @@ pub struct Args {
     pub no_follow: bool,
 
     /// Have the JVM and .NET name what they compile, and the JVM give it whole stacks: by
-    /// JAVA_TOOL_OPTIONS, which the JVM tells of on stderr, and DOTNET_PerfMapEnabled. The names are
-    /// in /tmp/perf-PID.map, which stays
+    /// JAVA_TOOL_OPTIONS, which the JVM tells of on stderr, and DOTNET_PerfMapEnabled. The names
+    /// are in /tmp/perf-PID.map, which stays
     #[arg(long, conflicts_with_all = ["pid", "all"])]
     pub jit_names: bool,
 

@@ -63,7 +63,7 @@ pub unsafe fn start(
     // SAFETY: nothing of ours runs yet that reads it.
     unsafe { PROCESS.set_config(*config) };
     PROCESS.set_key_to_now();
-    trace_context::find();
+    trace_context::find(auxiliary.headers);
     let identity = Identity::read(origin);
     process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);
