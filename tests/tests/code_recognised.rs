@@ -3,8 +3,10 @@
 use collector::profile::{Profile, Sample};
 use collector::symbolize::Places;
 use engine::wire::sample::StopReason;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::far_headers::move_headers;
+use rsunwind_tests::statistics::judge;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
@@ -29,18 +31,18 @@ fn names<'a>(profile: &'a Profile, sample: &Sample) -> Vec<&'a str> {
 }
 
 /// Which part of the weight has stacks that are as wanted, in per cent. Samples whose signal came
-/// late have none, as on guests whose interrupts wait.
+/// late have none, as on guests whose interrupts wait, nor have those that were left out.
 fn share(profile: &Profile, wanted: impl Fn(&Sample, &[&str]) -> bool) -> f64 {
     let weight = |keep: &dyn Fn(&Sample) -> bool| -> u64 {
         let walked = profile
             .samples
             .iter()
-            .filter(|s| s.stop != StopReason::Blocked);
+            .filter(|s| !matches!(s.stop, StopReason::Blocked | StopReason::LeftOut));
         let kept = walked.filter(|sample| keep(sample));
         kept.map(|sample| sample.weight).sum()
     };
     let all = weight(&|_| true);
-    assert!(all > 100, "{all} samples");
+    assert_measured!(all > 100, "{all} samples");
     100.0 * weight(&|sample| wanted(sample, &names(profile, sample))) as f64 / all as f64
 }
 
@@ -69,39 +71,41 @@ __attribute__((noinline)) void hot(void) { long end = used_ms() + 200; do inner(
 
 #[test]
 fn program_headers_may_be_at_the_end_of_the_file() {
-    let bench = Bench::new();
-    let (library, program) = (bench.path("libhot.so"), bench.path("program"));
-    let source = bench.path("hot.c");
-    fs::write(&source, HOT).unwrap();
-    let options = ["-O2", "-fPIC", "-shared", "-fomit-frame-pointer"];
-    build(
-        "gcc",
-        &library,
-        &[&options[..], &[source.to_str().unwrap()]].concat(),
-    );
-    let source = bench.path("main.c");
-    let main = "void hot(void); __attribute__((noinline)) void own(void) { hot(); } int main(void) { own(); own(); return 0; }";
-    fs::write(&source, main).unwrap();
-    let options = ["-O1", "-fomit-frame-pointer", source.to_str().unwrap()];
-    build(
-        "gcc",
-        &program,
-        &[&options[..], &[library.to_str().unwrap()]].concat(),
-    );
-    for file in [&library, &program] {
-        move_headers(file);
-    }
-    let (profile, _) = record(&bench, &[], &program, &[]);
-    let whole = share(&profile, |sample, names| {
-        sample.complete && in_a_row(names, &["inner", "hot", "own", "main"])
+    judge(|| {
+        let bench = Bench::new();
+        let (library, program) = (bench.path("libhot.so"), bench.path("program"));
+        let source = bench.path("hot.c");
+        fs::write(&source, HOT).unwrap();
+        let options = ["-O2", "-fPIC", "-shared", "-fomit-frame-pointer"];
+        build(
+            "gcc",
+            &library,
+            &[&options[..], &[source.to_str().unwrap()]].concat(),
+        );
+        let source = bench.path("main.c");
+        let main = "void hot(void); __attribute__((noinline)) void own(void) { hot(); } int main(void) { own(); own(); return 0; }";
+        fs::write(&source, main).unwrap();
+        let options = ["-O1", "-fomit-frame-pointer", source.to_str().unwrap()];
+        build(
+            "gcc",
+            &program,
+            &[&options[..], &[library.to_str().unwrap()]].concat(),
+        );
+        for file in [&library, &program] {
+            move_headers(file);
+        }
+        let (profile, _) = record(&bench, &[], &program, &[]);
+        let whole = share(&profile, |sample, names| {
+            sample.complete && in_a_row(names, &["inner", "hot", "own", "main"])
+        });
+        assert_measured!(whole > 97.0, "{whole} %");
+        // Unwound from outside, too.
+        let (profile, _) = record(&bench, &["--wall"], &program, &[]);
+        let whole = share(&profile, |_, names| {
+            in_a_row(names, &["inner", "hot", "own", "main"])
+        });
+        assert_measured!(whole > 90.0, "{whole} %");
     });
-    assert!(whole > 97.0, "{whole} %");
-    // Unwound from outside, too.
-    let (profile, _) = record(&bench, &["--wall"], &program, &[]);
-    let whole = share(&profile, |_, names| {
-        in_a_row(names, &["inner", "hot", "own", "main"])
-    });
-    assert!(whole > 90.0, "{whole} %");
 }
 
 /// The second mapping of part of a program's file that V8 makes of its builtins.
@@ -138,22 +142,25 @@ int main(void) {
 
 #[test]
 fn a_second_mapping_of_the_code_has_the_names_of_the_first() {
-    let bench = Bench::new();
-    // Addresses and offsets differ by 0x400000, so that the one is not taken for the other.
-    let flags = ["-O0", "-no-pie"];
-    let program = bench.compile("gcc", &flags, TWICE);
-    let (profile, _) = record(&bench, &[], &program, &[]);
-    let named = share(&profile, |sample, names| {
-        sample.complete && in_a_row(names, &["hot", "main"])
+    judge(|| {
+        let bench = Bench::new();
+        // Addresses and offsets differ by 0x400000, so that the one is not taken for the other.
+        let flags = ["-O0", "-no-pie"];
+        let program = bench.compile("gcc", &flags, TWICE);
+        let (profile, _) = record(&bench, &[], &program, &[]);
+        let named = share(&profile, |sample, names| {
+            sample.complete && in_a_row(names, &["hot", "main"])
+        });
+        assert_measured!(named > 97.0, "{named} %");
     });
-    assert!(named > 97.0, "{named} %");
 }
 
 /// A program whose linker writes no `.eh_frame_hdr`, in a C library without tables.
 #[test]
 fn programs_of_musl_are_unwound_without_an_index() {
-    let source = format!(
-        "#include <pthread.h>\n{HOT}\n
+    judge(|| {
+        let source = format!(
+            "#include <pthread.h>\n{HOT}\n
         __attribute__((noinline)) static void own(void) {{ hot(); sink++; }}
         static void *thread(void *nothing) {{ own(); sink++; return nothing; }}
         int main(void) {{
@@ -163,30 +170,31 @@ fn programs_of_musl_are_unwound_without_an_index() {
             pthread_join(other, 0);
             return 0;
         }}"
-    );
-    for options in [&["-O2", "-pthread"][..], &["-O2", "-pthread", "-static"]] {
-        let bench = Bench::new();
-        let program = bench.compile("musl-gcc", options, &source);
-        let headers = output(Command::new("readelf").arg("-lW").arg(&program));
-        assert!(
-            !text(&headers.stdout).contains("GNU_EH_FRAME"),
-            "the control"
         );
-        let (profile, _) = record(&bench, &[], &program, &[]);
-        let of = |caller| {
-            share(&profile, |_, names| {
-                in_a_row(names, &["inner", "hot", "own", caller])
-            })
-        };
-        let (main, thread) = (of("main"), of("thread"));
-        // The same work, but on processors that need not be equally fast.
-        assert!(
-            main > 20.0 && thread > 20.0 && main + thread > 90.0,
-            "{options:?}: {main} % and {thread} %"
-        );
-        let whole = share(&profile, |sample, _| sample.complete);
-        assert!(whole > 97.0, "{options:?}: {whole} %");
-    }
+        for options in [&["-O2", "-pthread"][..], &["-O2", "-pthread", "-static"]] {
+            let bench = Bench::new();
+            let program = bench.compile("musl-gcc", options, &source);
+            let headers = output(Command::new("readelf").arg("-lW").arg(&program));
+            assert!(
+                !text(&headers.stdout).contains("GNU_EH_FRAME"),
+                "the control"
+            );
+            let (profile, _) = record(&bench, &[], &program, &[]);
+            let of = |caller| {
+                share(&profile, |_, names| {
+                    in_a_row(names, &["inner", "hot", "own", caller])
+                })
+            };
+            let (main, thread) = (of("main"), of("thread"));
+            // The same work, but on processors that need not be equally fast.
+            assert_measured!(
+                main > 20.0 && thread > 20.0 && main + thread > 90.0,
+                "{options:?}: {main} % and {thread} %"
+            );
+            let whole = share(&profile, |sample, _| sample.complete);
+            assert_measured!(whole > 97.0, "{options:?}: {whole} %");
+        }
+    });
 }
 
 const GO: &str = "package main
@@ -215,27 +223,30 @@ func main() {
 
 #[test]
 fn c_that_go_calls_has_its_go_callers() {
-    for mode in ["exe", "pie"] {
-        let bench = Bench::new();
-        let (source, program) = (bench.path("calls.go"), bench.path("calls"));
-        fs::write(&source, GO).unwrap();
-        let built = Command::new("go")
-            .args(["build", "-buildmode", mode, "-o"])
-            .args([&program, &source])
-            .env("CGO_ENABLED", "1")
-            .env("GOFLAGS", "")
-            .status();
-        assert!(built.expect("tests/setup installs Go").success());
-        let (profile, _) = record(&bench, &[], &program, &[]);
-        let whole = share(&profile, |sample, names| {
-            let after = |name: &str| names.iter().position(|function| function.starts_with(name));
-            // `leaf` is called by `work`, and by Go itself.
-            let order = ["leaf", "runtime.asmcgocall", "main.caller", "main.outer"];
-            let places = order.map(after);
-            sample.complete && places.iter().all(Option::is_some) && places.is_sorted()
-        });
-        assert!(whole > 95.0, "{mode}: {whole} %");
-    }
+    judge(|| {
+        for mode in ["exe", "pie"] {
+            let bench = Bench::new();
+            let (source, program) = (bench.path("calls.go"), bench.path("calls"));
+            fs::write(&source, GO).unwrap();
+            let built = Command::new("go")
+                .args(["build", "-buildmode", mode, "-o"])
+                .args([&program, &source])
+                .env("CGO_ENABLED", "1")
+                .env("GOFLAGS", "")
+                .status();
+            assert!(built.expect("tests/setup installs Go").success());
+            let (profile, _) = record(&bench, &[], &program, &[]);
+            let whole = share(&profile, |sample, names| {
+                let after =
+                    |name: &str| names.iter().position(|function| function.starts_with(name));
+                // `leaf` is called by `work`, and by Go itself.
+                let order = ["leaf", "runtime.asmcgocall", "main.caller", "main.outer"];
+                let places = order.map(after);
+                sample.complete && places.iter().all(Option::is_some) && places.is_sorted()
+            });
+            assert_measured!(whole > 95.0, "{mode}: {whole} %");
+        }
+    });
 }
 
 const GOROUTINES: &str = "package main
@@ -283,46 +294,49 @@ func main() {
 
 #[test]
 fn go_without_symbols_is_named_by_its_own_table_and_whole() {
-    for (cgo, mode) in [("0", "exe"), ("1", "exe"), ("1", "pie")] {
-        let bench = Bench::new();
-        let (source, program) = (bench.path("goroutines.go"), bench.path("goroutines"));
-        let source_of_cgo = GOROUTINES.replace("import", "import \"C\"\nimport");
-        let text = if cgo == "1" {
-            &source_of_cgo
-        } else {
-            GOROUTINES
-        };
-        fs::write(&source, text).unwrap();
-        let built = Command::new("go")
-            .args(["build", "-ldflags=-s -w", "-buildmode", mode, "-o"])
-            .args([&program, &source])
-            .env("CGO_ENABLED", cgo)
-            .env("GOFLAGS", "")
-            .status();
-        assert!(built.expect("tests/setup installs Go").success());
-        let (profile, _) = record(&bench, &["-F", "999"], &program, &[]);
-        let order = ["main.spin", "main.main", "runtime.main", "runtime.goexit"];
-        let spun = share(&profile, |_, names| in_a_row(names, &order));
-        assert!(spun > 20.0, "cgo {cgo} {mode}: {spun} %");
-        let switched = share(&profile, |sample, names| {
-            let has = |name| names.contains(&name);
-            sample.complete && has("runtime.mcall") && !has("runtime.goexit")
-        });
-        assert!(switched > 2.0, "cgo {cgo} {mode}: {switched} %");
-        let whole = share(&profile, |sample, _| sample.complete);
-        if cgo == "0" {
-            // Copied stacks end where Go goes to the thread's stack.
-            assert!(whole > 80.0, "copied: {whole} %");
-            continue;
+    judge(|| {
+        for (cgo, mode) in [("0", "exe"), ("1", "exe"), ("1", "pie")] {
+            let bench = Bench::new();
+            let (source, program) = (bench.path("goroutines.go"), bench.path("goroutines"));
+            let source_of_cgo = GOROUTINES.replace("import", "import \"C\"\nimport");
+            let text = if cgo == "1" {
+                &source_of_cgo
+            } else {
+                GOROUTINES
+            };
+            fs::write(&source, text).unwrap();
+            let built = Command::new("go")
+                .args(["build", "-ldflags=-s -w", "-buildmode", mode, "-o"])
+                .args([&program, &source])
+                .env("CGO_ENABLED", cgo)
+                .env("GOFLAGS", "")
+                .status();
+            assert!(built.expect("tests/setup installs Go").success());
+            let (profile, _) = record(&bench, &["-F", "999"], &program, &[]);
+            let order = ["main.spin", "main.main", "runtime.main", "runtime.goexit"];
+            let spun = share(&profile, |_, names| in_a_row(names, &order));
+            assert_measured!(spun > 20.0, "cgo {cgo} {mode}: {spun} %");
+            let switched = share(&profile, |sample, names| {
+                let has = |name| names.contains(&name);
+                sample.complete && has("runtime.mcall") && !has("runtime.goexit")
+            });
+            assert_measured!(switched > 2.0, "cgo {cgo} {mode}: {switched} %");
+            let whole = share(&profile, |sample, _| sample.complete);
+            if cgo == "0" {
+                // Copied stacks end where Go goes to the thread's stack.
+                assert_measured!(whole > 80.0, "copied: {whole} %");
+                continue;
+            }
+            assert_measured!(whole > 97.0, "{mode}: {whole} %");
+            let through = share(&profile, |_, names| {
+                let after =
+                    |name: &str| names.iter().position(|function| function.starts_with(name));
+                let places = ["runtime.systemstack", "main.alternate"].map(after);
+                places.iter().all(Option::is_some) && places.is_sorted()
+            });
+            assert_measured!(through > 2.0, "{mode}: {through} %");
         }
-        assert!(whole > 97.0, "{mode}: {whole} %");
-        let through = share(&profile, |_, names| {
-            let after = |name: &str| names.iter().position(|function| function.starts_with(name));
-            let places = ["runtime.systemstack", "main.alternate"].map(after);
-            places.iter().all(Option::is_some) && places.is_sorted()
-        });
-        assert!(through > 2.0, "{mode}: {through} %");
-    }
+    });
 }
 
 /// Hand-written assembly that keeps neither tables nor a frame pointer.
