@@ -29,6 +29,12 @@ const DEEPEST: u32 = 64;
 /// number that tells which call of which code it is.
 static KEPT: [[AtomicU64; 2]; CALLS] = [const { [const { AtomicU64::new(0) }; 2] }; CALLS];
 
+/// For tests, which have other code at the same addresses.
+#[cfg(test)]
+pub(super) fn forget() {
+    KEPT.iter().for_each(|[known, _]| known.store(0, Relaxed));
+}
+
 /// The number of TurboFan behind that of the baseline compiler; between them is Maglev.
 const TURBOFAN: u32 = 2;
 
@@ -70,7 +76,7 @@ impl<M: Memory> Heap<'_, M> {
         };
         if known != 0
             && hint < in_chunk
-            && let Some(found) = starts_at(hint)
+            && let Some(found) = starts_at(hint).filter(|found| found.is_of_turbofan)
             && Some(check.load(Relaxed)) == number(&found, known)
         {
             return Some(known as u32);

@@ -4,10 +4,12 @@ use super::super::frame::Instruction;
 use super::super::heap::Heap;
 use super::super::layout::Layout;
 use super::super::lines::Lines;
+use super::super::optimised::forget;
 use super::super::rows::write_lines;
 use super::{CODE, FUNCTION, MAPS, MORE, NEW, OLD, SHARED, TEXT, TYPES, function, small};
 use crate::interpreter::made::Made;
 use crate::wire::code::{Code, LineFormat};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const TABLE: u64 = MORE;
 const DATA: u64 = MORE + 0x80;
@@ -64,6 +66,14 @@ fn optimised(layout: &Layout, compiler: u64) -> Made {
     made
 }
 
+/// What was found is kept for the whole process, which may run several tests at once.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    forget();
+    guard
+}
+
 /// The line of a call that returns to so many bytes behind the beginning.
 fn line(layout: &Layout, made: &Made, offset: u64) -> Option<u32> {
     let heap = Heap {
@@ -91,6 +101,7 @@ fn line(layout: &Layout, made: &Made, offset: u64) -> Option<u32> {
 
 #[test]
 fn calls_have_the_lines_of_the_function_itself() {
+    let _alone = alone();
     for layout in [OLD, NEW] {
         let made = optimised(&layout, TURBOFAN);
         // Twice, since what was found is kept.
@@ -105,6 +116,7 @@ fn calls_have_the_lines_of_the_function_itself() {
 
 #[test]
 fn what_was_kept_is_of_that_code_alone() {
+    let _alone = alone();
     let made = optimised(&OLD, TURBOFAN);
     assert_eq!(line(&OLD, &made, 11), Some(103));
     // Another table of that length, in the same place.
@@ -122,6 +134,7 @@ fn what_was_kept_is_of_that_code_alone() {
 
 #[test]
 fn other_code_and_endless_chains_have_no_lines() {
+    let _alone = alone();
     for compiler in [0, 11, 12, 14] {
         assert_eq!(line(&OLD, &optimised(&OLD, compiler), 11), None);
     }
@@ -136,6 +149,7 @@ fn other_code_and_endless_chains_have_no_lines() {
 
 #[test]
 fn damage_is_survived() {
+    let _alone = alone();
     let made = optimised(&NEW, TURBOFAN);
     made.damaged((CODE..CODE + 64).chain(MORE..START), |damaged| {
         let _ = line(&NEW, damaged, 151);
