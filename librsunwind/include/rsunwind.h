@@ -194,8 +194,11 @@ RSUNWIND_API const char *rsunwind_error(int result);
  * profiles can be asked for them. Regions nest: a thread has the labels of all regions that it is
  * in; of those with one key that of the innermost holds.
  *
- *     int64_t region = rsunwind_region_begin(
- *         (struct rsunwind_label[]){RSUNWIND_LABEL("route", route), RSUNWIND_LABEL("trace_id", id)}, 2);
+ *     struct rsunwind_label labels[] = {
+ *         RSUNWIND_LABEL("route", route),
+ *         RSUNWIND_LABEL("trace_id", id),
+ *     };
+ *     int64_t region = rsunwind_region_begin(labels, 2);
  *     ...
  *     rsunwind_region_end(region);
  *

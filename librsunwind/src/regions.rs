@@ -5,7 +5,8 @@
 //! use rsunwind::regions::{Label, Region};
 //!
 //! fn serve(route: &str, trace_id: &str) {
-//!     let _region = Region::begin(&[Label::new("route", route), Label::new("trace_id", trace_id)]);
+//!     let labels = [Label::new("route", route), Label::new("trace_id", trace_id)];
+//!     let _region = Region::begin(&labels);
 //!     // Samples of this thread have these labels until the region is dropped.
 //! }
 //! serve("/cart", "4bf92f3577b34da6a3ce929d0e0e4736");

@@ -5,6 +5,7 @@
 
 use super::Error;
 use super::finding::Finding;
+use crate::jit_options;
 use crate::obstacle::Nature;
 use crate::processes::{self, Mapping};
 use crate::seccomp;
@@ -15,30 +16,33 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// What interpreters and machines are told by: the beginning of a mapped file's name, its own name
-/// for people, and what helps.
-const INTERPRETERS: [(&str, &str, &str); 7] = [
-    ("libpython3", "Python", ""),
-    ("python3", "Python", ""),
-    ("node", "JavaScript", ""),
+/// for people, and what helps, in words.
+const INTERPRETERS: [(&str, &str, &[&str]); 7] = [
+    ("libpython3", "Python", &[]),
+    ("python3", "Python", &[]),
+    ("node", "JavaScript", &[]),
     (
         "libjvm.so",
         "Java",
-        "java -XX:+PreserveFramePointer -XX:+UnlockDiagnosticVMOptions -XX:+DumpPerfMapAtExit",
+        &["java", jit_options::JAVA_STACKS, jit_options::JAVA_NAMES],
     ),
     (
         "libcoreclr.so",
         ".NET",
-        "DOTNET_PerfMapEnabled=1 in its environment names its functions",
+        &[
+            jit_options::DOTNET_NAMES,
+            "in its environment names its functions",
+        ],
     ),
     (
         "libluajit",
         "LuaJIT",
-        "-jp, or a plug-in (docs/interpreters.md)",
+        &["-jp, or a plug-in (docs/interpreters.md)"],
     ),
     (
         "libruby",
         "Ruby",
-        "a plug-in (docs/interpreters.md); its C functions are shown",
+        &["a plug-in (docs/interpreters.md); its C functions are shown"],
     ),
 ];
 
@@ -186,7 +190,7 @@ fn interpreters(mappings: &[Mapping]) -> Vec<Finding> {
         };
         let finding = match cure.is_empty() {
             true => Finding::ok("language", format!("{language}: its functions are shown")),
-            false => Finding::less("language", format!("{language}: found"), cure),
+            false => Finding::less("language", format!("{language}: found"), &cure.join(" ")),
         };
         if !found.contains(&finding) {
             found.push(finding);

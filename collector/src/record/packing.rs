@@ -96,6 +96,7 @@ mod tests {
         let cut = &bytes[..bytes.len() - 64];
         assert_eq!(packed(cut, true), cut);
     }
+
     #[test]
     fn who_waits_waits_no_longer_than_the_limit() {
         let all = 1 << 40;
