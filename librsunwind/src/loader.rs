@@ -8,6 +8,7 @@
 
 use crate::weak_address;
 use core::ffi::{CStr, c_char};
+use core::ops::Range;
 
 /// The loader's `struct link_map`, its public head.
 #[repr(C)]
@@ -58,7 +59,7 @@ pub fn next_function_until(own: usize, last: usize, name: &CStr) -> Option<usize
         let tables = Tables::of(object);
         if is_behind {
             if let Some(found) = tables.and_then(|tables| tables.find(name, &[TYPE_FUNCTION])) {
-                return Some(found);
+                return Some(found.start);
             }
             if object.next_is_beyond(last) {
                 return None;
@@ -79,6 +80,18 @@ pub fn next_function_until(own: usize, last: usize, name: &CStr) -> Option<usize
 /// # Safety
 /// The loader has loaded the object, and it stays for the duration of the call.
 pub(crate) unsafe fn exported(bias: usize, dynamic: usize, name: &CStr) -> Option<usize> {
+    // SAFETY: the caller's promise.
+    Some(unsafe { extent(bias, dynamic, name) }?.start)
+}
+
+/// The same, to behind its end.
+///
+/// # Signal safety
+/// As above.
+///
+/// # Safety
+/// As above.
+pub(crate) unsafe fn extent(bias: usize, dynamic: usize, name: &CStr) -> Option<Range<usize>> {
     let object = LinkMap {
         bias,
         name: core::ptr::null(),
@@ -111,7 +124,7 @@ pub(crate) fn below_thread_block(headers: (usize, usize), name: &CStr) -> Option
     let end = variables
         .p_memsz
         .checked_next_multiple_of(variables.p_align.max(1))?;
-    let start = found.wrapping_sub(program.bias) as u64;
+    let start = found.start.wrapping_sub(program.bias) as u64;
     end.checked_sub(start)
 }
 
@@ -170,7 +183,7 @@ impl Tables {
         (tables.symbols != 0 && tables.strings != 0).then_some(tables)
     }
 
-    fn find(&self, name: &CStr, kinds: &[u8]) -> Option<usize> {
+    fn find(&self, name: &CStr, kinds: &[u8]) -> Option<Range<usize>> {
         if self.gnu_hash != 0 {
             self.by_gnu_hash(name, kinds)
         } else if self.hash != 0 {
@@ -182,7 +195,7 @@ impl Tables {
     }
 
     /// Header: buckets, first symbol, words of the filter, shift; then filter, buckets, chains.
-    fn by_gnu_hash(&self, name: &CStr, kinds: &[u8]) -> Option<usize> {
+    fn by_gnu_hash(&self, name: &CStr, kinds: &[u8]) -> Option<Range<usize>> {
         let at = |index: usize| word(self.gnu_hash.wrapping_add(index.wrapping_mul(4)));
         let (buckets, first, filter) = (at(0), at(1), at(2) as usize);
         let start_of_buckets = 4usize.wrapping_add(filter.wrapping_mul(2));
@@ -208,16 +221,17 @@ impl Tables {
         }
     }
 
-    /// The symbol at an index, if it is defined, visible under its default version, and of that
-    /// name and one of those types.
-    fn matching(&self, index: u32, name: &CStr, kinds: &[u8]) -> Option<usize> {
+    /// What the symbol at an index stands for, if it is defined, visible under its default version,
+    /// and of that name and one of those types.
+    fn matching(&self, index: u32, name: &CStr, kinds: &[u8]) -> Option<Range<usize>> {
         let symbol = self.symbols.wrapping_add((index as usize).wrapping_mul(24));
         // SAFETY: (all reads) within the object's tables, whose extent the hash table gives.
-        let (kind, section, value, version) = unsafe {
+        let (kind, section, value, size, version) = unsafe {
             (
                 (symbol.wrapping_add(4) as *const u8).read(),
                 (symbol.wrapping_add(6) as *const u16).read_unaligned(),
                 (symbol.wrapping_add(8) as *const usize).read_unaligned(),
+                (symbol.wrapping_add(16) as *const usize).read_unaligned(),
                 match self.versions {
                     0 => 0,
                     versions => (versions.wrapping_add((index as usize).wrapping_mul(2))
@@ -229,7 +243,9 @@ impl Tables {
         let text = self.strings.wrapping_add(word(symbol) as usize) as *const c_char;
         let visible = kinds.contains(&(kind & 15)) && section != 0 && version & HIDDEN_VERSION == 0;
         // SAFETY: strings of the table end in a zero byte.
-        (visible && unsafe { CStr::from_ptr(text) } == name).then(|| self.bias.wrapping_add(value))
+        let is_it = visible && unsafe { CStr::from_ptr(text) } == name;
+        let start = self.bias.wrapping_add(value);
+        is_it.then(|| start..start.wrapping_add(size))
     }
 }
 

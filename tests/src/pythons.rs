@@ -46,6 +46,12 @@ pub fn two() -> Vec<(u32, PathBuf)> {
     std::iter::once(own).chain(other).collect()
 }
 
+/// These, and 3.9, which has no entries.
+pub fn three() -> Vec<(u32, PathBuf)> {
+    let oldest = python(9).map(|path| (9, path));
+    two().into_iter().chain(oldest).collect()
+}
+
 /// A program of `tests/victims/python`.
 pub fn script(name: &str) -> PathBuf {
     repository().join("tests/victims/python").join(name)

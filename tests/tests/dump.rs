@@ -177,7 +177,7 @@ threading.Thread(target=spin, daemon=True).start()
 print('ready', flush=True)
 sorted([1], key=key)
 ";
-    for (minor, python) in pythons::two() {
+    for (minor, python) in pythons::three() {
         let beside = Beside::start(Command::new(python).args(["-c", script]));
         wait_for("Python that sleeps, and runs", || {
             let dump = dump_of(&beside);

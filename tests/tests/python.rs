@@ -6,7 +6,7 @@ use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
-use rsunwind_tests::pythons::{DEBIANS, debians_minor, pyenv, python, script, share, two};
+use rsunwind_tests::pythons::{DEBIANS, debians_minor, pyenv, python, script, share, three, two};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::{assert_measured, victim};
@@ -47,14 +47,17 @@ fn line_of(name: &str) -> u32 {
     line.expect("a marked line") as u32 + 1
 }
 
-/// The frames of work.py, from `main` to who calls `spin`; names are qualified from 3.11 on.
+/// What a version calls a function: names are qualified from 3.11 on.
+fn called(minor: u32, qualified: &str) -> &str {
+    match qualified.rsplit_once('.') {
+        Some((_, last)) if minor < 11 => last,
+        _ => qualified,
+    }
+}
+
+/// The frames of work.py, from `main` to who calls `spin`.
 fn expected(minor: u32, who: &str) -> Vec<(String, u32)> {
-    let is_qualified = minor >= 11;
-    let name = |qualified: &str| match (is_qualified, qualified.rsplit_once('.')) {
-        (false, Some((_, last))) => last.to_owned(),
-        _ => qualified.to_owned(),
-    };
-    let frame = |qualified: &str, at: &str| (name(qualified), line_of(at));
+    let frame = |name: &str, at: &str| (called(minor, name).to_owned(), line_of(at));
     vec![
         frame("main", "main"),
         frame("deep", "deep"),
@@ -118,17 +121,15 @@ fn is_whole(minor: u32, frames: &[Seen], who: &str) -> Option<&'static str> {
         .iter()
         .map(|(name, _)| name.as_str())
         .collect();
-    let thread = match minor {
-        10 => ["_bootstrap", "_bootstrap_inner", "run"],
-        _ => ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run"],
-    };
+    let thread = ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run"];
+    let thread = thread.map(|name| called(minor, name));
     let begins = match outer.as_slice() {
         ["<module>"] if found[0].1 == line_of("<module>") => "<module>",
         outer if outer == thread => "thread",
         _ => return None,
     };
     // Native frames outside of all, and where C calls Python; none where one frame runs many
-    // functions, but in 3.10.
+    // functions, from 3.11 on.
     let natives = |inner: usize| python[inner] - python[inner - 1] - 1;
     let is_between = (main + 2..main + 5).all(|deep| (natives(deep) == 0) == (minor > 10));
     let through_c = natives(main + 7) > 2 && python[0] > 2;
@@ -139,6 +140,15 @@ fn is_whole(minor: u32, frames: &[Seen], who: &str) -> Option<&'static str> {
 #[test]
 fn debians_python_has_whole_stacks() {
     judge(|| whole_stacks(debians_minor(), Path::new(DEBIANS)));
+}
+
+#[test]
+fn python_3_9_has_whole_stacks() {
+    judge(|| {
+        python(9)
+            .into_iter()
+            .for_each(|path| whole_stacks(9, &path))
+    });
 }
 
 #[test]
@@ -247,7 +257,8 @@ fn what_awaits_stands_around_what_is_awaited() {
                 "awaits.<locals>.middle",
                 "awaits.<locals>.inner",
                 "spin",
-            ];
+            ]
+            .map(|name| called(minor, name));
             let is_right = |frames: &[Seen]| names(frames).ends_with(&ends);
             assert_right(&stacks, is_right, &format!("3.{minor}"));
         }
@@ -258,7 +269,7 @@ fn what_awaits_stands_around_what_is_awaited() {
 /// address would be on another one.
 #[test]
 fn a_code_object_at_the_place_of_another_has_its_own_name() {
-    for (minor, python) in two() {
+    for (minor, python) in three() {
         let (_, recording) = record(&python, "features.py", "replaced");
         let mut seen = BTreeSet::new();
         for (frames, _) in stacks_with(&recording, "spin") {
@@ -331,7 +342,7 @@ fn an_interpreter_may_be_loaded_late() {
 
 #[test]
 fn a_version_that_is_not_known_is_said() {
-    let Some(python) = python(9) else { return };
+    let Some(python) = python(8) else { return };
     let (result, recording) = record(&python, "work.py", "0.02");
     assert!(result.status.success());
     let summary = text(&result.stderr);
@@ -341,7 +352,7 @@ fn a_version_that_is_not_known_is_said() {
 
 #[test]
 fn programs_do_the_same_under_fire() {
-    for (minor, python) in two() {
+    for (minor, python) in three() {
         let program = Run::profiled("rate=10000,cost=1", &python).arg("-S");
         let run = program.arg(script("features.py")).arg("storm");
         let outcome = run.outcome().quiet();

@@ -7,13 +7,13 @@ use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::OFF_CPU;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
-use rsunwind_tests::pythons::{script, share, two};
+use rsunwind_tests::pythons::{script, share, three};
 use rsunwind_tests::statistics::judge;
 
 #[test]
 fn who_has_the_gil_and_who_waits_for_it_is_known() {
     judge(|| {
-        for (minor, python) in two() {
+        for (minor, python) in three() {
             let bench = Bench::new();
             let mut command = bench.record(&["-F", "1000", "--off-cpu"]);
             command.arg(&python).arg("-S").arg(script("features.py"));

@@ -100,7 +100,7 @@ impl Interpreters {
         let python = python(&memory, code);
         let share = python
             .as_ref()
-            .map(|python| python.share(&memory, tid, &mut self.threads));
+            .map(|python| python.share(&memory, tid, &native, &mut self.threads));
         let Share {
             entries,
             lacks,

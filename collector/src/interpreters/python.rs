@@ -1,13 +1,15 @@
 //! CPython from outside: the entries of a thread, wherever its thread states are.
 
-use super::memory::Pages;
+use super::NativeStack;
+use super::memory::{Pages, WithStack};
 use crate::remote_memory::THREAD_NUMBER;
 use crate::unwind::elf_sections;
 use engine::interpreter::memory::Memory;
 use engine::python::entries::Entry;
-use engine::python::layout::{self, Layout};
+use engine::python::layout::{self, Entries, Layout};
 use engine::python::threads;
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Behind a thread state's `thread_id`: the thread's number, from 3.11 on. A child of fork has its
 /// parent's there, so it is asked only where the C library is not glibc.
@@ -24,6 +26,8 @@ pub(super) struct Python {
     pub(super) code_type: u64,
     runtime: u64,
     minor: u64,
+    /// The loop.
+    code: Range<u64>,
     threads: layout::Threads,
 }
 
@@ -47,20 +51,33 @@ impl Python {
         let runtime = exported.runtime.start.wrapping_add(bias);
         let version = match exported.version {
             Some(address) => memory.load(address.wrapping_add(bias))?,
-            None => 0x030a_0000 * u64::from(exported.is_3_10),
+            None => 3 << 24 | exported.minor << 16,
         };
         let minor = (version >> 24 == 3).then_some(version >> 16 & 0xff)?;
+        let code = exported.code.start.wrapping_add(bias)..exported.code.end.wrapping_add(bias);
         Some(Self {
             layout: layout::of(memory, minor, runtime).ok()?,
             threads: layout::threads(memory, minor, runtime)?,
             code_type: exported.code_type.wrapping_add(bias),
             runtime,
             minor,
+            code,
         })
     }
 
-    /// What there is of a thread of that number (in its own PID namespace).
-    pub(super) fn share(&self, memory: &Pages, tid: u32, threads: &mut Threads) -> Share {
+    /// What there is of a thread of that number (in its own PID namespace), whose native frames are
+    /// known.
+    pub(super) fn share(
+        &self,
+        memory: &Pages,
+        tid: u32,
+        native: &NativeStack<'_>,
+        threads: &mut Threads,
+    ) -> Share {
+        let stack = &WithStack {
+            pages: memory,
+            stack: native.copy,
+        };
         let known = threads.get(&tid);
         let known = known.filter(|(own, states)| self.is_of(memory, tid, *own, states));
         let (_, states) = match known {
@@ -80,13 +97,33 @@ impl Python {
             entries.extend(all.take(MOST_ENTRIES.saturating_sub(entries.len())));
         }
         let lacks = entries.len() >= MOST_ENTRIES;
-        entries.sort_by_key(|entry| entry.address);
-        entries.dedup_by_key(|entry| entry.address);
+        match self.layout.entries {
+            Entries::Unplaced { .. } => self.place(stack, native, &mut entries),
+            _ => {
+                entries.sort_by_key(|entry| entry.address);
+                entries.dedup_by_key(|entry| entry.address);
+            }
+        }
         let has_lock = states.iter().any(|state| self.has_lock(memory, *state));
         Share {
             entries,
             lacks,
             has_lock,
+        }
+    }
+
+    /// Gives entries their places among native frames, of those that are nowhere else (3.9).
+    fn place(&self, memory: &impl Memory, native: &NativeStack<'_>, entries: &mut Vec<Entry>) {
+        let mut at = 0;
+        for (frame, spot) in native.frames.iter().zip(native.spots) {
+            let Some(entry) = entries.get(at) else { return };
+            let cfa = spot.cfa.filter(|_| self.code.contains(&frame.pc.0));
+            let placed = cfa.and_then(|cfa| self.layout.placed(memory, entry, spot.sp..cfa));
+            if let Some(placed) = placed {
+                let end = entries.len().min(at + placed.count as usize);
+                entries.splice(at..end, [placed]);
+                at += 1;
+            }
         }
     }
 

@@ -125,8 +125,10 @@ pub(crate) struct Python {
     pub(crate) code_type: u64,
     /// `Py_Version`: from 3.11 on.
     pub(crate) version: Option<u64>,
-    /// Whether it has a function that came with 3.10.
-    pub(crate) is_3_10: bool,
+    /// The minor version of 3 as its functions tell, of those before.
+    pub(crate) minor: u64,
+    /// The loop.
+    pub(crate) code: Range<u64>,
 }
 
 fn python(elf: &object::File<'_>) -> Option<Python> {
@@ -134,13 +136,21 @@ fn python(elf: &object::File<'_>) -> Option<Python> {
         let mut symbols = elf.dynamic_symbols();
         symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
     };
-    let runtime = exported("_PyRuntime")?;
+    let extent = |name| {
+        let symbol = exported(name)?;
+        Some(symbol.address()..symbol.address().saturating_add(symbol.size()))
+    };
     let address = |name| exported(name).map(|symbol| symbol.address());
     Some(Python {
-        runtime: runtime.address()..runtime.address().saturating_add(runtime.size()),
+        runtime: extent("_PyRuntime")?,
         code_type: address("PyCode_Type")?,
         version: address("Py_Version"),
-        is_3_10: address("PyIter_Send").is_some(),
+        minor: match (address("PyIter_Send"), address("PyFrame_GetCode")) {
+            (Some(_), _) => 10,
+            (None, Some(_)) => 9,
+            _ => 8,
+        },
+        code: extent("_PyEval_EvalFrameDefault").unwrap_or_default(),
     })
 }
 

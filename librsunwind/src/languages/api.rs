@@ -14,6 +14,7 @@ use crate::described;
 use crate::error::Error;
 use crate::weak_address;
 use core::ffi::{CStr, c_int, c_void};
+use core::ops::Range;
 use core::ptr;
 use engine::registers::Registers;
 use engine::wire;
@@ -106,7 +107,8 @@ impl Cursor<'_> {
         self.0.entry
     }
 
-    /// Names the next outer entry.
+    /// Names the next outer entry; of a frame that is asked about by its code, one in it, to be
+    /// asked about it again when its CFA is known.
     pub fn set_entry(&mut self, entry: Option<u64>) {
         self.0.entry = entry.unwrap_or(0);
     }
@@ -271,13 +273,14 @@ pub fn add<L: Language>(language: &'static L) -> Result<Registered, Error> {
 }
 
 /// Registers a language that is part of the runtime itself, in a handler, and gives its place;
-/// `None` if that cannot be now. `prepare` is called before the language can be asked, by nobody
+/// `None` if that cannot be now. It is asked about the frames of that code. `prepare` is called before the language can be asked, by nobody
 /// else meanwhile, and says whether it is still wanted.
 ///
 /// # Signal safety
 /// Raw system calls.
 pub(super) fn add_own<L: Language>(
     language: &'static L,
+    code: Option<Range<u64>>,
     prepare: impl FnOnce() -> bool,
 ) -> Option<u32> {
     described::prepare().ok()?;
@@ -287,7 +290,11 @@ pub(super) fn add_own<L: Language>(
     }
     // SAFETY: the trait's promise; the language stays.
     let number = unsafe { table::add_locked(&locked, &described(language)) };
-    number.ok().map(table::place_of)
+    let place = table::place_of(number.ok()?);
+    if let Some(code) = code {
+        table::cover_locked(&locked, place, &code).ok()?;
+    }
+    Some(place)
 }
 
 fn described<L: Language>(language: &'static L) -> layout::Language {

@@ -202,8 +202,9 @@ impl<'a> Asking<'a> {
                 verdict.is_not_advancing = true;
                 0
             }
-            Some(_) => cursor.entry,
-            None => 0,
+            // Asked by code, it may have one in the frame, to be asked about it again.
+            _ if cursor.entry < at.sp() => 0,
+            _ => cursor.entry,
         };
         let answer = match called.answer {
             answer::NOT_MINE | answer::NATIVE => Answer::Native,
@@ -380,7 +381,7 @@ impl Languages for Asking<'_> {
         }
         let called = self.call(index, &asked, cursor, Some(frames));
         let (verdict, answer, next) = self.believe(&called, question);
-        if question.whose == Whose::Entry {
+        if question.whose == Whose::Entry || next != 0 {
             self.set_entry(index, next);
         }
         self.judge(&asked, verdict);

@@ -20,6 +20,7 @@ use crate::text::Text;
 use crate::thread::{self, ThreadState};
 use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char, c_void};
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
@@ -259,13 +260,27 @@ pub fn cover(number: i32, start: u64, end: u64, is_on: bool) -> Result<(), Error
     if start >= end || end >> 47 != 0 {
         return Err(Error::Null);
     }
-    let _locked = Locked::now();
+    let locked = Locked::now();
     let (index, ..) = found(number)?;
     if is_on {
-        ranges::add(index, start, end)?;
-    } else if !ranges::remove(index, Some((start, end))) {
+        return cover_locked(&locked, index as u32, &(start..end));
+    }
+    if !ranges::remove(index, Some((start, end))) {
         return Err(Error::Null);
     }
+    forget_rules();
+    Ok(())
+}
+
+/// The same for who holds the lock, of a language's place.
+///
+/// # Signal safety
+/// Stores.
+///
+/// # Errors
+/// [`Error::Full`].
+pub(super) fn cover_locked(_: &Locked, place: u32, code: &Range<u64>) -> Result<(), Error> {
+    ranges::add(place as usize, code.start, code.end)?;
     forget_rules();
     Ok(())
 }

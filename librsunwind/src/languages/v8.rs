@@ -71,7 +71,7 @@ impl V8 {
         if sys::seccomp_filtered() {
             return false;
         }
-        let added = api::add_own(self, || {
+        let added = api::add_own(self, None, || {
             let known = self.layout.get();
             // SAFETY: nobody else comes here meanwhile, and the language is not registered if
             // there is no layout.

@@ -20,6 +20,8 @@ pub struct Python {
     pub runtime: u64,
     /// `PyCode_Type`.
     pub code_type: u64,
+    /// Where the loop starts, and how long it is (`_PyEval_EvalFrameDefault`).
+    pub code: [u64; 2],
     /// As in `Py_Version`: 0x030b07f0 is 3.11.7. Of those before 3.11, which do not say so, only
     /// the minor version.
     pub version: u64,
@@ -42,7 +44,7 @@ const GONE: u64 = 3;
 
 /// Of these, in this order; a process has one CPython, the first that is found, or none any more.
 static STATE: AtomicU64 = AtomicU64::new(NOBODY);
-static WORDS: [AtomicU64; 4] = [const { AtomicU64::new(0) }; 4];
+static WORDS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
 /// The process's CPython.
 ///
@@ -53,11 +55,13 @@ pub fn found() -> Option<Python> {
     if STATE.load(Acquire) != HERE {
         return None;
     }
-    let [module, runtime, code_type, version] = WORDS.each_ref().map(|word| word.load(Relaxed));
+    let words = WORDS.each_ref().map(|word| word.load(Relaxed));
+    let [module, runtime, code_type, version, code @ ..] = words;
     Some(Python {
         module,
         runtime,
         code_type,
+        code,
         version,
     })
 }
@@ -67,11 +71,12 @@ pub(super) fn look_at(module: u64, bias: u64, dynamic: u64) {
     if STATE.load(Relaxed) != NOBODY {
         return;
     }
-    let exported = |name: &CStr| {
+    let extent = |name: &CStr| {
         // SAFETY: see the module.
-        let found = unsafe { loader::exported(bias as usize, dynamic as usize, name) };
-        found.map(|address| address as u64)
+        let found = unsafe { loader::extent(bias as usize, dynamic as usize, name) };
+        found.map(|found| [found.start as u64, found.len() as u64])
     };
+    let exported = |name: &CStr| extent(name).map(|[start, _]| start);
     let Some(runtime) = exported(c"_PyRuntime") else {
         return;
     };
@@ -85,9 +90,11 @@ pub(super) fn look_at(module: u64, bias: u64, dynamic: u64) {
         None if exported(c"PyFrame_GetCode").is_some() => 0x0309_0000,
         None => 0x0308_0000,
     };
+    let [start, size] = extent(c"_PyEval_EvalFrameDefault").unwrap_or_default();
     let claimed = STATE.compare_exchange(NOBODY, BEING_WRITTEN, Acquire, Relaxed);
     if claimed.is_ok() {
-        for (word, value) in WORDS.iter().zip([module, runtime, code_type, version]) {
+        let words = [module, runtime, code_type, version, start, size];
+        for (word, value) in WORDS.iter().zip(words) {
             word.store(value, Relaxed);
         }
         STATE.store(HERE, Release);

@@ -52,7 +52,7 @@ fuzz_target!(|data: &[u8]| {
     };
     let memory = Interpreter {
         memory: Fuzzed::new(bytes),
-        minor: u64::from(version % 6) + 10,
+        minor: u64::from(version % 7) + 9,
     };
     let layout = layout::of(&memory, memory.minor, TABLE).expect("a table of that version");
     let _ = layout.has_lock(&memory, BASE);
@@ -69,6 +69,10 @@ fuzz_target!(|data: &[u8]| {
     let mut entry = layout.innermost(&memory, BASE);
     for _ in 0..100 {
         let Some(known) = entry else { break };
+        let native = BASE..BASE + known.frame % 0x1000;
+        if let Some(placed) = layout.placed(&memory, &known, native) {
+            assert!(placed.frame == known.frame && placed.count <= 8);
+        }
         let mut frame = known.frame;
         for _ in 0..known.count.min(100) {
             if let Some(place) = layout.place(&memory, frame) {

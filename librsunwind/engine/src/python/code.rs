@@ -1,7 +1,7 @@
 //! What a frame runs: its code object, told from others that had its address, and what it is shown
 //! as.
 
-use super::layout::{Entries, Layout};
+use super::layout::{Layout, Position};
 use super::strings::Text;
 use crate::interpreter::memory::Memory;
 use crate::mix::mix;
@@ -29,9 +29,9 @@ impl Layout {
         const TAGS: u64 = 7;
         let code = memory.at(frame, self.code)? & !TAGS;
         let instruction = memory.at(frame, self.instruction)?;
-        let position = match self.instructions {
-            Some(start) => instruction.wrapping_sub(code.wrapping_add(start)) as i64,
-            None => i64::from(instruction as i32).wrapping_mul(2),
+        let position = match self.position {
+            Position::Address(start) => instruction.wrapping_sub(code.wrapping_add(start)) as i64,
+            Position::Counted(unit) => i64::from(instruction as i32).wrapping_mul(unit),
         };
         // A frame that has not begun stands before its first instruction.
         let position = u32::try_from(position.max(0)).unwrap_or(0);
@@ -59,7 +59,8 @@ impl Layout {
         }
         let length = memory.at(lines, SIZE)?;
         let mut digest = mix(self.first_line(memory, code)?) ^ length;
-        if length == 0 {
+        // To 3.9 what is all on its first line has an empty table.
+        if length == 0 && self.format != LineFormat::Python39 {
             return None;
         }
         for word in ends(memory, lines.checked_add(BYTES)?, length) {
@@ -110,10 +111,7 @@ impl Layout {
             name: text(self.name)?.read(memory, &mut room.name)?,
             file: text(self.file)?.read(memory, &mut room.file)?,
             first_line: u32::try_from(self.first_line(memory, code)?).ok()?,
-            format: match self.entries {
-                Entries::One { .. } => LineFormat::Python310,
-                _ => LineFormat::Python311,
-            },
+            format: self.format,
             lines,
             ..Code::default()
         })

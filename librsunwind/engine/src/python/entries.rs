@@ -3,11 +3,12 @@
 
 use super::layout::{Entries, Layout};
 use crate::interpreter::memory::Memory;
+use core::ops::Range;
 
 /// An entry of the interpreter's loop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Where its record is: on the C stack.
+    /// Where its record is: on the C stack; [`Entry::UNPLACED`] if that is not known.
     pub address: u64,
     /// Its innermost frame.
     pub frame: u64,
@@ -18,6 +19,9 @@ pub struct Entry {
 }
 
 impl Entry {
+    /// Beyond all stacks.
+    pub const UNPLACED: u64 = 1 << 63;
+
     /// As many words as it takes to keep one.
     pub const WORDS: usize = 4;
 
@@ -37,6 +41,20 @@ impl Entry {
     }
 }
 
+/// Of a frame to 3.9: how many words it has room for, and what is no such number.
+const ROOM: u64 = 16;
+const MOST_ROOM: u64 = 1 << 16;
+
+const fn unplaced(thread: u64, frame: u64) -> Option<Entry> {
+    let entry = Entry {
+        address: Entry::UNPLACED,
+        frame,
+        count: 1,
+        thread,
+    };
+    if frame == 0 { None } else { Some(entry) }
+}
+
 /// A frame of an entry's may be followed by so many others.
 const MOST: u32 = 100_000;
 
@@ -45,6 +63,7 @@ impl Layout {
     pub fn innermost(&self, memory: &impl Memory, thread: u64) -> Option<Entry> {
         let innermost = memory.at(thread, self.innermost)?;
         match self.entries {
+            Entries::Unplaced { .. } => unplaced(thread, innermost),
             Entries::One {
                 innermost: record, ..
             } => {
@@ -65,6 +84,13 @@ impl Layout {
     /// The next outer entry.
     pub fn outer(&self, memory: &impl Memory, entry: &Entry) -> Option<Entry> {
         match self.entries {
+            Entries::Unplaced { .. } => {
+                let mut frame = entry.frame;
+                for _ in 0..entry.count {
+                    frame = self.caller(memory, frame)?;
+                }
+                unplaced(entry.thread, frame)
+            }
             Entries::One { previous, .. } => {
                 let record = memory.at(entry.address, previous)?;
                 let frame = self.caller(memory, entry.frame)?;
@@ -79,6 +105,44 @@ impl Layout {
                 self.run_from(memory, entry.thread, frame)
             }
         }
+    }
+
+    /// The part of an unplaced entry that a native frame of the loop runs, which lies at these
+    /// addresses: the frame that it has pointers into, and those that are inner to it, if their
+    /// own native frames were missed. `None` if it runs none yet, or no more.
+    pub fn placed(&self, memory: &impl Memory, entry: &Entry, native: Range<u64>) -> Option<Entry> {
+        /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
+        /// nobody knows that they are its own.
+        const MISSED: u32 = 8;
+        /// Behind the loop's own words the registers of its caller, which may have pointers into
+        /// the caller's frame, and where it returns to.
+        const SAVED: u64 = 7 * 8;
+        /// Of a native frame, bytes.
+        const LONGEST: u64 = 2048;
+        let Entries::Unplaced { variables } = self.entries else {
+            return None;
+        };
+        let own = native.start..native.end.checked_sub(SAVED)?;
+        let size = own.end.checked_sub(own.start)?.min(LONGEST);
+        let mut frame = entry.frame;
+        for count in 1..=MISSED {
+            if frame == 0 {
+                return None;
+            }
+            let room = memory.at(frame, ROOM)?.min(MOST_ROOM).wrapping_mul(8);
+            let reach = variables.wrapping_add(room);
+            let mut words = (0..size).step_by(8);
+            let points = |at| Some(memory.at(own.start, at)?.wrapping_sub(frame) <= reach);
+            if words.any(|at| points(at) == Some(true)) {
+                return Some(Entry {
+                    address: native.start,
+                    count,
+                    ..*entry
+                });
+            }
+            frame = self.caller(memory, frame)?;
+        }
+        None
     }
 
     /// The frame that called another one.
@@ -109,7 +173,7 @@ impl Layout {
                 let frame = memory.at(record, frame)?;
                 (root, frame, self.count_to(memory, frame, is_entry)?)
             }
-            Entries::OnStack { .. } => return None,
+            Entries::Unplaced { .. } | Entries::OnStack { .. } => return None,
         };
         let is_root = record == thread.wrapping_add(root) || record == 0;
         (!is_root).then_some(Entry {

@@ -2,6 +2,7 @@
 //! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
 
 use crate::interpreter::memory::Memory;
+use crate::wire::code::LineFormat;
 
 /// Why there is no layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +16,12 @@ pub enum Refusal {
 /// How the entries of a thread are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
+    /// 3.9: nowhere. Each native frame of the loop runs one frame, which lies in the heap, and has
+    /// pointers into it.
+    Unplaced {
+        /// Of a frame: where its variables begin.
+        variables: u64,
+    },
     /// 3.10: a chain of `CFrame`s, of a frame each.
     One {
         /// Of a thread state.
@@ -62,6 +69,15 @@ pub struct Threads {
     pub next: u64,
 }
 
+/// How a frame says where it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// To 3.10: counted from the first instruction, in units of so many bytes.
+    Counted(i64),
+    /// From 3.11 on: its address. The code object has its instructions at this offset.
+    Address(u64),
+}
+
 /// How it is known whether a thread has its interpreter's lock (the GIL).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
@@ -106,14 +122,23 @@ pub struct Layout {
     pub version: Option<u64>,
     /// Likewise, the line table.
     pub lines: u64,
-    /// Of a code object: its instructions; none where frames count from there (to 3.10, in units of
-    /// two bytes).
-    pub instructions: Option<u64>,
+    /// What the line table is.
+    pub format: LineFormat,
+    /// What [`Layout::instruction`] is.
+    pub position: Position,
     /// Of strings that are ASCII: their characters.
     pub ascii: u64,
     /// Of other strings: likewise.
     pub characters: u64,
 }
+
+const PY_3_9: Layout = Layout {
+    entries: Entries::Unplaced { variables: 360 },
+    instruction: 104,
+    format: LineFormat::Python39,
+    position: Position::Counted(1),
+    ..PY_3_10
+};
 
 const PY_3_10: Layout = Layout {
     entries: Entries::One {
@@ -133,7 +158,8 @@ const PY_3_10: Layout = Layout {
     first_line: 40,
     version: None,
     lines: 120,
-    instructions: None,
+    format: LineFormat::Python310,
+    position: Position::Counted(2),
     ascii: 48,
     characters: 72,
 };
@@ -158,7 +184,8 @@ const PY_3_11: Layout = Layout {
     first_line: 72,
     version: None,
     lines: 136,
-    instructions: Some(184),
+    format: LineFormat::Python311,
+    position: Position::Address(184),
     ascii: 48,
     characters: 72,
 };
@@ -181,7 +208,8 @@ const PY_3_12: Layout = Layout {
     first_line: 68,
     version: Some(68 + BEHIND_FIRST_LINE),
     lines: 136,
-    instructions: Some(192),
+    format: LineFormat::Python311,
+    position: Position::Address(192),
     ascii: 40,
     characters: 56,
 };
@@ -196,6 +224,7 @@ const BEHIND_FIRST_LINE: u64 = 24;
 /// Why there is none.
 pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Result<Layout, Refusal> {
     match minor {
+        9 => Ok(PY_3_9),
         10 => Ok(PY_3_10),
         11 => Ok(PY_3_11),
         12 => Ok(PY_3_12),
@@ -208,7 +237,7 @@ pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Result<Layout, Refu
 pub fn threads(memory: &impl Memory, minor: u64, runtime: u64) -> Option<Threads> {
     let told = |index: u64| memory.at(runtime, index.checked_mul(8)?);
     let (interpreters, first) = match minor {
-        10 => (32, 8),
+        9 | 10 => (32, 8),
         11 => (40, 16),
         12 => (40, 72),
         13..=15 => {
@@ -228,7 +257,7 @@ pub fn threads(memory: &impl Memory, minor: u64, runtime: u64) -> Option<Threads
 /// Where `_PyRuntime` has the thread state that has the lock, up to 3.11.
 pub const fn running(minor: u64) -> Option<u64> {
     match minor {
-        10 => Some(568),
+        9 | 10 => Some(568),
         11 => Some(576),
         _ => None,
     }
@@ -310,7 +339,8 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         first_line,
         version: Some(first_line.wrapping_add(BEHIND_FIRST_LINE)),
         lines: offset(file.wrapping_add(3))?,
-        instructions: Some(offset(code)?),
+        format: LineFormat::Python311,
+        position: Position::Address(offset(code)?),
         ascii: 40,
         characters: 56,
     })
@@ -338,7 +368,7 @@ mod tests {
         let found = [layout.code, layout.instruction, layout.file, layout.name];
         assert_eq!(found, [30, 31, 35, 37]);
         let found = [layout.lines, layout.first_line];
-        assert_eq!((found, layout.instructions), ([38, 39], Some(43)));
+        assert_eq!((found, layout.position), ([38, 39], Position::Address(43)));
         let layout = told(14, table(0x030e_0af0, 0)).unwrap();
         let found = [layout.innermost, layout.thread_id, layout.previous];
         assert_eq!((found, layout.lock), ([26, 27, 32], Lock::Status(30)));

@@ -1,4 +1,4 @@
-//! What CPython's structures say of a thread's frames, whoever reads them: 3.10 to 3.15. Nothing
+//! What CPython's structures say of a thread's frames, whoever reads them: 3.9 to 3.15. Nothing
 //! here knows where the memory is; what cannot be read, or is no such structure, is `None`.
 //!
 //! ```text

@@ -1,6 +1,7 @@
 //! Code objects and frames in made-up memory, whole and damaged.
 
 use super::code::Place;
+use super::entries::Entry;
 use super::layout::{self, Layout};
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::wire::code::{Code, LineFormat};
@@ -76,7 +77,7 @@ fn described(layout: &Layout, made: &Made) -> Option<(String, String, u32, LineF
 
 #[test]
 fn names_of_all_widths_are_read_in_all_versions() {
-    for minor in [10, 11, 12] {
+    for minor in 9..=12 {
         let layout = layout_of(minor);
         let long = "a".repeat(90);
         let cut = "𝄞".repeat(100);
@@ -91,6 +92,7 @@ fn names_of_all_widths_are_read_in_all_versions() {
         ] {
             let made = code_object(&layout, name, width);
             let expected_format = match minor {
+                9 => LineFormat::Python39,
                 10 => LineFormat::Python310,
                 _ => LineFormat::Python311,
             };
@@ -170,7 +172,7 @@ fn a_version_tells_code_objects_apart() {
 /// panics, nothing is endless.
 #[test]
 fn damage_is_survived() {
-    for minor in [10, 11, 12] {
+    for minor in 9..=12 {
         let layout = layout_of(minor);
         for name in ["some_function", "Ж.деление"] {
             let width = if name.is_ascii() { 1 } else { 2 };
@@ -197,28 +199,71 @@ fn garbage_has_no_end_of_frames_that_is_waited_for() {
             0 => next(),
             _ => some_word(&mut next),
         });
-        for minor in [10, 11, 12] {
+        for minor in 9..=12 {
             let layout = layout_of(minor);
             let thread = BASE + next() % 0x1000;
             let mut entry = layout.innermost(&made, thread);
             for _ in 0..10 {
                 let Some(known) = entry else { break };
                 let _: Option<Place> = layout.place(&made, known.frame);
+                layout.placed(&made, &known, BASE..BASE + next() % 0x4000);
                 entry = layout.outer(&made, &known);
             }
         }
     }
 }
 
+/// The native frames of three frames of 3.9 and of one that has not begun.
+#[test]
+fn native_frames_have_what_they_point_into() {
+    const SIZE: u64 = 160;
+    let layout = layout_of(9);
+    let made = Made::new();
+    let frame = |number: u64| BASE + 0x1000 + number * 0x400;
+    let native = |number: u64| BASE + number * SIZE..BASE + (number + 1) * SIZE;
+    for number in 1..=3 {
+        let caller = if number == 3 { 0 } else { frame(number + 1) };
+        made.put_word(frame(number) + layout.previous, caller);
+        made.put_word(frame(number) + 16, 4);
+    }
+    let entry = layout.innermost(&made, BASE + 0x2f00);
+    assert_eq!(entry, None, "no frame");
+    made.put_word(BASE + 0x2f00 + layout.innermost, frame(1));
+    let first = layout.innermost(&made, BASE + 0x2f00).unwrap();
+    assert_eq!((first.address, first.frame), (Entry::UNPLACED, frame(1)));
+    let placed = |entry: &Entry, number| {
+        let found = layout.placed(&made, entry, native(number))?;
+        Some((found, found.address - BASE, found.count))
+    };
+    // What begins has its caller's registers alone.
+    made.put_word(native(0).end - 24, frame(1));
+    assert_eq!(placed(&first, 0), None);
+    // The innermost by a place in its stack, at the end of its room; not behind it.
+    made.put_word(native(1).start + 40, frame(1) + 360 + 33);
+    assert_eq!(placed(&first, 1), None);
+    made.put_word(native(1).start + 40, frame(1) + 360 + 32);
+    let (innermost, at, count) = placed(&first, 1).unwrap();
+    assert_eq!((at, count), (SIZE, 1));
+    let rest = layout.outer(&made, &innermost).unwrap();
+    assert_eq!((rest.address, rest.frame), (Entry::UNPLACED, frame(2)));
+    // The native frame of the next was missed.
+    made.put_word(native(2).start, frame(3));
+    let (both, at, count) = placed(&rest, 2).unwrap();
+    assert_eq!((at, count), (2 * SIZE, 2));
+    assert_eq!(layout.outer(&made, &both), None, "that was all");
+    // One that is hardly there has no words of its own.
+    assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8), None);
+}
+
 #[test]
 fn versions_that_are_not_known_are_refused() {
     // Later ones have a table, at whose place there is nothing here.
-    for minor in [0, 8, 9, 13, 14, 15, 16, 99] {
+    for minor in [0, 8, 13, 14, 15, 16, 99] {
         let refused = layout::of(&Made::new(), minor, BASE);
         assert_eq!(refused, Err(layout::Refusal::Version), "3.{minor}");
         assert_eq!(
             layout::of(&Made::new(), minor, 8).is_err(),
-            !(10..=12).contains(&minor)
+            !(9..=12).contains(&minor)
         );
     }
 }

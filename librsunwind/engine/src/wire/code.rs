@@ -35,6 +35,8 @@ pub enum LineFormat {
     Python310 = 3,
     /// Likewise of 3.11 and later, with columns.
     Python311 = 4,
+    /// Likewise of 3.9 and earlier.
+    Python39 = 5,
 }
 
 impl LineFormat {
@@ -47,6 +49,7 @@ impl LineFormat {
             2 => Self::Direct,
             3 => Self::Python310,
             4 => Self::Python311,
+            5 => Self::Python39,
             _ => return None,
         })
     }
@@ -140,6 +143,7 @@ impl<'a> Code<'a> {
             LineFormat::None => self.first_line,
             LineFormat::Direct => position,
             LineFormat::Steps => steps(self.lines, self.first_line, position),
+            LineFormat::Python39 => python_lines::of_3_9(self.lines, self.first_line, position),
             LineFormat::Python310 => python_lines::of_3_10(self.lines, self.first_line, position),
             LineFormat::Python311 => python_lines::of_3_11(self.lines, self.first_line, position),
         }

@@ -1,9 +1,10 @@
-//! CPython's frames, without a word from the interpreter: 3.10 to 3.15, found by what its module
+//! CPython's frames, without a word from the interpreter: 3.9 to 3.15, found by what its module
 //! exports, read from its own structures ([`engine::python`]).
 //!
 //! Nothing of libpython is called, and nothing is taken from it but by guarded reads. A native
 //! frame that runs Python code has a record of its entry on the C stack; it is followed by the
-//! Python frames that it runs, from 3.11 on there may be many.
+//! Python frames that it runs, from 3.11 on there may be many. 3.9 has no such records: its frames
+//! of the loop are known by their code, and which Python frame each runs by what it points at.
 //!
 //! Not here: where in memory what is, and the thread state's key ([`thread_state`]).
 //!
@@ -28,13 +29,16 @@ use engine::interpreter::recent::Codes;
 use engine::memory::{is_readable, load_verified};
 use engine::python::code::Place;
 use engine::python::entries::Entry;
-use engine::python::layout::{self, Layout, Refusal};
+use engine::python::layout::{self, Entries, Layout, Refusal};
 use engine::registers::thread_block;
 use engine::wire::event::EventKind;
 
 const NOT_YET: u32 = 0;
 const REGISTERED: u32 = 1;
 const DECLINED: u32 = 2;
+
+/// By DWARF number.
+const RSP: u8 = 7;
 
 /// What is known of the interpreter.
 struct Interpreter {
@@ -82,7 +86,12 @@ impl Python {
         if sys::seccomp_filtered() {
             return false;
         }
-        let added = api::add_own(self, || {
+        let [start, size] = module.code;
+        let code = match layout.entries {
+            Entries::Unplaced { .. } => Some(start..start.saturating_add(size)),
+            _ => None,
+        };
+        let added = api::add_own(self, code, || {
             let is_first = self.state.load(Acquire) == NOT_YET;
             if is_first {
                 // SAFETY: the language is not registered, and nobody else comes here meanwhile.
@@ -105,7 +114,7 @@ impl Python {
             Refusal::FreeThreaded => Text::<160>::new()
                 .then(b"no Python frames: this is a free-threaded build of CPython"),
             Refusal::Version => Text::<160>::new()
-                .then(b"no Python frames: they are known of CPython 3.10 to 3.15, this is 3.")
+                .then(b"no Python frames: they are known of CPython 3.9 to 3.15, this is 3.")
                 .decimal(module.minor()),
         };
         let text = text.then(b"; its native frames are shown");
@@ -166,6 +175,11 @@ unsafe impl Language for Python {
     }
 
     fn unwind(&self, cursor: &mut Cursor<'_>) -> Answer {
+        if cursor.flags() & (flags::ENTRY | flags::REST) == 0 {
+            // By its code. Where the frame ends is known when it is asked about again.
+            cursor.set_entry(cursor.register(RSP));
+            return Answer::Native;
+        }
         let at = cursor.entry();
         cursor.set_entry(None);
         let next = self.interpreter().and_then(|known| known.give(cursor, at));
@@ -181,6 +195,12 @@ impl Interpreter {
         const MOST: u32 = 1000;
         let is_rest = cursor.flags() & flags::REST != 0;
         let mut entry = Entry::from_words(kept(cursor.state())?.entry);
+        if entry.address == Entry::UNPLACED && !is_rest {
+            match self.layout.placed(cursor, &entry, at..cursor.cfa()?) {
+                Some(placed) => entry = placed,
+                None => return Some(entry.address),
+            }
+        }
         if entry.address != at {
             return None;
         }

@@ -1,6 +1,22 @@
 //! The line tables of CPython's code objects, which the reader of a recording looks lines up in.
 //! Positions are bytes.
 
+/// The line of a position by a table of 3.9: pairs of bytes, how many bytes of code are of the line
+/// so far, and what is added to it then, signed.
+#[must_use]
+pub fn of_3_9(table: &[u8], first_line: u32, position: u32) -> u32 {
+    let (pairs, _) = table.as_chunks::<2>();
+    let (mut line, mut end) = (i64::from(first_line), 0u64);
+    for &[size, step] in pairs {
+        end = end.saturating_add(u64::from(size));
+        if u64::from(position) < end {
+            break;
+        }
+        line = line.saturating_add(i64::from(step.cast_signed()));
+    }
+    known(line)
+}
+
 /// The line of a position by a table of 3.10 (PEP 626): pairs of bytes, how many bytes of code, and
 /// what is added to the line before, signed; -128 where there is none. 0 if unknown.
 #[must_use]
@@ -97,6 +113,41 @@ mod tests {
             let line = lines(&table[..cut], 2, start - 1);
             assert!(line == 0 || line == ends[ends.len() - 1].1, "cut at {cut}");
         }
+    }
+
+    /// Made by CPython 3.9, with the lines that its `dis.findlinestarts` has.
+    #[test]
+    fn tables_of_3_9_are_read() {
+        let table = [
+            0, 2, 2, 1, 2, 1, 2, 254, 4, 3, 12, 1, 6, 1, 2, 1, 2, 255, 6, 2, 2, 1, 6, 2, 12, 127,
+            0, 25, 2, 1, 2, 255, 4, 2, 2, 1, 2, 255,
+        ];
+        for [start, end, line] in [
+            [0, 2, 4],
+            [2, 4, 5],
+            [4, 6, 6],
+            [6, 10, 4],
+            [10, 22, 7],
+            [22, 28, 8],
+            [28, 30, 9],
+            [30, 32, 10],
+            [32, 38, 9],
+            [38, 40, 11],
+            [40, 46, 12],
+            [46, 58, 14],
+            [58, 60, 166],
+            [60, 62, 167],
+            [62, 66, 166],
+            [66, 68, 168],
+            [68, 70, 169],
+            [70, 74, 168],
+        ] {
+            for position in start..end {
+                assert_eq!(of_3_9(&table, 2, position), line, "at {position}");
+            }
+        }
+        assert_eq!(of_3_9(&[], 7, 300), 7, "all on one line");
+        assert_eq!(of_3_9(&[2, 0x80, 3], 7, 300), 0, "before the first line");
     }
 
     #[test]
