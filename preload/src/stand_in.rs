@@ -3,6 +3,7 @@
 //! as if it had been called itself.
 
 use core::ffi::c_int;
+use core::ptr;
 
 /// The arguments of a function as they lie in registers and on the stack: the first six, where it
 /// returns to, and the seventh.
@@ -25,6 +26,14 @@ impl Arguments {
     pub fn sp(&self) -> u64 {
         (&raw const self.caller) as u64
     }
+}
+
+/// An argument that is to be kept, loaded for itself: the shim has just stored one by one what the
+/// compiler would load two at a time, and such a load waits until both stores are through.
+#[inline]
+pub fn kept(argument: &u64) -> u64 {
+    // SAFETY: a reference.
+    unsafe { ptr::from_ref(argument).read_volatile() }
 }
 
 /// What is jumped to where the program has no such function.

@@ -10,7 +10,7 @@
 //! for signals ([`super::masks`], [`super::waits`]).
 
 use crate::stand_in;
-use crate::stand_in::Arguments;
+use crate::stand_in::{Arguments, kept};
 use core::ffi::{c_int, c_long};
 use rsunwind::restart::{Calls, UNKNOWN};
 use rsunwind::thread::ThreadState;
@@ -26,7 +26,7 @@ pub fn interruptible() -> Option<&'static Calls> {
 /// Notes a call whose arguments libc hands on as they are.
 #[inline]
 pub fn note(calls: &Calls, number: c_long, a: &Arguments) {
-    calls.note(a.sp(), number, [a.first, a.second, a.third]);
+    calls.note(a.sp(), number, [&a.first, &a.second, &a.third].map(kept));
 }
 
 /// The same of a call whose arguments are libc's own.

@@ -106,16 +106,25 @@ fn follows(this: &ThreadState) -> c_int {
 ///
 /// # Safety
 /// Null, or a set of signals.
+#[inline]
 pub unsafe fn without_ours(set: u64) -> u64 {
-    // SAFETY: the caller's promise.
-    let Some(mask) = unsafe { (set as Set).as_ref() }.map(mask_word) else {
-        return set;
-    };
     match ThreadState::current_unchecked() {
-        Some(this) if mask & sys::bit(this.signal()) != 0 => {
-            this.calls.mask(mask & !sys::bit(this.signal()))
-        }
-        _ => set,
+        // SAFETY: the caller's promise.
+        Some(this) => unsafe { without_signal_of(this, set) },
+        None => set,
+    }
+}
+
+/// # Safety
+/// Null, or a set of signals.
+#[inline]
+unsafe fn without_signal_of(this: &ThreadState, set: u64) -> u64 {
+    // SAFETY: the caller's promise.
+    let mask = unsafe { (set as Set).as_ref() }.map_or(0, mask_word);
+    let ours = sys::bit(this.signal());
+    match mask & ours {
+        0 => set,
+        _ => this.calls.mask(mask & !ours),
     }
 }
 
@@ -243,12 +252,16 @@ unsafe extern "C" fn sigprocmask(how: c_int, set: Set, old: *mut libc::sigset_t)
 ///
 /// # Safety
 /// Null, or a set of signals.
+#[inline]
 unsafe fn waits_under(number: c_long, a: &Arguments, set: u64) -> u64 {
-    if let Some(calls) = calls::interruptible() {
-        calls::note_some(calls, number, a);
+    let Some(this) = ThreadState::current_unchecked() else {
+        return set;
+    };
+    if this.trigger.ends_calls() {
+        calls::note_some(&this.calls, number, a);
     }
     // SAFETY: the caller's promise.
-    unsafe { without_ours(set) }
+    unsafe { without_signal_of(this, set) }
 }
 
 // SAFETY: (of all) the caller's set.

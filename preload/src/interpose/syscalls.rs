@@ -7,7 +7,7 @@
 use super::strict;
 use super::{alternate_stack, calls, exec, masks};
 use crate::stand_in;
-use crate::stand_in::Arguments;
+use crate::stand_in::{Arguments, kept};
 use core::ffi::{c_int, c_long};
 use rsunwind::restart;
 
@@ -98,21 +98,23 @@ stand_in! {
 }
 
 /// Notes a call that our signal may end.
+#[inline]
 fn note(number: c_long, a: &mut Arguments) {
     let Some(calls) = calls::interruptible() else {
         return;
     };
-    match number {
-        // Zero where a call with a finer time has another argument.
-        libc::SYS_poll => a.fifth = 0,
-        libc::SYS_epoll_wait => a.sixth = 0,
-        _ => {}
-    }
     // libc's function hands all of its arguments but the first on.
-    calls.note(a.sp(), number, [a.second, a.third, a.fourth]);
+    calls.note(a.sp(), number, [&a.second, &a.third, &a.fourth].map(kept));
     let is_timed = match number {
-        libc::SYS_poll => a.fourth as c_int > 0,
-        libc::SYS_epoll_wait => a.fifth as c_int > 0,
+        // Zero where a call with a finer time has another argument.
+        libc::SYS_poll => {
+            a.fifth = 0;
+            a.fourth as c_int > 0
+        }
+        libc::SYS_epoll_wait => {
+            a.sixth = 0;
+            a.fifth as c_int > 0
+        }
         libc::SYS_epoll_pwait => a.fifth as c_int > 0,
         libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => a.fifth != 0,
         libc::SYS_rt_sigtimedwait => a.fourth != 0,
