@@ -26,12 +26,18 @@ impl Next {
     }
 
     /// Its address; `None` if the program has no such function yet.
+    #[inline]
     pub fn address(&self) -> Option<usize> {
-        let mut address = self.address.load(Relaxed);
-        if address == 0 {
-            address = look_up(self.name);
-            self.address.store(address, Relaxed);
+        match self.address.load(Relaxed) {
+            0 => self.found(),
+            address => Some(address),
         }
+    }
+
+    #[cold]
+    fn found(&self) -> Option<usize> {
+        let address = look_up(self.name);
+        self.address.store(address, Relaxed);
         (address != 0).then_some(address)
     }
 }

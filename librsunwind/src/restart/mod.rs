@@ -54,6 +54,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, compiler_fence};
 use engine::seccomp::SystemCall;
+use engine::wire::sample::Trigger;
 use registers::{CallRegisters, LENGTH, Signals, code_before};
 use resume::Rest;
 
@@ -97,6 +98,10 @@ pub fn may_make(number: i64, arguments: Option<&[u64; 6]>) -> bool {
 #[derive(Debug)]
 #[repr(C)]
 pub struct Calls {
+    /// Whether samples can end the thread's calls.
+    are_ended: AtomicBool,
+    /// How often the thread was sent back to this one.
+    sent: Cell<u32>,
     /// The stack pointer as libc's function was entered; 0 while a note is being made.
     sp: Cell<u64>,
     /// The system call that the function makes.
@@ -105,17 +110,15 @@ pub struct Calls {
     arguments: [Cell<u64>; 3],
     /// When it began (`CLOCK_MONOTONIC`, ns); 0 if that is not known.
     since_ns: Cell<u64>,
-    /// When it is over; 0 before it was made again for the first time.
+    /// When it is over; 0 before it was made again for the first time. With a beginning only.
     until_ns: Cell<u64>,
     /// What is left of its time: a `struct timespec` for the call to read, and for the kernel to
     /// write.
     rest: [Cell<u64>; 2],
     /// A signal mask for it to wait under.
     mask: [Cell<u64>; 16],
-    /// Where a thread was sent back last, and how often there; 0 where another call has been noted
-    /// since.
+    /// Where the thread was sent back last.
     sent_from: Cell<u64>,
-    sent: Cell<u32>,
     /// What is known to be there of the thread's stack: its lowest byte, and behind its highest.
     known_stack: Cell<(u64, u64)>,
 }
@@ -127,6 +130,8 @@ impl Calls {
     /// Nothing noted.
     pub const fn new() -> Self {
         Self {
+            are_ended: AtomicBool::new(false),
+            sent: Cell::new(0),
             sp: Cell::new(0),
             number: Cell::new(0),
             arguments: [const { Cell::new(0) }; 3],
@@ -135,9 +140,20 @@ impl Calls {
             rest: [const { Cell::new(0) }; 2],
             mask: [const { Cell::new(0) }; 16],
             sent_from: Cell::new(0),
-            sent: Cell::new(0),
             known_stack: Cell::new((0, 0)),
         }
+    }
+
+    /// What samples the thread from now on: events that sample kernel mode end its calls.
+    pub(crate) fn ended_by(&self, trigger: Trigger) {
+        self.are_ended
+            .store(trigger == Trigger::PerfKernel, Relaxed);
+    }
+
+    /// Whether signals of what samples the thread may end its calls.
+    #[inline]
+    pub fn are_ended(&self) -> bool {
+        self.are_ended.load(Relaxed)
     }
 
     /// Notes which system call a function of libc is about to make: by what number, with which
@@ -152,15 +168,15 @@ impl Calls {
             known.set(argument);
         }
         self.since_ns.set(0);
-        self.until_ns.set(0);
-        self.sent_from.set(0);
+        self.sent.set(0);
         compiler_fence(SeqCst);
         self.sp.set(sp);
     }
 
-    /// Notes that the call's time counts from now on.
-    #[inline]
+    /// Notes that the call's time counts from now on. Out of the way of calls without one.
+    #[inline(never)]
     pub fn note_time(&self) {
+        self.until_ns.set(0);
         self.since_ns.set(clock::monotonic_ns());
     }
 

@@ -18,8 +18,8 @@ use super::transfers::{Kind, Needs, Part, Piece, kind, remembered_kind, rest_of,
 use super::{Calls, may_make};
 use crate::sys;
 use core::mem::offset_of;
+use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
-use core::sync::atomic::{AtomicU8, AtomicU64};
 use engine::memory::is_readable;
 
 const PAGE: u64 = 4096;
@@ -28,24 +28,19 @@ const RESTART_ERROR: i32 = 512;
 
 /// Sockets known to have time limits, a bit each.
 static LIMITED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
-/// Whether there is any.
-static ANY_LIMITED: AtomicU8 = AtomicU8::new(0);
-
 /// A socket has a time limit: calls on it are to be noted with their time.
 pub fn limit_noted(fd: u64) {
     if let Some(word) = LIMITED.get(fd as usize / 64) {
         word.fetch_or(1 << (fd % 64), Relaxed);
-        ANY_LIMITED.store(1, Relaxed);
     }
 }
 
 /// Whether it is known to have one.
 #[inline]
 pub fn is_limited(fd: u64) -> bool {
-    ANY_LIMITED.load(Relaxed) != 0
-        && LIMITED
-            .get(fd as usize / 64)
-            .is_some_and(|word| word.load(Relaxed) & 1 << (fd % 64) != 0)
+    LIMITED
+        .get(fd as usize / 64)
+        .is_some_and(|word| word.load(Relaxed) & 1 << (fd % 64) != 0)
 }
 
 impl Calls {

@@ -108,7 +108,7 @@ impl ThreadState {
                 self.disarm();
                 self.trigger.set_pace(thread.periods, used_ns);
                 // SAFETY: in the handler; the reference to the one before is not used any more.
-                unsafe { self.trigger.replace(Armed::Perf(other)) };
+                unsafe { self.replace_trigger(Armed::Perf(other)) };
             }
             _ => {
                 event.stays();
@@ -170,7 +170,7 @@ impl ThreadState {
                 self.shared
                     .armed(armed.kind(), matches!(armed, Armed::Late(_)));
                 // SAFETY: the signal is held back, and no reference to the trigger is kept.
-                unsafe { self.trigger.replace(armed) };
+                unsafe { self.replace_trigger(armed) };
                 refused
             }
             Err(error) => {
@@ -223,14 +223,24 @@ impl ThreadState {
             if let Armed::Perf(event) = self.trigger.armed() {
                 self.trigger.remember(event.descriptors());
             }
-            let ends_calls = self.trigger.ends_calls();
-            self.trigger.replace(Armed::None);
+            let ends_calls = self.calls.are_ended();
+            self.replace_trigger(Armed::None);
             // Under a filter it may go on all the same, and its signals end calls, which are made
             // again as long as they are noted.
             if ends_calls && !filters::may_make(&SystemCall::any(libc::SYS_ioctl)) {
-                self.trigger.still_ends_calls();
+                self.calls.ended_by(Trigger::PerfKernel);
             }
         }
+    }
+
+    /// Puts another trigger in place, and disarms the one before.
+    ///
+    /// # Safety
+    /// As `TriggerSlot::replace`.
+    pub(super) unsafe fn replace_trigger(&self, armed: Armed) {
+        self.calls.ended_by(armed.kind());
+        // SAFETY: the caller's promise.
+        unsafe { self.trigger.replace(armed) };
     }
 
     /// Disarms before an exec: nothing of ours may raise a signal any more, which would kill the

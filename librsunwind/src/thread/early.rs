@@ -28,7 +28,7 @@ impl ThreadState {
         let armed = trigger::arm_fork_child(config, PROCESS.period_ns(), &thread, early);
         if let Ok(armed) = armed {
             // SAFETY: the signal is held back, and no reference to the trigger is kept.
-            unsafe { self.trigger.replace(armed) };
+            unsafe { self.replace_trigger(armed) };
         }
     }
 

@@ -75,7 +75,7 @@ fn begin(state: *mut ThreadState) -> *mut c_void {
     let armed = Armed::Outside;
     this.shared.armed(armed.kind(), false);
     // SAFETY: nobody holds a reference to the trigger of a fresh state.
-    unsafe { this.trigger.replace(armed) };
+    unsafe { this.replace_trigger(armed) };
     this.trigger.set_arming(Arming {
         period_ns,
         refused: Errno(0),

@@ -17,7 +17,7 @@ use crate::{arch, clock};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use engine::memory::StackMemory;
 use engine::registers::thread_block;
-use engine::wire::sample::Frame;
+use engine::wire::sample::{Frame, Trigger};
 
 const FRAMES_OFFSET: usize = size_of::<ThreadState>().next_multiple_of(64);
 
@@ -112,6 +112,7 @@ impl ThreadState {
         this.shared.tid.store(0, Release);
         // SAFETY: the caller's promise.
         unsafe { this.trigger.reset() };
+        this.calls.ended_by(Trigger::None);
         this.room.reset();
         this.handler_stack.reset();
         this.belief.reset();

@@ -32,6 +32,9 @@ const MAGIC: u64 = u64::from_le_bytes(*b"RSTHREAD");
 #[repr(C)]
 pub struct ThreadState {
     magic: AtomicU64,
+    /// The call of the program's that it is in: what each call needs is in the state's first line
+    /// of the cache.
+    pub calls: Calls,
     /// Where the shim comes from and goes to.
     pub(crate) shim: ShimWords,
     /// Where the handler runs.
@@ -46,8 +49,6 @@ pub struct ThreadState {
     pub trigger: TriggerSlot,
     /// What its walks may take.
     pub(crate) budget: Budget,
-    /// The call of the program's that it is in.
-    pub calls: Calls,
     /// What clients ask of it.
     pub(crate) requests: Requests,
     /// The regions that it is in.
@@ -69,6 +70,7 @@ impl ThreadState {
     pub(super) unsafe fn new(stack_top: usize, frames: *mut Frame, max_depth: usize) -> Self {
         Self {
             magic: AtomicU64::new(MAGIC),
+            calls: Calls::new(),
             shim: ShimWords::new(stack_top),
             handler_stack: HandlerStack::new(stack_top),
             shared: Shared::new(max_depth),
@@ -76,7 +78,6 @@ impl ThreadState {
             birth: Birth::default(),
             trigger: TriggerSlot::new(),
             budget: Budget::default(),
-            calls: Calls::new(),
             requests: Requests::new(),
             regions: Regions::new(stack_top),
             // SAFETY: the caller's promise.
@@ -100,6 +101,17 @@ impl ThreadState {
         // SAFETY: null, or the mapping of this thread, which stays until the thread has cleared the
         // pointer.
         unsafe { Self::live(arch::thread_word().cast()) }
+    }
+
+    /// What the calling thread knows of its calls, if its samples can end them. A state that fork
+    /// has wiped says they cannot.
+    #[inline]
+    pub fn calls_of_current() -> Option<&'static Calls> {
+        // SAFETY: as above.
+        let state = unsafe { arch::thread_word().cast::<Self>().as_ref() };
+        state
+            .map(|state| &state.calls)
+            .filter(|calls| calls.are_ended())
     }
 
     /// The state at an address, if it is live.

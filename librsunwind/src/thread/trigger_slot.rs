@@ -23,8 +23,6 @@ pub struct TriggerSlot {
     armed: UnsafeCell<Armed>,
     /// A [`Trigger`]: which it is.
     kind: AtomicU8,
-    /// See [`TriggerSlot::ends_calls`].
-    ends_calls: AtomicBool,
     /// The last nonce: they grow from one trigger to the next.
     nonce: AtomicU64,
     /// `si_fd` of the perf events before, -1 in unused slots: a signal of theirs may still be
@@ -62,7 +60,6 @@ impl TriggerSlot {
         Self {
             armed: UnsafeCell::new(Armed::None),
             kind: AtomicU8::new(Trigger::None as u8),
-            ends_calls: AtomicBool::new(false),
             nonce: AtomicU64::new(0),
             past_descriptors: [const { AtomicI32::new(-1) }; MAX_EVENTS],
             lent: AtomicBool::new(false),
@@ -96,21 +93,9 @@ impl TriggerSlot {
         {
             self.lent.store(true, Relaxed);
         }
-        let kind = armed.kind();
-        self.kind.store(kind as u8, Relaxed);
-        self.ends_calls.store(kind == Trigger::PerfKernel, Relaxed);
+        self.kind.store(armed.kind() as u8, Relaxed);
         // SAFETY: the caller's promise. The one before is dropped when it is out of reach.
         drop(unsafe { self.armed.get().replace(armed) });
-    }
-
-    /// Whether signals of it may end the thread's calls: those of events that sample kernel mode.
-    pub fn ends_calls(&self) -> bool {
-        self.ends_calls.load(Relaxed)
-    }
-
-    /// What was put out of place could not be disarmed: its signals still come.
-    pub(super) fn still_ends_calls(&self) {
-        self.ends_calls.store(true, Relaxed);
     }
 
     /// Takes away the event that stands beside the timer of a fork child.

@@ -16,13 +16,6 @@ use rsunwind::restart::{Calls, UNKNOWN};
 use rsunwind::thread::ThreadState;
 use rsunwind::{arch, weak_address};
 
-/// What the calling thread knows of its calls, if its samples can end them.
-#[inline]
-pub fn interruptible() -> Option<&'static Calls> {
-    let this = ThreadState::current_unchecked()?;
-    this.trigger.ends_calls().then_some(&this.calls)
-}
-
 /// Notes a call whose arguments libc hands on as they are.
 #[inline]
 pub fn note(calls: &Calls, number: c_long, a: &Arguments) {
@@ -38,7 +31,7 @@ pub fn note_some(calls: &Calls, number: c_long, a: &Arguments) {
 /// The same, if the thread's calls can be ended.
 #[inline]
 pub fn note_if_needed(number: c_long, a: &Arguments) {
-    if let Some(calls) = interruptible() {
+    if let Some(calls) = ThreadState::calls_of_current() {
         note_some(calls, number, a);
     }
 }
@@ -46,7 +39,7 @@ pub fn note_if_needed(number: c_long, a: &Arguments) {
 /// The same with a relative time in ms, if it has one.
 #[inline]
 pub fn note_timed(number: c_long, a: &Arguments, milliseconds: u64) {
-    let Some(calls) = interruptible() else {
+    let Some(calls) = ThreadState::calls_of_current() else {
         return;
     };
     note(calls, number, a);
@@ -58,7 +51,7 @@ pub fn note_timed(number: c_long, a: &Arguments, milliseconds: u64) {
 /// The same with a pointer to a relative time, or null.
 #[inline]
 pub fn note_pointed(number: c_long, a: &Arguments, time: u64) {
-    let Some(calls) = interruptible() else {
+    let Some(calls) = ThreadState::calls_of_current() else {
         return;
     };
     note(calls, number, a);
@@ -90,7 +83,7 @@ stand_in! {
     };
     fn select = |a| { note_if_needed(by_libc(libc::SYS_pselect6, libc::SYS_select), a); };
     fn nanosleep = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note_some(calls, sleeping(), a);
             if a.second == 0 {
                 a.second = calls.rest();
@@ -98,7 +91,7 @@ stand_in! {
         }
     };
     fn thrd_sleep = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note_some(calls, sleeping(), a);
             if a.second == 0 {
                 a.second = calls.rest();
@@ -106,7 +99,7 @@ stand_in! {
         }
     };
     fn clock_nanosleep = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             let is_plain = a.first as c_int == libc::CLOCK_REALTIME && a.second as c_int == 0;
             let number = if is_plain { sleeping() } else { libc::SYS_clock_nanosleep };
             note_some(calls, number, a);
@@ -116,7 +109,7 @@ stand_in! {
         }
     };
     fn usleep = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note_some(calls, sleeping(), a);
             calls.note_time();
         }
@@ -125,24 +118,24 @@ stand_in! {
     fn sem_timedwait = |a| { note_if_needed(libc::SYS_futex, a); };
     fn sem_clockwait = |a| { note_if_needed(libc::SYS_futex, a); };
     fn aio_suspend = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note_some(calls, libc::SYS_futex, a);
             calls.note_time();
         }
     };
     fn semop = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note(calls, by_libc(libc::SYS_semtimedop, libc::SYS_semop), a);
         }
     };
     fn semtimedop = |a| { note_pointed(libc::SYS_semtimedop, a, a.fourth); };
     fn msgsnd = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note(calls, libc::SYS_msgsnd, a);
         }
     };
     fn msgrcv = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note(calls, libc::SYS_msgrcv, a);
         }
     };

@@ -257,7 +257,7 @@ unsafe fn waits_under(number: c_long, a: &Arguments, set: u64) -> u64 {
     let Some(this) = ThreadState::current_unchecked() else {
         return set;
     };
-    if this.trigger.ends_calls() {
+    if this.calls.are_ended() {
         calls::note_some(&this.calls, number, a);
     }
     // SAFETY: the caller's promise.

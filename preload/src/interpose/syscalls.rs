@@ -5,11 +5,12 @@
 //! Not here: system calls that a program makes without libc, which nobody can stand in front of.
 
 use super::strict;
-use super::{alternate_stack, calls, exec, masks};
+use super::{alternate_stack, exec, masks};
 use crate::stand_in;
 use crate::stand_in::{Arguments, kept};
 use core::ffi::{c_int, c_long};
 use rsunwind::restart;
+use rsunwind::thread::ThreadState;
 
 mod real {
     use super::c_long;
@@ -100,7 +101,7 @@ stand_in! {
 /// Notes a call that our signal may end.
 #[inline]
 fn note(number: c_long, a: &mut Arguments) {
-    let Some(calls) = calls::interruptible() else {
+    let Some(calls) = ThreadState::calls_of_current() else {
         return;
     };
     // libc's function hands all of its arguments but the first on.

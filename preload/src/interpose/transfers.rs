@@ -3,16 +3,17 @@
 //! which number a libc makes them, and since when the time of a socket counts that is known to have
 //! a limit.
 
-use super::calls::{interruptible, note};
+use super::calls::note;
 use crate::stand_in;
 use crate::stand_in::Arguments;
 use core::ffi::{c_int, c_long};
 use rsunwind::restart::{UNKNOWN, is_limited, limit_noted};
+use rsunwind::thread::ThreadState;
 
 /// Notes a call on a descriptor.
 #[inline]
 fn transfers(number: c_long, a: &Arguments) {
-    let Some(calls) = interruptible() else {
+    let Some(calls) = ThreadState::calls_of_current() else {
         return;
     };
     note(calls, number, a);
@@ -24,7 +25,7 @@ fn transfers(number: c_long, a: &Arguments) {
 /// The same of one with a message, whose header musl copies.
 #[inline]
 fn messages(number: c_long, a: &Arguments) {
-    let Some(calls) = interruptible() else {
+    let Some(calls) = ThreadState::calls_of_current() else {
         return;
     };
     calls.note(a.sp(), number, [a.first, UNKNOWN, UNKNOWN]);
@@ -66,7 +67,7 @@ stand_in! {
     fn connect = |a| { transfers(libc::SYS_connect, a); };
     fn splice = |a| { transfers(libc::SYS_splice, a); };
     fn getrandom = |a| {
-        if let Some(calls) = interruptible() {
+        if let Some(calls) = ThreadState::calls_of_current() {
             note(calls, libc::SYS_getrandom, a);
         }
     };
