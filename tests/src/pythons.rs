@@ -1,9 +1,10 @@
-//! The Pythons that tests have: Debian's `python3` is always there, and those of pyenv where it
-//! is; which are missing is said.
+//! The Pythons that tests have: Debian's `python3` is always there, those of pyenv where it is, and
+//! later ones of Debian's unstable suite, where that can be reached; which are missing is said.
 
 use crate::command::{output, text};
-use crate::repository;
-use std::path::PathBuf;
+use crate::{lock, repository, target_directory};
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where Debian has its own.
@@ -26,10 +27,54 @@ pub fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
 /// The interpreter of a minor version; says so if there is none.
 pub fn python(minor: u32) -> Option<PathBuf> {
     let found = pyenv(minor, &format!("bin/python3.{minor}"));
+    let found = found.or_else(|| unstable(minor));
     if found.is_none() {
-        eprintln!("no Python 3.{minor} in pyenv: not tested");
+        eprintln!("no Python 3.{minor} in pyenv or Debian's unstable suite: not tested");
     }
     found
+}
+
+/// That of Debian's unstable suite, which is fetched if it is not there.
+fn unstable(minor: u32) -> Option<PathBuf> {
+    /// Earlier ones are there no more.
+    const FIRST: u32 = 14;
+    if minor < FIRST {
+        return None;
+    }
+    let _lock = lock::take("suites");
+    let suite = target_directory().join("sframe/suites/sid");
+    let program = suite.join(format!("bin/python3.{minor}"));
+    if !program.exists() {
+        let mut fetch = Command::new(repository().join("tests/unpack_python"));
+        fetch.arg(format!("3.{minor}")).arg(&suite);
+        fetch.status().ok().filter(|status| status.success())?;
+    }
+    Some(program)
+}
+
+/// A Python of the unstable suite, with a word of what it says of itself changed: the one of that
+/// place in the table at the beginning of `_PyRuntime`.
+pub fn unstable_that_says(minor: u32, to: &Path, place: usize, word: u64) -> Option<PathBuf> {
+    let program = unstable(minor)?;
+    let directory = program.parent()?.parent()?;
+    let original = directory.join(format!("root/usr/bin/python3.{minor}"));
+    let mut file = std::fs::read(&original).ok()?;
+    let table = file.windows(8).position(|bytes| bytes == b"xdebugpy")?;
+    let at = table.checked_add(place.checked_mul(8)?)?;
+    file.get_mut(at..)?
+        .first_chunk_mut()
+        .map(|bytes| *bytes = word.to_le_bytes())?;
+    let changed = to.join("python");
+    std::fs::write(&changed, file).ok()?;
+    let wrapper = std::fs::read_to_string(&program).ok()?;
+    // Its argument zero, by which it finds its library, stays.
+    let (head, _) = wrapper.rsplit_once(original.to_str()?)?;
+    let wrapped = to.join("wrapper");
+    std::fs::write(&wrapped, format!("{head}{} \"$@\"\n", changed.display())).ok()?;
+    for path in [&changed, &wrapped] {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).ok()?;
+    }
+    Some(wrapped)
 }
 
 /// The minor version of Debian's.

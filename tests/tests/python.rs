@@ -6,7 +6,9 @@ use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
-use rsunwind_tests::pythons::{DEBIANS, debians_minor, pyenv, python, script, share, three, two};
+use rsunwind_tests::pythons::{
+    DEBIANS, debians_minor, pyenv, python, script, share, three, two, unstable_that_says,
+};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::{assert_measured, victim};
@@ -187,6 +189,24 @@ fn python_3_13_has_whole_stacks() {
     });
 }
 
+#[test]
+fn python_3_14_has_whole_stacks() {
+    judge(|| {
+        python(14)
+            .into_iter()
+            .for_each(|path| whole_stacks(14, &path))
+    });
+}
+
+#[test]
+fn python_3_15_has_whole_stacks() {
+    judge(|| {
+        python(15)
+            .into_iter()
+            .for_each(|path| whole_stacks(15, &path))
+    });
+}
+
 /// Native frames have their names around those of Python, and the interpreter's own are shown on
 /// request alone.
 #[test]
@@ -348,6 +368,23 @@ fn a_version_that_is_not_known_is_said() {
     let summary = text(&result.stderr);
     assert!(summary.contains("no Python frames"), "{summary}");
     assert!(recording.codes.is_empty());
+}
+
+/// No such build is in Debian: one that says to be one.
+#[test]
+fn a_build_without_a_gil_is_declined_and_that_is_said() {
+    const FREE_THREADED: usize = 2;
+    let bench = Bench::new();
+    let changed = unstable_that_says(14, &bench.path(""), FREE_THREADED, 1);
+    let Some(python) = changed else { return };
+    let (result, recording) = record(&python, "work.py", "0.02");
+    let summary = text(&result.stderr);
+    assert!(result.status.success(), "{summary}");
+    assert!(
+        summary.contains("no Python frames: this is a free-threaded build of CPython"),
+        "{summary}"
+    );
+    assert!(recording.codes.is_empty() && !recording.samples.is_empty());
 }
 
 #[test]
