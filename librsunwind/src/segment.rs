@@ -11,7 +11,7 @@
 #![allow(unsafe_code)]
 
 use crate::arch;
-use crate::sys::{self, Errno, File, FileIdentity};
+use crate::sys::{self, Errno, File, FileIdentity, Pointers};
 use crate::text::{PATH_SIZE, Text};
 use core::cell::UnsafeCell;
 use core::ptr;
@@ -22,16 +22,21 @@ use engine::wire::file::{self, FileHeader, FileInfo, FileKind};
 
 const MAX_CHUNKS: usize = chunk::MOST_IN_SEGMENT;
 
+/// With room for all of them.
+type Chunks = Pointers<u8, 128>;
+
+const _: () = assert!(Chunks::LENGTH >= MAX_CHUNKS);
+
 /// The one segment of the process.
 pub struct Segment {
     header: AtomicPtr<FileHeader>,
     file: UnsafeCell<Place>,
-    /// Where each chunk of the file is mapped; 0 if not (yet).
-    chunks: [AtomicUsize; MAX_CHUNKS],
-    /// The first chunk, which came with the file, until a thread takes it; then 0.
-    first: AtomicUsize,
-    /// A chunk that is nobody's, while nobody writes to it; else 0.
-    common: AtomicUsize,
+    /// Where each chunk of the file is mapped; null if not (yet).
+    chunks: Chunks,
+    /// The first chunk, which came with the file, until a thread takes it; then null.
+    first: AtomicPtr<u8>,
+    /// A chunk that is nobody's, while nobody writes to it; else null.
+    common: AtomicPtr<u8>,
     /// Chunks begun.
     used: AtomicUsize,
     /// Chunks allowed.
@@ -66,9 +71,9 @@ pub static SEGMENT: Segment = Segment {
         process_key: 0,
         pid: 0,
     }),
-    chunks: [const { AtomicUsize::new(0) }; MAX_CHUNKS],
-    first: AtomicUsize::new(0),
-    common: AtomicUsize::new(0),
+    chunks: Chunks::new(),
+    first: AtomicPtr::new(ptr::null_mut()),
+    common: AtomicPtr::new(ptr::null_mut()),
     used: AtomicUsize::new(0),
     limit: AtomicUsize::new(0),
     sequence: AtomicU64::new(0),
@@ -141,10 +146,9 @@ impl Segment {
         } else {
             u64::from(has_chunk)
         };
-        let first = if has_chunk {
-            start.wrapping_add(file::HEADER_SIZE) as usize
-        } else {
-            0
+        let first = match has_chunk {
+            true => start.wrapping_add(file::HEADER_SIZE),
+            false => ptr::null_mut(),
         };
         let place = Place {
             path,
@@ -159,7 +163,7 @@ impl Segment {
             .min(MAX_CHUNKS as u64);
         self.limit.store(limit.max(1) as usize, Relaxed);
         self.used.store(continued as usize, Relaxed);
-        if let (true, Some(slot)) = (has_chunk, self.chunks.first()) {
+        if let (true, Some(slot)) = (has_chunk, self.chunks.get(0)) {
             slot.store(first, Relaxed);
         }
         self.first.store(first, Relaxed);
@@ -184,13 +188,13 @@ impl Segment {
     pub fn forget(&self) {
         self.header.store(ptr::null_mut(), Release);
         let used = self.used.swap(0, Relaxed);
-        for slot in self.chunks.iter().take(used) {
-            slot.store(0, Relaxed);
+        for slot in (0..used).filter_map(|index| self.chunks.get(index)) {
+            slot.store(ptr::null_mut(), Relaxed);
         }
         self.hint.store(0, Relaxed);
         self.laid_in_end.store(0, Relaxed);
-        self.first.store(0, Relaxed);
-        self.common.store(0, Relaxed);
+        self.first.store(ptr::null_mut(), Relaxed);
+        self.common.store(ptr::null_mut(), Relaxed);
     }
 
     /// The file header, once there is a file.
@@ -209,12 +213,12 @@ impl Segment {
     /// `ENOSPC` when the size limit or the disk is full, and as `open`, `fallocate`, `mmap`.
     pub fn claim(&self, tid: u32, thread_key: u64) -> Result<Chunk, Errno> {
         self.header().ok_or(Errno(libc::EBADF))?;
-        let base = match self.first.swap(0, AcqRel) {
-            0 => match self.recycled().or_else(|| self.laid_in()) {
-                Some(base) => base,
-                None => self.map(self.reserve(1)?)?,
-            },
-            first => first as *mut u8,
+        let first = self.first.swap(ptr::null_mut(), AcqRel);
+        let taken = Some(first).filter(|first| !first.is_null());
+        let taken = taken.or_else(|| self.recycled());
+        let base = match taken.or_else(|| self.laid_in()) {
+            Some(base) => base,
+            None => self.map(self.reserve(1)?)?,
         };
         let chunk = Chunk(base);
         // SAFETY: `file` does not change while the segment is in use.
@@ -243,9 +247,10 @@ impl Segment {
     /// # Errors
     /// As [`Segment::claim`].
     pub fn take_common(&self) -> Result<Chunk, Errno> {
-        match self.common.swap(0, AcqRel) {
-            0 => self.claim(0, 0),
-            base => Ok(Chunk(base as *mut u8)),
+        let base = self.common.swap(ptr::null_mut(), AcqRel);
+        match base.is_null() {
+            true => self.claim(0, 0),
+            false => Ok(Chunk(base)),
         }
     }
 
@@ -253,7 +258,7 @@ impl Segment {
     pub fn leave_common(&self, chunk: Chunk) {
         let left = self
             .common
-            .compare_exchange(0, chunk.0 as usize, AcqRel, Relaxed);
+            .compare_exchange(ptr::null_mut(), chunk.0, AcqRel, Relaxed);
         if left.is_err() {
             chunk.seal();
         }
@@ -282,9 +287,7 @@ impl Segment {
         let end = self.laid_in_end.load(Acquire);
         let next = |index: usize| (index < end).then_some(index.wrapping_add(1));
         let index = self.laid_in.fetch_update(AcqRel, Relaxed, next).ok()?;
-        self.chunks
-            .get(index)
-            .map(|slot| slot.load(Acquire) as *mut u8)
+        self.chunks.get(index).map(|slot| slot.load(Acquire))
     }
 
     fn recycled(&self) -> Option<*mut u8> {
@@ -293,11 +296,11 @@ impl Segment {
         // A bounded look around: a freed chunk that is missed now is found next time.
         for step in 0..used.min(256) {
             let index = hint.wrapping_add(step).checked_rem(used)?;
-            let base = self.chunks.get(index)?.load(Acquire);
-            if base == 0 {
+            let slot = self.chunks.get(index).map(|slot| slot.load(Acquire));
+            let Some(base) = slot.filter(|base| !base.is_null()) else {
                 continue;
-            }
-            let chunk = Chunk(base as *mut u8);
+            };
+            let chunk = Chunk(base);
             let header = chunk.header();
             // magic is 0 in a chunk that is mapped but not begun: its claimer is about to.
             let begun = header.magic.load(Relaxed) == chunk::MAGIC;
@@ -309,7 +312,7 @@ impl Segment {
                     .is_ok()
             {
                 self.hint.store(index.wrapping_add(1), Relaxed);
-                return Some(base as *mut u8);
+                return Some(base);
             }
         }
         None
@@ -334,23 +337,21 @@ impl Segment {
         if Some(file.identity()?) != place.identity {
             return Err(Errno(libc::ESTALE)); // the path leads elsewhere by now (chroot, rename)
         }
+        let slot = self.chunks.needed(index)?;
         let offset = (file::HEADER_SIZE as u64)
             .saturating_add((index as u64).saturating_mul(SEGMENT_STRIDE as u64));
         file.allocate(offset, SEGMENT_STRIDE as u64)?;
         let neighbour = index
             .checked_sub(1)
             .and_then(|before| self.chunks.get(before))
-            .map_or(0, |slot| slot.load(Relaxed));
-        let near = if neighbour == 0 {
-            0
-        } else {
-            neighbour.wrapping_add(SEGMENT_STRIDE)
+            .map_or(ptr::null_mut(), |slot| slot.load(Relaxed));
+        let near = match neighbour.is_null() {
+            true => 0,
+            false => neighbour.wrapping_add(SEGMENT_STRIDE) as usize,
         };
         let base = sys::map_file(&file, offset, SEGMENT_STRIDE, true, near)?;
         sys::advise(base, SEGMENT_STRIDE, libc::MADV_DONTFORK);
-        if let Some(slot) = self.chunks.get(index) {
-            slot.store(base as usize, Release);
-        }
+        slot.store(base, Release);
         Ok(base)
     }
 }

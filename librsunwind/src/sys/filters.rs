@@ -9,7 +9,7 @@
 //! Reads the program's filter in its memory, which is asked for first.
 #![allow(unsafe_code)]
 
-use super::{PAGE, advise, map_anonymous};
+use super::{Errno, PAGE, advise, map_anonymous, unmap};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use engine::memory::{can_probe, choose_probe, is_readable, load_verified};
@@ -23,18 +23,43 @@ const DRAFT: u64 = 1 << 32;
 const IN_FORCE: u64 = 1 << 33;
 
 /// Each filter: a word with its length and state, then an instruction in each word. A word of zero
-/// follows the last.
-static WORDS: [AtomicU64; ROOM] = [const { AtomicU64::new(0) }; ROOM];
+/// follows the last. Null before the first of them.
+static WORDS: AtomicPtr<[AtomicU64; ROOM]> = AtomicPtr::new(core::ptr::null_mut());
 /// There is one of which nothing is known.
 static UNKNOWN: AtomicBool = AtomicBool::new(false);
 /// The process's id, in a page that its fork children find empty.
 static PROCESS_ID: AtomicPtr<AtomicU32> = AtomicPtr::new(core::ptr::null_mut());
 
+#[inline]
+fn words() -> &'static [AtomicU64] {
+    // SAFETY: null, or memory that is never unmapped; zeros are words.
+    unsafe { WORDS.load(Acquire).as_ref() }.map_or(&[], |words| words)
+}
+
+/// The same, with room for a filter.
+///
+/// # Errors
+/// `ENOMEM`.
+fn words_for_one() -> Result<&'static [AtomicU64], Errno> {
+    if words().is_empty() {
+        const SIZE: usize = size_of::<[AtomicU64; ROOM]>();
+        let (none, fresh) = (core::ptr::null_mut(), map_anonymous(SIZE)?);
+        let taken = WORDS.compare_exchange(none, fresh.cast(), AcqRel, Relaxed);
+        if taken.is_err() {
+            // SAFETY: another thread's are the ones; nobody else knows of these.
+            unsafe { unmap(fresh, SIZE) };
+        }
+    }
+    Ok(words())
+}
+
 /// Whether there is any.
 #[inline]
 pub fn are_known() -> bool {
-    let [first, ..] = &WORDS;
-    first.load(Relaxed) != 0 || UNKNOWN.load(Relaxed)
+    words()
+        .first()
+        .is_some_and(|first| first.load(Relaxed) != 0)
+        || UNKNOWN.load(Relaxed)
 }
 
 /// Whether all that are in force let a call pass.
@@ -64,7 +89,7 @@ fn first_against(call: &SystemCall, states: u64) -> Option<i32> {
     if UNKNOWN.load(Relaxed) && call.number != libc::SYS_rt_sigreturn {
         return Some(libc::EPERM);
     }
-    let mut rest = &WORDS[..];
+    let mut rest = words();
     while let Some((head, behind)) = rest.split_first() {
         let head = head.load(Acquire);
         let (filter, next) = behind.split_at_checked(length(head)).unwrap_or_default();
@@ -109,7 +134,10 @@ impl Draft {
         if !pages.into_iter().all(is_readable) {
             return None;
         }
-        let mut rest = &WORDS[..];
+        let Ok(mut rest) = words_for_one() else {
+            UNKNOWN.store(true, Release);
+            return None;
+        };
         while let Some((head, behind)) = rest.split_first() {
             let filter = behind.get(..count)?;
             let claimed = head.compare_exchange(0, DRAFT | count as u64, AcqRel, Acquire);

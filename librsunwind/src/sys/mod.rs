@@ -14,6 +14,7 @@ pub mod filters;
 #[cfg(feature = "inside")]
 mod mapped;
 mod memory;
+mod pointers;
 mod signals;
 mod sockets;
 
@@ -21,6 +22,7 @@ pub use files::*;
 #[cfg(feature = "inside")]
 pub use mapped::unmap_all;
 pub use memory::*;
+pub use pointers::Pointers;
 pub use signals::*;
 pub use sockets::*;
 

@@ -9,15 +9,16 @@
 
 use super::shared::Shared;
 use super::state::ThreadState;
-use crate::{clock, sys};
+use crate::clock;
+use crate::sys::{self, Pointers};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicPtr, AtomicUsize};
 
 /// Threads that have a state, so that the end of the process can close their accounts. A thread
 /// that finds no slot is profiled all the same; its account then lacks the final CPU time.
-static REGISTRY: [AtomicPtr<ThreadState>; 16_384] =
-    [const { AtomicPtr::new(ptr::null_mut()) }; 16_384];
+static REGISTRY: Registry = Registry::new();
+type Registry = Pointers<ThreadState, 32>;
 /// No slot at or beyond this has ever been used.
 static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
 
@@ -54,7 +55,10 @@ pub(super) fn abandoned() -> Option<*mut ThreadState> {
 }
 
 pub(super) fn register(state: *mut ThreadState) {
-    for (index, slot) in REGISTRY.iter().enumerate() {
+    for index in 0..Registry::LENGTH {
+        let Ok(slot) = REGISTRY.needed(index) else {
+            break;
+        };
         if slot.load(Relaxed).is_null()
             && slot
                 .compare_exchange(ptr::null_mut(), state, AcqRel, Relaxed)
@@ -64,10 +68,12 @@ pub(super) fn register(state: *mut ThreadState) {
             return;
         }
     }
+    // There are more than have slots.
+    REGISTRY_TOP.fetch_max(Registry::LENGTH, Release);
 }
 
 fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
-    REGISTRY.iter().take(REGISTRY_TOP.load(Acquire))
+    (0..REGISTRY_TOP.load(Acquire)).filter_map(|index| REGISTRY.get(index))
 }
 
 /// Most threads that have had a state at the same time; in a fork child some of its parent's count.
@@ -91,8 +97,10 @@ pub(super) fn inherit(own: *mut ThreadState, renew: impl Fn(*mut ThreadState) ->
             count = count.wrapping_add(1);
         }
     }
-    for (slot, state) in REGISTRY.iter().zip(kept) {
-        slot.store(state, Relaxed);
+    for (index, state) in kept.into_iter().enumerate() {
+        if let Some(slot) = REGISTRY.get(index) {
+            slot.store(state, Relaxed);
+        }
     }
     REGISTRY_TOP.store(count, Relaxed);
 }
@@ -121,7 +129,7 @@ pub fn for_each_other(this: Option<&ThreadState>, visit: impl FnMut(&Shared)) {
 /// Waits until no other thread is inside a walk that began before this call; gives up after about a
 /// tenth of a second.
 pub fn wait_for_walks(this: Option<&ThreadState>) -> bool {
-    if threads() == REGISTRY.len() {
+    if threads() == Registry::LENGTH {
         return false; // there may be threads that are in no slot
     }
     let deadline = clock::monotonic_ns().saturating_add(100_000_000);
