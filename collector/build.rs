@@ -27,7 +27,7 @@ const OUTER: [&str; 10] = [
 ];
 
 /// What the libraries are made of, from the root of the repository.
-const SOURCES: [&str; 20] = [
+const SOURCES: [&str; 23] = [
     "Cargo.toml",
     "inside/Cargo.toml",
     "inside/Cargo.lock",
@@ -42,6 +42,9 @@ const SOURCES: [&str; 20] = [
     "librsunwind/build.rs",
     "librsunwind/src",
     "librsunwind/include",
+    "librsunwind/wire/Cargo.toml",
+    "librsunwind/wire/build.rs",
+    "librsunwind/wire/src",
     "librsunwind/engine/Cargo.toml",
     "librsunwind/engine/build.rs",
     "librsunwind/engine/src",

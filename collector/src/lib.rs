@@ -31,7 +31,6 @@ mod obstacle;
 mod off_cpu;
 pub mod output;
 mod perf_clock;
-mod perf_data;
 mod perf_event;
 mod preload_library;
 mod processes;

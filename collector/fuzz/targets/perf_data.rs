@@ -1,20 +1,9 @@
 //! Reads arbitrary bytes as a perf.data file. Nothing may panic, hang or use memory out of
 //! proportion, and an error is inside the file.
 #![no_main]
-// Only the reader is compiled, not the writer beside it.
-#[allow(dead_code)]
-#[path = "../../src/perf_data/attributes.rs"]
-mod attributes;
-#[path = "../../src/perf_data/bytes.rs"]
-mod bytes;
-#[allow(dead_code)]
-#[path = "../../src/perf_data/format.rs"]
-mod format;
-#[path = "../../src/perf_data/read.rs"]
-mod read;
 
 use libfuzzer_sys::fuzz_target;
-use read::{PerfFile, What};
+use perf_data::{PerfFile, What};
 
 fuzz_target!(|bytes: &[u8]| {
     match PerfFile::parse(bytes) {

@@ -5,10 +5,9 @@
 
 use super::chain::{Chain, Deferred};
 use super::converter::Converter;
+use super::images::Images;
 use super::moments::{Found, Moments, half};
 use super::tasks::{Run, Tasks};
-use crate::perf_data::read::{Fields, PerfFile, What};
-use crate::perf_data::{Event, Images};
 use crate::recording::{
     Arming, EventSource, FrameId, KernelHalf, LabelsId, Module, ModuleId, ModuleMap, Process,
     ProcessId, RawFrame, RawSample, Recording, StackId, StackTable, Thread, ThreadId, Totals,
@@ -17,6 +16,8 @@ use crate::symbolize::{Places, symbolize};
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, Trigger};
+use perf_data::Event;
+use perf_data::{Fields, PerfFile, What};
 use std::collections::HashMap;
 
 /// What became of perf's samples.

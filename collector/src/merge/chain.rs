@@ -1,8 +1,8 @@
 //! A sample's call chain as perf wrote it, taken apart: the kernel's frames, and what perf found of
 //! the user's by frame pointers.
 
-use crate::perf_data::context;
-use crate::perf_data::read::{Fields, PerfFile, What};
+use perf_data::format::context;
+use perf_data::{Fields, PerfFile, What};
 use std::collections::HashMap;
 
 /// Entries from here on are marks.
@@ -72,7 +72,7 @@ impl Chain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::perf_data::read::Record;
+    use perf_data::Record;
 
     #[test]
     fn marks_say_whose_addresses_follow_and_cookies_stand_for_stacks() {

@@ -4,8 +4,8 @@
 //! recording holds readings of all of them at its start and its end, and between and around these
 //! they are taken to run evenly.
 
-use crate::perf_data::Clock;
 use engine::wire::clocks::Clocks;
+use perf_data::Clock;
 
 /// Readings closer together than this say nothing of how fast a clock runs, ns.
 const SHORT: u64 = 100_000_000;

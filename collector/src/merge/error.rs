@@ -1,8 +1,8 @@
 //! Why two recordings were not joined, in sentences for people.
 
-use crate::perf_data::Malformed;
 use crate::visible::Shown;
 use crate::{export, recording};
+use perf_data::Malformed;
 use std::io;
 use std::path::PathBuf;
 
@@ -25,6 +25,12 @@ pub enum Error {
         path: PathBuf,
         /// What, and where.
         error: Malformed,
+    },
+    /// A recording stands first.
+    #[error("{}: it is a recording of rsunwind: give the perf.data file first, then the recordings", path.shown())]
+    Order {
+        /// The file.
+        path: PathBuf,
     },
     /// Samples without time or thread.
     #[error("{}: its samples have no time or no thread, by which they would be joined: record with `perf record -T` (or -a, which has both)", path.shown())]

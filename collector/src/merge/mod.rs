@@ -10,6 +10,7 @@ mod build;
 mod chain;
 mod converter;
 mod error;
+mod images;
 mod moments;
 mod tasks;
 
@@ -20,7 +21,6 @@ use crate::export;
 use crate::numbers::plural;
 use crate::output::{self, Options, Roots};
 use crate::perf_clock;
-use crate::perf_data::read::{PerfFile, What};
 use crate::recording::Recording;
 use crate::report::Selection;
 use crate::symbolize::is_this_boot;
@@ -28,6 +28,8 @@ use crate::visible::say;
 use build::Count;
 use clap::Args as ClapArgs;
 use converter::Converter;
+use engine::wire::file;
+use perf_data::{PerfFile, What};
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -82,6 +84,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         path: path.clone(),
         error,
     })?;
+    if bytes.starts_with(&file::MAGIC.to_le_bytes()) {
+        return Err(Error::Order { path: path.clone() });
+    }
     let file = PerfFile::parse(&bytes).map_err(|error| Error::Malformed {
         path: path.clone(),
         error,

@@ -6,9 +6,9 @@
 //! a process that has other numbers are paired in the order of their beginnings.
 
 use super::converter::Converter;
-use crate::perf_data::read::{PerfFile, What};
 use crate::recording::{Process, ProcessId, Recording, ThreadId};
 use engine::wire::process::Origin;
+use perf_data::{PerfFile, What};
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -286,11 +286,11 @@ fn likeness(recording: &Recording, process: ProcessId, run: &Run) -> usize {
 mod tests {
     use super::*;
     use crate::correlate::read_bytes;
-    use crate::perf_data::read::Record;
     use crate::recording::example::{Chunk, recording};
     use engine::wire::module::Module;
     use engine::wire::process::Process as WireProcess;
     use engine::wire::record::RecordKind;
+    use perf_data::Record;
 
     const MS: u64 = 1_000_000;
 

@@ -11,7 +11,6 @@
     )
 )]
 
-pub mod address;
 pub mod affordable;
 pub mod cursor;
 pub mod elf_image;
@@ -33,4 +32,7 @@ pub mod table;
 pub mod unwind;
 pub mod v8;
 mod walk;
-pub mod wire;
+
+// What is written, by whom it is read: what uses the engine has it from here.
+pub use ::wire;
+pub use wire::address;

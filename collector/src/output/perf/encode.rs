@@ -3,7 +3,7 @@
 //!
 //! Not here: which records there are and in which order (`timeline`).
 
-use crate::perf_data::format::{misc, record};
+use perf_data::format::{misc, record};
 
 /// Who a record is about, and when.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -19,13 +19,13 @@ mod tests;
 mod timeline;
 
 use super::{Companion, Format, Holds, Options, started_at};
-use crate::perf_data::format::{HEADER_SIZE, MAGIC, feature};
 use crate::profile::Profile;
 use crate::visible::Shown;
 use engine::perf_event::kind::SOFTWARE;
 use engine::perf_event::software::TASK_CLOCK;
 use engine::perf_event::{Attributes, CLOCK_MONOTONIC, flag, sample};
 use engine::wire::offer::CPU_EVENT;
+use perf_data::format::{HEADER_SIZE, MAGIC, feature};
 use std::io::{self, Write};
 use std::path::PathBuf;
 use timeline::Timeline;

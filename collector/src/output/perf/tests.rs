@@ -3,7 +3,6 @@
 use super::symbol_file::{self, FIRST_OFFSET};
 use crate::correlate::read_bytes;
 use crate::output::{Options, choose};
-use crate::perf_data::read::{PerfFile, What};
 use crate::profile::Profile;
 use crate::profile::tests::example;
 use crate::recording::example::{Chunk, head, recording};
@@ -12,6 +11,7 @@ use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::RecordKind;
 use engine::wire::sample::SampleHead;
 use object::{Object, ObjectSymbol};
+use perf_data::{PerfFile, What};
 use std::path::Path;
 
 #[test]

@@ -6,11 +6,11 @@ use super::super::locations;
 use super::encode::{self, Who};
 use super::mappings::Files;
 use super::named_code::NamedCode;
-use crate::perf_data::format::context;
 use crate::profile::{CallId, Mode, Profile, Sample};
 use crate::recording::{ModuleId, Process, ProcessId, RawFrame, ThreadId};
 use crate::symbolize::kernel_text_start;
 use engine::wire::process::Origin;
+use perf_data::format::context;
 use std::collections::HashMap;
 
 /// Where the kernel's own code can be; modules are behind it.

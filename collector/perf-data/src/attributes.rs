@@ -5,10 +5,15 @@
 //! ends the program on a build-id of more than 20 bytes, reads counts of groups and of single
 //! events the wrong way round, and does not know lost counts.
 
-use super::bytes::{Bytes, Malformed};
-use engine::perf_event::kind::SOFTWARE;
-use engine::perf_event::software::{CPU_CLOCK, DUMMY, TASK_CLOCK};
-use engine::perf_event::{flag, sample};
+use crate::bytes::{Bytes, Malformed};
+use linux_perf_event_reader::constants::{
+    ATTR_FLAG_BIT_FREQ, ATTR_FLAG_BIT_SAMPLE_ID_ALL, ATTR_FLAG_BIT_USE_CLOCKID,
+    PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_DUMMY, PERF_COUNT_SW_TASK_CLOCK, PERF_SAMPLE_ADDR,
+    PERF_SAMPLE_BRANCH_STACK, PERF_SAMPLE_CALLCHAIN, PERF_SAMPLE_CPU, PERF_SAMPLE_ID,
+    PERF_SAMPLE_IDENTIFIER, PERF_SAMPLE_IP, PERF_SAMPLE_PERIOD, PERF_SAMPLE_RAW, PERF_SAMPLE_READ,
+    PERF_SAMPLE_REGS_USER, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_TID, PERF_SAMPLE_TIME,
+    PERF_TYPE_SOFTWARE,
+};
 
 /// What a clock of perf's is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,7 +29,7 @@ pub enum Clock {
 pub struct Event {
     kind: u32,
     config: u64,
-    /// A period, or a frequency ([`flag::FREQUENCY`]).
+    /// A period, or a frequency ([`ATTR_FLAG_BIT_FREQ`]).
     period: u64,
     fields: u64,
     counts: u64,
@@ -33,9 +38,9 @@ pub struct Event {
     registers: u64,
     clock: i32,
     /// The numbers by which its samples say that they are its own.
-    pub(super) ids: Vec<u64>,
+    pub(crate) ids: Vec<u64>,
     /// As perf names it; empty if the file does not say.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// The fields of a sample that are of use.
@@ -64,7 +69,7 @@ const SP: u32 = 7;
 const IP: u32 = 8;
 
 impl Event {
-    pub(super) fn parse(mut from: Bytes<'_>, ids: Vec<u64>) -> Result<Self, Malformed> {
+    pub(crate) fn parse(mut from: Bytes<'_>, ids: Vec<u64>) -> Result<Self, Malformed> {
         let start = from;
         let (kind, size) = (from.word()?, from.word()?);
         let fixed = [(); 5].map(|()| from.long());
@@ -106,13 +111,13 @@ impl Event {
     /// Whether it never happens: perf has one to hear of processes and mappings by.
     #[must_use]
     pub fn is_dummy(&self) -> bool {
-        self.kind == SOFTWARE && self.config == DUMMY
+        self.kind == PERF_TYPE_SOFTWARE && self.config == PERF_COUNT_SW_DUMMY
     }
 
     /// Every how many of its own units there is a sample; 0 if there are so many a second.
     #[must_use]
     pub fn fixed_period(&self) -> u64 {
-        match self.flags & flag::FREQUENCY {
+        match self.flags & ATTR_FLAG_BIT_FREQ {
             0 => self.period,
             _ => 0,
         }
@@ -121,20 +126,20 @@ impl Event {
     /// Whether it dates what it writes, and says whose it is: without that nothing can be joined.
     #[must_use]
     pub fn is_dated(&self) -> bool {
-        let needed = sample::TID | sample::TIME;
+        let needed = PERF_SAMPLE_TID | PERF_SAMPLE_TIME;
         self.fields & needed == needed
     }
 
     /// Whether the kernel counts what happens by itself: page faults, context switches and the
     /// like.
-    pub(super) fn is_counted_by_the_kernel(&self) -> bool {
-        self.kind == SOFTWARE && !self.counts_time() && !self.is_dummy()
+    pub(crate) fn is_counted_by_the_kernel(&self) -> bool {
+        self.kind == PERF_TYPE_SOFTWARE && !self.counts_time() && !self.is_dummy()
     }
 
     /// Which clock dates it.
     #[must_use]
     pub fn clock(&self) -> Clock {
-        if self.flags & flag::USE_CLOCKID == 0 {
+        if self.flags & ATTR_FLAG_BIT_USE_CLOCKID == 0 {
             Clock::Own
         } else {
             Clock::Id(self.clock)
@@ -144,7 +149,7 @@ impl Event {
     /// CPU time that a sample stands for, ns: as asked for.
     #[must_use]
     pub fn period_ns(&self) -> u64 {
-        if self.flags & flag::FREQUENCY != 0 {
+        if self.flags & ATTR_FLAG_BIT_FREQ != 0 {
             1_000_000_000 / self.period.max(1)
         } else if self.counts_time() {
             self.period
@@ -156,20 +161,26 @@ impl Event {
     /// Whether it counts nanoseconds of CPU time.
     #[must_use]
     pub fn counts_time(&self) -> bool {
-        self.kind == SOFTWARE && (self.config == CPU_CLOCK || self.config == TASK_CLOCK)
+        self.kind == PERF_TYPE_SOFTWARE
+            && (self.config == PERF_COUNT_SW_CPU_CLOCK || self.config == PERF_COUNT_SW_TASK_CLOCK)
     }
 
     /// The number in a sample that says which event it is of. Of several events each has it in the
     /// same place; what else there is need not be the same, a period for one.
-    pub(super) fn id(&self, mut from: Bytes<'_>) -> Result<Option<u64>, Malformed> {
+    pub(crate) fn id(&self, mut from: Bytes<'_>) -> Result<Option<u64>, Malformed> {
         let has = |field| self.fields & field != 0;
-        if has(sample::IDENTIFIER) {
+        if has(PERF_SAMPLE_IDENTIFIER) {
             return from.long().map(Some);
         }
-        if !has(sample::ID) {
+        if !has(PERF_SAMPLE_ID) {
             return Ok(None);
         }
-        for before in [sample::IP, sample::TID, sample::TIME, sample::ADDR] {
+        for before in [
+            PERF_SAMPLE_IP,
+            PERF_SAMPLE_TID,
+            PERF_SAMPLE_TIME,
+            PERF_SAMPLE_ADDR,
+        ] {
             if has(before) {
                 from.long()?;
             }
@@ -178,52 +189,52 @@ impl Event {
     }
 
     /// Reads a sample.
-    pub(super) fn sample(&self, mut from: Bytes<'_>) -> Result<Fields, Malformed> {
+    pub(crate) fn sample(&self, mut from: Bytes<'_>) -> Result<Fields, Malformed> {
         let has = |field| self.fields & field != 0;
         let mut fields = Fields::default();
-        if has(sample::IDENTIFIER) {
+        if has(PERF_SAMPLE_IDENTIFIER) {
             from.long()?;
         }
-        if has(sample::IP) {
+        if has(PERF_SAMPLE_IP) {
             fields.ip = from.long()?;
         }
-        if has(sample::TID) {
+        if has(PERF_SAMPLE_TID) {
             (fields.pid, fields.tid) = (from.word()?, from.word()?);
         }
-        if has(sample::TIME) {
+        if has(PERF_SAMPLE_TIME) {
             fields.time = from.long()?;
         }
-        if has(sample::ADDR) {
+        if has(PERF_SAMPLE_ADDR) {
             from.long()?;
         }
-        for unused in [sample::ID, sample::STREAM_ID, sample::CPU] {
+        for unused in [PERF_SAMPLE_ID, PERF_SAMPLE_STREAM_ID, PERF_SAMPLE_CPU] {
             if has(unused) {
                 from.long()?;
             }
         }
         // A fixed period is not repeated in the samples.
-        fields.period = match has(sample::PERIOD) {
+        fields.period = match has(PERF_SAMPLE_PERIOD) {
             true => Some(from.long()?),
             false => Some(self.fixed_period()).filter(|period| *period > 0),
         };
-        if has(sample::READ) {
+        if has(PERF_SAMPLE_READ) {
             self.skip_counts(&mut from)?;
         }
-        if has(sample::CALLCHAIN) {
+        if has(PERF_SAMPLE_CALLCHAIN) {
             fields.chain = from.longs()?;
         }
-        if has(sample::RAW) {
+        if has(PERF_SAMPLE_RAW) {
             let length = from.word()?;
             from.skip(u64::from(length))?;
         }
-        if has(sample::BRANCH_STACK) {
+        if has(PERF_SAMPLE_BRANCH_STACK) {
             let count = from.long()?;
             if self.branches & BRANCH_INDEX != 0 {
                 from.long()?;
             }
             from.skip(count.saturating_mul(24))?;
         }
-        if has(sample::REGS_USER) && from.long()? != 0 {
+        if has(PERF_SAMPLE_REGS_USER) && from.long()? != 0 {
             fields.user = self.registers(&mut from)?;
         }
         Ok(fields)
@@ -262,27 +273,27 @@ impl Event {
 
     /// The process, thread and time at the end of a record that is no sample; `None` if it has
     /// none.
-    pub(super) fn who(&self, record: &[u8]) -> Option<(u32, u32, u64)> {
+    pub(crate) fn who(&self, record: &[u8]) -> Option<(u32, u32, u64)> {
         let has = |field| self.fields & field != 0;
-        if self.flags & flag::SAMPLE_ID_ALL == 0 {
+        if self.flags & ATTR_FLAG_BIT_SAMPLE_ID_ALL == 0 {
             return None;
         }
         let fields = [
-            sample::TID,
-            sample::TIME,
-            sample::ID,
-            sample::STREAM_ID,
-            sample::CPU,
-            sample::IDENTIFIER,
+            PERF_SAMPLE_TID,
+            PERF_SAMPLE_TIME,
+            PERF_SAMPLE_ID,
+            PERF_SAMPLE_STREAM_ID,
+            PERF_SAMPLE_CPU,
+            PERF_SAMPLE_IDENTIFIER,
         ];
         let count = fields.into_iter().filter(|field| has(*field)).count();
         let start = record.len().checked_sub(8 * count)?;
         let mut from = Bytes::new(record.get(start..)?, 0, "a record");
         let (mut pid, mut tid, mut time) = (0, 0, 0);
-        if has(sample::TID) {
+        if has(PERF_SAMPLE_TID) {
             (pid, tid) = (from.word().ok()?, from.word().ok()?);
         }
-        if has(sample::TIME) {
+        if has(PERF_SAMPLE_TIME) {
             time = from.long().ok()?;
         }
         Some((pid, tid, time))

@@ -3,7 +3,7 @@
 //!
 //! All events of a thread write to one ring, so that one cursor, the end of its newest record, is
 //! the nonce for all of them. Every event has the same
-//! [`SAMPLE_TYPE`](crate::perf_event::SAMPLE_TYPE), whose first word says which event it was.
+//! `SAMPLE_TYPE`, whose first word says which event it was.
 //!
 //! ```text
 //! sample:  | header | event id | ip | pid, tid | time | period | n | n entries … | register ABI | fp | sp | ip |
@@ -240,7 +240,7 @@ fn sample(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::offer::EventId;
+    use crate::offer::EventId;
 
     fn header(kind: u32, misc: u64, words: usize) -> u64 {
         u64::from(kind) | misc << 32 | (words as u64 * 8) << 48

@@ -22,7 +22,7 @@ impl std::error::Error for Malformed {}
 
 /// A part of a file.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Bytes<'a> {
+pub(crate) struct Bytes<'a> {
     bytes: &'a [u8],
     /// Where in the file the part begins.
     offset: u64,
@@ -31,7 +31,7 @@ pub(super) struct Bytes<'a> {
 }
 
 impl<'a> Bytes<'a> {
-    pub(super) fn new(bytes: &'a [u8], offset: u64, what: &'static str) -> Self {
+    pub(crate) fn new(bytes: &'a [u8], offset: u64, what: &'static str) -> Self {
         Self {
             bytes,
             offset,
@@ -40,7 +40,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// A part of the whole file.
-    pub(super) fn section(
+    pub(crate) fn section(
         file: &'a [u8],
         offset: u64,
         length: u64,
@@ -60,26 +60,26 @@ impl<'a> Bytes<'a> {
         Ok(Self::new(bytes, offset, what))
     }
 
-    pub(super) fn offset(&self) -> u64 {
+    pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 
-    pub(super) fn rest(&self) -> &'a [u8] {
+    pub(crate) fn rest(&self) -> &'a [u8] {
         self.bytes
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.bytes.is_empty()
     }
 
-    pub(super) fn error(&self, what: impl Into<String>) -> Malformed {
+    pub(crate) fn error(&self, what: impl Into<String>) -> Malformed {
         Malformed {
             offset: self.offset,
             what: what.into(),
         }
     }
 
-    pub(super) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
         let Some((taken, rest)) = self.bytes.split_at_checked(length) else {
             return Err(self.error(format!(
                 "the file ends, or a length is wrong, in {}",
@@ -91,7 +91,7 @@ impl<'a> Bytes<'a> {
         Ok(taken)
     }
 
-    pub(super) fn skip(&mut self, length: u64) -> Result<(), Malformed> {
+    pub(crate) fn skip(&mut self, length: u64) -> Result<(), Malformed> {
         self.take(usize::try_from(length).unwrap_or(usize::MAX))
             .map(drop)
     }
@@ -102,20 +102,20 @@ impl<'a> Bytes<'a> {
         Ok(array)
     }
 
-    pub(super) fn short(&mut self) -> Result<u16, Malformed> {
+    pub(crate) fn short(&mut self) -> Result<u16, Malformed> {
         self.array().map(u16::from_le_bytes)
     }
 
-    pub(super) fn word(&mut self) -> Result<u32, Malformed> {
+    pub(crate) fn word(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
-    pub(super) fn long(&mut self) -> Result<u64, Malformed> {
+    pub(crate) fn long(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
     /// As many numbers as the number before them says.
-    pub(super) fn longs(&mut self) -> Result<Vec<u64>, Malformed> {
+    pub(crate) fn longs(&mut self) -> Result<Vec<u64>, Malformed> {
         let count = self.long()?;
         let length = usize::try_from(count).unwrap_or(usize::MAX);
         let bytes = self.take(length.saturating_mul(8))?;
@@ -124,7 +124,7 @@ impl<'a> Bytes<'a> {
     }
 
     /// Text up to a zero byte, or to the end.
-    pub(super) fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let end = self.bytes.iter().position(|byte| *byte == 0);
         let text = self.bytes.get(..end.unwrap_or(self.bytes.len()));
         String::from_utf8_lossy(text.unwrap_or_default()).into_owned()

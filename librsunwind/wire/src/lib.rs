@@ -1,4 +1,8 @@
-//! The wire contract: what the profiled process writes and the collector reads.
+#![doc = include_str!("../README.md")]
+//!
+//! # The contract
+//!
+//! What the profiled process writes and the collector reads:
 //!
 //! A *segment* is a file that one process maps and writes; a *recording* (`.rsu`) is what the
 //! collector makes of the segments of many processes. Both have the same form, so a segment left
@@ -41,6 +45,19 @@
 //! * A reader refuses a file whose major version it does not know, and skips record kinds it does
 //!   not know.
 
+#![cfg_attr(not(test), no_std)]
+#![cfg_attr(
+    not(test),
+    deny(
+        clippy::indexing_slicing,
+        clippy::unwrap_used,
+        clippy::expect_used,
+        clippy::panic,
+        clippy::arithmetic_side_effects
+    )
+)]
+
+pub mod address;
 pub mod charge;
 pub mod chunk;
 pub mod clocks;

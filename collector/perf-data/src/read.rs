@@ -5,12 +5,11 @@
 //! named by its offset. What stands before damage in the file is not used either, because samples
 //! are in no order.
 //!
-//! Not here: what belongs together ([`crate::merge`]).
+//! Not here: what belongs together.
 
-pub use super::attributes::Fields;
-use super::attributes::{Clock, Event};
-use super::bytes::{Bytes, Malformed};
-use super::format::{HEADER_SIZE, MAGIC, feature, misc, record};
+use crate::attributes::{Clock, Event, Fields};
+use crate::bytes::{Bytes, Malformed};
+use crate::format::{HEADER_SIZE, MAGIC, feature, misc, record};
 
 /// A file, read.
 #[derive(Debug, Default)]
@@ -355,12 +354,7 @@ fn map(kind: u32, bits: u16, mut from: Bytes<'_>) -> Result<Option<What>, Malfor
 
 fn guess(magic: &[u8]) -> &'static str {
     match magic {
-        b"2ELIFREP" => {
-            "it is a perf.data file of a big-endian machine, which cannot be one of this recording"
-        }
-        [b'R', b'S', b'U', b'N', ..] => {
-            "it is a recording of rsunwind: give the perf.data file first, then the recordings"
-        }
+        b"2ELIFREP" => "it is of a big-endian machine, whose files are not read",
         _ => "it is not a perf.data file (it does not begin with PERFILE2)",
     }
 }
@@ -368,11 +362,19 @@ fn guess(magic: &[u8]) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::perf_event::{kind, sample, software};
+    use linux_perf_event_reader::constants::{
+        PERF_COUNT_SW_CPU_CLOCK, PERF_COUNT_SW_PAGE_FAULTS, PERF_SAMPLE_IDENTIFIER,
+        PERF_SAMPLE_PERIOD, PERF_SAMPLE_TIME, PERF_TYPE_SOFTWARE,
+    };
 
     /// A software event whose samples have what `fields` says, with that number.
     fn event(config: u64, fields: u64, id: u64) -> Event {
-        let mut attributes = vec![u64::from(kind::SOFTWARE) | 128 << 32, config, 37, fields];
+        let mut attributes = vec![
+            u64::from(PERF_TYPE_SOFTWARE) | 128 << 32,
+            config,
+            37,
+            fields,
+        ];
         attributes.resize(16, 0);
         let bytes: Vec<u8> = attributes
             .iter()
@@ -383,9 +385,9 @@ mod tests {
 
     #[test]
     fn a_sample_with_a_strangers_number_is_of_the_only_event_that_it_can_be_of() {
-        let dated = sample::IDENTIFIER | sample::TIME;
-        let clock = event(software::CPU_CLOCK, dated | sample::PERIOD, 5);
-        let faults = |id| event(software::PAGE_FAULTS, dated, id);
+        let dated = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_TIME;
+        let clock = event(PERF_COUNT_SW_CPU_CLOCK, dated | PERF_SAMPLE_PERIOD, 5);
+        let faults = |id| event(PERF_COUNT_SW_PAGE_FAULTS, dated, id);
         let of_a_stranger: Vec<u8> = [99u64, 7]
             .iter()
             .flat_map(|long| long.to_le_bytes())
