@@ -20,6 +20,9 @@ impl Next {
         }
     }
 
+    /// Where the address is, for a shim: 0 until it is known.
+    pub const ADDRESS: usize = core::mem::offset_of!(Self, address);
+
     /// Whether it has been looked for, and found.
     pub fn is_known(&self) -> bool {
         self.address.load(Relaxed) != 0

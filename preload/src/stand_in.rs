@@ -42,13 +42,56 @@ pub extern "C" fn absent() -> c_int {
     -1
 }
 
-/// Declares functions that jump to the program's of the same name, after `|arguments| …` has run,
-/// in ordinary Rust, and may have changed the arguments, or returned the address of another
-/// function. `else` names what to jump to where the program has none.
+/// Has `before` look at the arguments of a function that has just been entered, and jumps to where
+/// it says, with what it has made of them.
 ///
 /// r10 and r11 are no arguments of a function: zero in them is what [`rsunwind::restart`] wants to
 /// find at the system call, in the one for a register that it may need, in the other to tell a call
 /// that is made again from one that is about to be made.
+#[macro_export]
+macro_rules! hand_over {
+    () => {
+        concat!(
+            "push r9\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push r8\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rcx\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rdx\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rsi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "push rdi\n",
+            ".cfi_adjust_cfa_offset 8\n",
+            "mov rdi, rsp\n",
+            "sub rsp, 8\n", // 16-byte aligned again
+            ".cfi_adjust_cfa_offset 8\n",
+            "call {before}\n",
+            "add rsp, 8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rdi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rsi\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rdx\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop rcx\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop r8\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "pop r9\n",
+            ".cfi_adjust_cfa_offset -8\n",
+            "xor r10d, r10d\n",
+            "xor r11d, r11d\n",
+            "jmp rax",
+        )
+    };
+}
+
+/// Declares functions that jump to the program's of the same name, after `|arguments| …` has run,
+/// in ordinary Rust, and may have changed the arguments, or returned the address of another
+/// function. `else` names what to jump to where the program has none.
 #[macro_export]
 macro_rules! stand_in {
     ($(fn $name:ident = |$arguments:ident| $before:block $(else $absent:path)?;)*) => {
@@ -71,39 +114,7 @@ macro_rules! stand_in {
                     core::arch::naked_asm!(
                         ".cfi_startproc",
                         "endbr64",
-                        "push r9",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push r8",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rcx",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rdx",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rsi",
-                        ".cfi_adjust_cfa_offset 8",
-                        "push rdi",
-                        ".cfi_adjust_cfa_offset 8",
-                        "mov rdi, rsp",
-                        "sub rsp, 8", // 16-byte aligned again
-                        ".cfi_adjust_cfa_offset 8",
-                        "call {before}",
-                        "add rsp, 8",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rdi",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rsi",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rdx",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop rcx",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop r8",
-                        ".cfi_adjust_cfa_offset -8",
-                        "pop r9",
-                        ".cfi_adjust_cfa_offset -8",
-                        "xor r10d, r10d",
-                        "xor r11d, r11d",
-                        "jmp rax",
+                        $crate::hand_over!(),
                         ".cfi_endproc",
                         before = sym before,
                     )

@@ -44,13 +44,15 @@ mod rest;
 mod resume;
 mod transfers;
 
-pub use rest::{is_limited, limit_noted};
+pub use rest::{LIMITED, LIMITED_COUNT, is_limited, limit_noted};
 
 use crate::sys::filters;
+use crate::thread::ThreadState;
 use crate::{arch, clock, sys, weak_address};
 use calls::{Again, again, ends, looks_at_many};
 use core::cell::Cell;
 use core::ffi::{c_int, c_void};
+use core::mem::offset_of;
 use core::sync::atomic::Ordering::{Relaxed, SeqCst};
 use core::sync::atomic::{AtomicBool, AtomicU8, compiler_fence};
 use engine::seccomp::SystemCall;
@@ -125,6 +127,21 @@ pub struct Calls {
 
 /// Stands for an argument that is not known.
 pub const UNKNOWN: u64 = u64::MAX;
+
+/// Where a shim finds what [`Calls::note`] writes, in the memory that the thread's word points to:
+/// one that does the same in a few instructions.
+#[derive(Debug)]
+pub struct Offsets;
+
+impl Offsets {
+    const CALLS: usize = offset_of!(ThreadState, calls);
+    pub const ARE_ENDED: usize = Self::CALLS + offset_of!(Calls, are_ended);
+    pub const SENT: usize = Self::CALLS + offset_of!(Calls, sent);
+    pub const SP: usize = Self::CALLS + offset_of!(Calls, sp);
+    pub const NUMBER: usize = Self::CALLS + offset_of!(Calls, number);
+    pub const ARGUMENTS: usize = Self::CALLS + offset_of!(Calls, arguments);
+    pub const SINCE_NS: usize = Self::CALLS + offset_of!(Calls, since_ns);
+}
 
 impl Calls {
     /// Nothing noted.
@@ -380,7 +397,12 @@ impl Calls {
             // The lower halves: a libc may have made an `int` longer, with its sign or without.
             noted == UNKNOWN || noted as u32 == argument as u32 || argument == self.rest()
         };
-        self.sp.get() != 0 && below < REACH && self.arguments.iter().zip(at.arguments).all(is_same)
+        let known = match self.number.get() {
+            libc::SYS_sendmsg | libc::SYS_recvmsg => 1, // musl copies the header
+            _ => self.arguments.len(),
+        };
+        let mut arguments = self.arguments.iter().zip(at.arguments).take(known);
+        self.sp.get() != 0 && below < REACH && arguments.all(is_same)
     }
 
     /// By what number a call was made last that the code makes by this one.

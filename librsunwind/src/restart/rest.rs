@@ -27,7 +27,10 @@ const PAGE: u64 = 4096;
 const RESTART_ERROR: i32 = 512;
 
 /// Sockets known to have time limits, a bit each.
-static LIMITED: [AtomicU64; 64] = [const { AtomicU64::new(0) }; 64];
+pub static LIMITED: [AtomicU64; LIMITED_COUNT / 64] =
+    [const { AtomicU64::new(0) }; LIMITED_COUNT / 64];
+/// Descriptors of which that can be known.
+pub const LIMITED_COUNT: usize = 4096;
 /// A socket has a time limit: calls on it are to be noted with their time.
 pub fn limit_noted(fd: u64) {
     if let Some(word) = LIMITED.get(fd as usize / 64) {

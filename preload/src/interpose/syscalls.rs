@@ -7,7 +7,7 @@
 use super::strict;
 use super::{alternate_stack, exec, masks};
 use crate::stand_in;
-use crate::stand_in::{Arguments, kept};
+use crate::stand_in::kept;
 use core::ffi::{c_int, c_long};
 use rsunwind::restart;
 use rsunwind::thread::ThreadState;
@@ -82,7 +82,8 @@ unsafe extern "C" fn attended(
 
 stand_in! {
     fn syscall = |a| {
-        match a.first as c_long {
+        let number = a.first as c_long;
+        let is_timed = match number {
             libc::SYS_execve
             | libc::SYS_execveat
             | libc::SYS_rt_sigprocmask
@@ -91,43 +92,42 @@ stand_in! {
             | libc::SYS_signalfd4 => {
                 return attended as *const () as usize;
             }
-            libc::SYS_prctl => strict::look_at(a.second as c_int, a.third, a.fourth),
-            libc::SYS_seccomp => strict::look_at_operation(a.second, a.third, a.fourth),
-            number => note(number, a),
+            libc::SYS_prctl => {
+                strict::look_at(a.second as c_int, a.third, a.fourth);
+                false
+            }
+            libc::SYS_seccomp => {
+                strict::look_at_operation(a.second, a.third, a.fourth);
+                false
+            }
+            // Zero where a call with a finer time has another argument.
+            libc::SYS_poll => {
+                a.fifth = 0;
+                a.fourth as c_int > 0
+            }
+            libc::SYS_epoll_wait => {
+                a.sixth = 0;
+                a.fifth as c_int > 0
+            }
+            libc::SYS_epoll_pwait => a.fifth as c_int > 0,
+            libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => a.fifth != 0,
+            libc::SYS_rt_sigtimedwait => a.fourth != 0,
+            libc::SYS_io_getevents => a.sixth != 0,
+            libc::SYS_nanosleep => a.third == 0,
+            libc::SYS_clock_nanosleep => {
+                a.third as c_int & libc::TIMER_ABSTIME == 0 && a.fifth == 0
+            }
+            libc::SYS_futex => a.fifth != 0 && a.third as c_int & COMMAND == libc::FUTEX_WAIT,
+            _ => restart::is_limited(a.second),
+        };
+        if let Some(calls) = ThreadState::calls_of_current() {
+            // libc's function hands all of its arguments but the first on.
+            calls.note(a.sp(), number, [&a.second, &a.third, &a.fourth].map(kept));
+            if is_timed {
+                calls.note_time();
+            }
         }
     };
-}
-
-/// Notes a call that our signal may end.
-#[inline]
-fn note(number: c_long, a: &mut Arguments) {
-    let Some(calls) = ThreadState::calls_of_current() else {
-        return;
-    };
-    // libc's function hands all of its arguments but the first on.
-    calls.note(a.sp(), number, [&a.second, &a.third, &a.fourth].map(kept));
-    let is_timed = match number {
-        // Zero where a call with a finer time has another argument.
-        libc::SYS_poll => {
-            a.fifth = 0;
-            a.fourth as c_int > 0
-        }
-        libc::SYS_epoll_wait => {
-            a.sixth = 0;
-            a.fifth as c_int > 0
-        }
-        libc::SYS_epoll_pwait => a.fifth as c_int > 0,
-        libc::SYS_epoll_pwait2 | libc::SYS_semtimedop => a.fifth != 0,
-        libc::SYS_rt_sigtimedwait => a.fourth != 0,
-        libc::SYS_io_getevents => a.sixth != 0,
-        libc::SYS_nanosleep => a.third == 0,
-        libc::SYS_clock_nanosleep => a.third as c_int & libc::TIMER_ABSTIME == 0 && a.fifth == 0,
-        libc::SYS_futex => a.fifth != 0 && a.third as c_int & COMMAND == libc::FUTEX_WAIT,
-        _ => restart::is_limited(a.second),
-    };
-    if is_timed {
-        calls.note_time();
-    }
 }
 
 /// The part of a futex's operation that says what it is.

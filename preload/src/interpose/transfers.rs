@@ -4,14 +4,14 @@
 //! a limit.
 
 use super::calls::note;
+use crate::next::Next;
 use crate::stand_in;
-use crate::stand_in::Arguments;
+use crate::stand_in::{Arguments, absent};
 use core::ffi::{c_int, c_long};
-use rsunwind::restart::{UNKNOWN, is_limited, limit_noted};
+use rsunwind::restart::{LIMITED, LIMITED_COUNT, Offsets, is_limited, limit_noted};
 use rsunwind::thread::ThreadState;
 
-/// Notes a call on a descriptor.
-#[inline]
+/// Notes a call on a descriptor, with its time where that has a limit.
 fn transfers(number: c_long, a: &Arguments) {
     let Some(calls) = ThreadState::calls_of_current() else {
         return;
@@ -22,55 +22,117 @@ fn transfers(number: c_long, a: &Arguments) {
     }
 }
 
-/// The same of one with a message, whose header musl copies.
-#[inline]
-fn messages(number: c_long, a: &Arguments) {
-    let Some(calls) = ThreadState::calls_of_current() else {
-        return;
+/// Declares functions that note a call on a descriptor and jump to the program's of the same name:
+/// by themselves, in a few instructions, where it has no limit. These are the calls that programs
+/// make most, and nothing of what stands in front of them overlaps with the kernel's work.
+macro_rules! transfers {
+    ($(fn $name:ident = $number:expr;)*) => {
+        $(
+            const _: () = {
+                // SAFETY: one zero byte, at the end.
+                static REAL: Next = Next::new(unsafe {
+                    core::ffi::CStr::from_bytes_with_nul_unchecked(concat!(stringify!($name), "\0").as_bytes())
+                });
+
+                extern "C" fn before(a: &mut Arguments) -> usize {
+                    transfers($number, a);
+                    REAL.address().unwrap_or(absent as *const () as usize)
+                }
+
+                #[unsafe(no_mangle)]
+                #[unsafe(naked)]
+                unsafe extern "C" fn $name() {
+                    core::arch::naked_asm!(
+                        ".cfi_startproc",
+                        "endbr64",
+                        "mov r11, qword ptr [rip + rsunwind_thread_word@gottpoff]",
+                        "mov r11, qword ptr fs:[r11]",
+                        "test r11, r11",
+                        "jz 3f",
+                        "cmp byte ptr [r11 + {are_ended}], 0",
+                        "je 3f",
+                        "cmp rdi, {count}",
+                        "jae 2f",
+                        "lea r10, [rip + {limited}]",
+                        "mov eax, edi",
+                        "shr eax, 6",
+                        "mov rax, qword ptr [r10 + 8 * rax]",
+                        "bt rax, rdi",
+                        "jc 4f",
+                        "2:", // as `Calls::note`
+                        "mov qword ptr [r11 + {sp}], 0",
+                        "mov qword ptr [r11 + {number_at}], {number}",
+                        "mov qword ptr [r11 + {arguments}], rdi",
+                        "mov qword ptr [r11 + {arguments} + 8], rsi",
+                        "mov qword ptr [r11 + {arguments} + 16], rdx",
+                        "mov qword ptr [r11 + {since}], 0",
+                        "mov dword ptr [r11 + {sent}], 0",
+                        "mov qword ptr [r11 + {sp}], rsp",
+                        "3:",
+                        "mov rax, qword ptr [rip + {real} + {address}]",
+                        "test rax, rax",
+                        "jz 4f",
+                        "xor r10d, r10d",
+                        "xor r11d, r11d",
+                        "jmp rax",
+                        "4:",
+                        $crate::hand_over!(),
+                        ".cfi_endproc",
+                        are_ended = const Offsets::ARE_ENDED,
+                        count = const LIMITED_COUNT,
+                        limited = sym LIMITED,
+                        sp = const Offsets::SP,
+                        number_at = const Offsets::NUMBER,
+                        number = const $number,
+                        arguments = const Offsets::ARGUMENTS,
+                        since = const Offsets::SINCE_NS,
+                        sent = const Offsets::SENT,
+                        real = sym REAL,
+                        address = const Next::ADDRESS,
+                        before = sym before,
+                    )
+                }
+            };
+        )*
     };
-    calls.note(a.sp(), number, [a.first, UNKNOWN, UNKNOWN]);
-    if is_limited(a.first) {
-        calls.note_time();
-    }
+}
+
+transfers! {
+    fn read = libc::SYS_read;
+    fn __read_chk = libc::SYS_read;
+    fn pread = libc::SYS_pread64;
+    fn pread64 = libc::SYS_pread64;
+    fn __pread_chk = libc::SYS_pread64;
+    fn __pread64_chk = libc::SYS_pread64;
+    fn readv = libc::SYS_readv;
+    fn preadv = libc::SYS_preadv;
+    fn preadv64 = libc::SYS_preadv;
+    fn preadv2 = libc::SYS_preadv2;
+    fn preadv64v2 = libc::SYS_preadv2;
+    fn write = libc::SYS_write;
+    fn writev = libc::SYS_writev;
+    fn pwritev = libc::SYS_pwritev;
+    fn pwritev64 = libc::SYS_pwritev;
+    fn pwritev2 = libc::SYS_pwritev2;
+    fn pwritev64v2 = libc::SYS_pwritev2;
+    fn recv = libc::SYS_recvfrom;
+    fn recvfrom = libc::SYS_recvfrom;
+    fn __recv_chk = libc::SYS_recvfrom;
+    fn __recvfrom_chk = libc::SYS_recvfrom;
+    fn recvmsg = libc::SYS_recvmsg;
+    fn recvmmsg = libc::SYS_recvmmsg;
+    fn send = libc::SYS_sendto;
+    fn sendto = libc::SYS_sendto;
+    fn sendmsg = libc::SYS_sendmsg;
+    fn sendmmsg = libc::SYS_sendmmsg;
+    fn accept = libc::SYS_accept;
+    fn accept4 = libc::SYS_accept4;
+    fn connect = libc::SYS_connect;
+    fn splice = libc::SYS_splice;
+    fn getrandom = libc::SYS_getrandom;
 }
 
 stand_in! {
-    fn read = |a| { transfers(libc::SYS_read, a); };
-    fn __read_chk = |a| { transfers(libc::SYS_read, a); };
-    fn pread = |a| { transfers(libc::SYS_pread64, a); };
-    fn pread64 = |a| { transfers(libc::SYS_pread64, a); };
-    fn __pread_chk = |a| { transfers(libc::SYS_pread64, a); };
-    fn __pread64_chk = |a| { transfers(libc::SYS_pread64, a); };
-    fn readv = |a| { transfers(libc::SYS_readv, a); };
-    fn preadv = |a| { transfers(libc::SYS_preadv, a); };
-    fn preadv64 = |a| { transfers(libc::SYS_preadv, a); };
-    fn preadv2 = |a| { transfers(libc::SYS_preadv2, a); };
-    fn preadv64v2 = |a| { transfers(libc::SYS_preadv2, a); };
-    fn write = |a| { transfers(libc::SYS_write, a); };
-    fn writev = |a| { transfers(libc::SYS_writev, a); };
-    fn pwritev = |a| { transfers(libc::SYS_pwritev, a); };
-    fn pwritev64 = |a| { transfers(libc::SYS_pwritev, a); };
-    fn pwritev2 = |a| { transfers(libc::SYS_pwritev2, a); };
-    fn pwritev64v2 = |a| { transfers(libc::SYS_pwritev2, a); };
-    fn recv = |a| { transfers(libc::SYS_recvfrom, a); };
-    fn recvfrom = |a| { transfers(libc::SYS_recvfrom, a); };
-    fn __recv_chk = |a| { transfers(libc::SYS_recvfrom, a); };
-    fn __recvfrom_chk = |a| { transfers(libc::SYS_recvfrom, a); };
-    fn recvmsg = |a| { messages(libc::SYS_recvmsg, a); };
-    fn recvmmsg = |a| { transfers(libc::SYS_recvmmsg, a); };
-    fn send = |a| { transfers(libc::SYS_sendto, a); };
-    fn sendto = |a| { transfers(libc::SYS_sendto, a); };
-    fn sendmsg = |a| { messages(libc::SYS_sendmsg, a); };
-    fn sendmmsg = |a| { transfers(libc::SYS_sendmmsg, a); };
-    fn accept = |a| { transfers(libc::SYS_accept, a); };
-    fn accept4 = |a| { transfers(libc::SYS_accept4, a); };
-    fn connect = |a| { transfers(libc::SYS_connect, a); };
-    fn splice = |a| { transfers(libc::SYS_splice, a); };
-    fn getrandom = |a| {
-        if let Some(calls) = ThreadState::calls_of_current() {
-            note(calls, libc::SYS_getrandom, a);
-        }
-    };
     fn setsockopt = |a| {
         let (level, option) = (a.second as c_int, a.third as c_int);
         if level == libc::SOL_SOCKET && [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO].contains(&option) {
