@@ -11,6 +11,7 @@ use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::suite;
 use rsunwind_tests::victim::{self, Compiler};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 const FAST: &str = "rate=10000,cost=1";
 
@@ -110,28 +111,49 @@ fn a_call_that_nobody_knows_is_left_as_it_is() {
 
 /// The program with the C library of that suite.
 fn under(root: &Path, program: &Path) -> Run {
-    Run::profiled(FAST, root.join("lib64/ld-linux-x86-64.so.2"))
+    Run::profiled(FAST, loader(root))
         .arg("--library-path")
         .arg(root.join("lib/x86_64-linux-gnu"))
         .arg(program)
 }
 
+fn loader(root: &Path) -> PathBuf {
+    root.join("lib64/ld-linux-x86-64.so.2")
+}
+
+/// "2.41", as its loader says.
+fn version(root: &Path) -> String {
+    let said = Command::new(loader(root)).arg("--version").output();
+    let said = String::from_utf8(said.expect("a loader that runs").stdout).expect("text");
+    let first = said.lines().next().unwrap_or_default();
+    let last = first.rsplit(' ').next().unwrap_or_default();
+    last.trim_end_matches('.').to_owned()
+}
+
 #[test]
 fn newer_libraries_have_one_instruction_for_all_calls() {
     let [program, _] = programs();
+    let transfers = victim::c("interrupted.c");
     // 2.41 and later.
     for name in ["trixie", "sid"] {
         let Some(root) = suite::unpack(name).map(|suite| suite.join("root/usr")) else {
             continue;
         };
+        let minor = version(&root)
+            .strip_prefix("2.")
+            .and_then(|it| it.parse().ok());
+        assert!(minor >= Some(41), "{name}: {}", version(&root));
         for way in [
             ["storm", "200"],
             ["pieces", "30"],
             ["all", "20"],
             ["many", "5"],
+            ["full", "10"],
         ] {
             assert_eq!(text_of(under(&root, &program), &way), "", "{name} {way:?}");
         }
+        let said = text_of(under(&root, &transfers), &["libc", "40"]);
+        assert_eq!(said, "", "{name}");
         for signal in ["10", "40"] {
             let said = text_of(under(&root, &program), &["own", signal]);
             assert_eq!(said, "ended 3000, lost 0\n", "{name} {signal}");

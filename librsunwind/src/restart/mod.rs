@@ -39,30 +39,25 @@
 
 mod calls;
 mod held;
+mod noted;
 mod registers;
 mod rest;
 mod resume;
 mod transfers;
 
+pub use noted::{Calls, UNKNOWN};
 pub use rest::{LIMITED, LIMITED_COUNT, is_limited, limit_noted};
 
 use crate::sys::filters;
-use crate::thread::ThreadState;
-use crate::{arch, clock, sys, weak_address};
+use crate::{arch, sys, weak_address};
 use calls::{Again, again, ends, looks_at_many};
-use core::cell::Cell;
 use core::ffi::{c_int, c_void};
-use core::mem::offset_of;
-use core::sync::atomic::Ordering::{Relaxed, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, compiler_fence};
+use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::{AtomicBool, AtomicU8};
 use engine::seccomp::SystemCall;
-use engine::wire::sample::Trigger;
 use registers::{CallRegisters, LENGTH, Signals, code_before};
 use resume::Rest;
 
-/// How far below its wrapper a libc makes the system call at most, bytes (musl's `sendmsg` has
-/// 1,120 of its own).
-const REACH: u64 = 4096;
 const SECOND: u64 = 1_000_000_000;
 /// How often one call is sent back before our signal is held back for it.
 const TRIES: u32 = 2;
@@ -95,121 +90,7 @@ pub fn may_make(number: i64, arguments: Option<&[u64; 6]>) -> bool {
     !keeps_numbers() && filters::may_make(&call)
 }
 
-/// What a thread knows of the call it is in. Written by wrappers, in ordinary code; the handler
-/// reads it, and writes the times.
-#[derive(Debug)]
-#[repr(C)]
-pub struct Calls {
-    /// Whether samples can end the thread's calls.
-    are_ended: AtomicBool,
-    /// How often the thread was sent back to this one.
-    sent: Cell<u32>,
-    /// The stack pointer as libc's function was entered; 0 while a note is being made.
-    sp: Cell<u64>,
-    /// The system call that the function makes.
-    number: Cell<i64>,
-    /// Its first arguments, as far as they are known.
-    arguments: [Cell<u64>; 3],
-    /// When it began (`CLOCK_MONOTONIC`, ns); 0 if that is not known.
-    since_ns: Cell<u64>,
-    /// When it is over; 0 before it was made again for the first time. With a beginning only.
-    until_ns: Cell<u64>,
-    /// What is left of its time: a `struct timespec` for the call to read, and for the kernel to
-    /// write.
-    rest: [Cell<u64>; 2],
-    /// A signal mask for it to wait under.
-    mask: [Cell<u64>; 16],
-    /// Where the thread was sent back last.
-    sent_from: Cell<u64>,
-    /// What is known to be there of the thread's stack: its lowest byte, and behind its highest.
-    known_stack: Cell<(u64, u64)>,
-}
-
-/// Stands for an argument that is not known.
-pub const UNKNOWN: u64 = u64::MAX;
-
-/// Where a shim finds what [`Calls::note`] writes, in the memory that the thread's word points to:
-/// one that does the same in a few instructions.
-#[derive(Debug)]
-pub struct Offsets;
-
-impl Offsets {
-    const CALLS: usize = offset_of!(ThreadState, calls);
-    pub const ARE_ENDED: usize = Self::CALLS + offset_of!(Calls, are_ended);
-    pub const SENT: usize = Self::CALLS + offset_of!(Calls, sent);
-    pub const SP: usize = Self::CALLS + offset_of!(Calls, sp);
-    pub const NUMBER: usize = Self::CALLS + offset_of!(Calls, number);
-    pub const ARGUMENTS: usize = Self::CALLS + offset_of!(Calls, arguments);
-    pub const SINCE_NS: usize = Self::CALLS + offset_of!(Calls, since_ns);
-}
-
 impl Calls {
-    /// Nothing noted.
-    pub const fn new() -> Self {
-        Self {
-            are_ended: AtomicBool::new(false),
-            sent: Cell::new(0),
-            sp: Cell::new(0),
-            number: Cell::new(0),
-            arguments: [const { Cell::new(0) }; 3],
-            since_ns: Cell::new(0),
-            until_ns: Cell::new(0),
-            rest: [const { Cell::new(0) }; 2],
-            mask: [const { Cell::new(0) }; 16],
-            sent_from: Cell::new(0),
-            known_stack: Cell::new((0, 0)),
-        }
-    }
-
-    /// What samples the thread from now on: events that sample kernel mode end its calls.
-    pub(crate) fn ended_by(&self, trigger: Trigger) {
-        self.are_ended
-            .store(trigger == Trigger::PerfKernel, Relaxed);
-    }
-
-    /// Whether signals of what samples the thread may end its calls.
-    #[inline]
-    pub fn are_ended(&self) -> bool {
-        self.are_ended.load(Relaxed)
-    }
-
-    /// Notes which system call a function of libc is about to make: by what number, with which
-    /// arguments ([`UNKNOWN`] where the function has others), from below which stack pointer.
-    #[inline]
-    pub fn note(&self, sp: u64, number: i64, arguments: [u64; 3]) {
-        self.sp.set(0);
-        // The handler comes in between, on this thread.
-        compiler_fence(SeqCst);
-        self.number.set(number);
-        for (known, argument) in self.arguments.iter().zip(arguments) {
-            known.set(argument);
-        }
-        self.since_ns.set(0);
-        self.sent.set(0);
-        compiler_fence(SeqCst);
-        self.sp.set(sp);
-    }
-
-    /// Notes that the call's time counts from now on. Out of the way of calls without one.
-    #[inline(never)]
-    pub fn note_time(&self) {
-        self.until_ns.set(0);
-        self.since_ns.set(clock::monotonic_ns());
-    }
-
-    /// Where the kernel may write what is left of a sleep's time.
-    pub fn rest(&self) -> u64 {
-        self.rest.as_ptr() as u64
-    }
-
-    /// A signal mask that outlives the wrapper, of the size that libc's type has.
-    pub fn mask(&self, signals: u64) -> u64 {
-        if let Some(first) = self.mask.first() {
-            first.set(signals);
-        }
-        self.mask.as_ptr() as u64
-    }
-
     /// What rcx holds in a thread that is about to make a call again.
     fn mark(&self) -> u64 {
         core::ptr::from_ref(self) as u64
@@ -389,22 +270,6 @@ impl Calls {
         sent > TRIES
     }
 
-    /// Whether what was noted is about the call behind which a thread stands.
-    fn is_of(&self, at: &CallRegisters) -> bool {
-        let below = self.sp.get().wrapping_sub(at.sp);
-        let is_same = |(noted, argument): (&Cell<u64>, u64)| {
-            let noted = noted.get();
-            // The lower halves: a libc may have made an `int` longer, with its sign or without.
-            noted == UNKNOWN || noted as u32 == argument as u32 || argument == self.rest()
-        };
-        let known = match self.number.get() {
-            libc::SYS_sendmsg | libc::SYS_recvmsg => 1, // musl copies the header
-            _ => self.arguments.len(),
-        };
-        let mut arguments = self.arguments.iter().zip(at.arguments).take(known);
-        self.sp.get() != 0 && below < REACH && arguments.all(is_same)
-    }
-
     /// By what number a call was made last that the code makes by this one.
     fn converted(&self, number: i64, at: &CallRegisters) -> i64 {
         match number {
@@ -414,21 +279,6 @@ impl Calls {
             }
             _ => number,
         }
-    }
-
-    /// What is left of a time, ns, that began with the call.
-    fn left_ns(&self, given_ns: u64) -> u64 {
-        if self.until_ns.get() == 0 {
-            self.until_ns
-                .set(self.since_ns.get().saturating_add(given_ns));
-        }
-        self.until_ns.get().saturating_sub(clock::monotonic_ns())
-    }
-
-    fn set_rest(&self, left_ns: u64) {
-        let [seconds, nanoseconds] = &self.rest;
-        seconds.set(left_ns / SECOND);
-        nanoseconds.set(left_ns % SECOND);
     }
 }
 
@@ -448,12 +298,6 @@ unsafe fn interrupted_mask(context: *const c_void) -> u64 {
 fn is_cancelled_by_musl(mask: u64) -> bool {
     const SIGCANCEL: c_int = 33;
     mask & sys::bit(SIGCANCEL) != 0 && weak_address!("gnu_get_libc_version") == 0
-}
-
-impl Default for Calls {
-    fn default() -> Self {
-        Self::new()
-    }
 }
 
 /// # Safety

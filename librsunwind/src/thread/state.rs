@@ -19,6 +19,7 @@ use super::trigger_slot::TriggerSlot;
 use crate::budget::Budget;
 use crate::restart::Calls;
 use crate::{arch, sys};
+use core::mem::offset_of;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::wire::sample::Frame;
@@ -62,6 +63,9 @@ pub struct ThreadState {
 }
 
 impl ThreadState {
+    /// Where [`ThreadState::calls`] is found, for a shim.
+    pub const CALLS: usize = offset_of!(Self, calls);
+
     /// A state for the next thread, claimed.
     ///
     /// # Safety

@@ -8,7 +8,7 @@ use crate::next::Next;
 use crate::stand_in;
 use crate::stand_in::{Arguments, absent};
 use core::ffi::{c_int, c_long};
-use rsunwind::restart::{LIMITED, LIMITED_COUNT, Offsets, is_limited, limit_noted};
+use rsunwind::restart::{Calls, LIMITED, LIMITED_COUNT, is_limited, limit_noted};
 use rsunwind::thread::ThreadState;
 
 /// Notes a call on a descriptor, with its time where that has a limit.
@@ -49,7 +49,7 @@ macro_rules! transfers {
                         "mov r11, qword ptr fs:[r11]",
                         "test r11, r11",
                         "jz 3f",
-                        "cmp byte ptr [r11 + {are_ended}], 0",
+                        "cmp byte ptr [r11 + {calls} + {are_ended}], 0",
                         "je 3f",
                         "cmp rdi, {count}",
                         "jae 2f",
@@ -60,14 +60,14 @@ macro_rules! transfers {
                         "bt rax, rdi",
                         "jc 4f",
                         "2:", // as `Calls::note`
-                        "mov qword ptr [r11 + {sp}], 0",
-                        "mov qword ptr [r11 + {number_at}], {number}",
-                        "mov qword ptr [r11 + {arguments}], rdi",
-                        "mov qword ptr [r11 + {arguments} + 8], rsi",
-                        "mov qword ptr [r11 + {arguments} + 16], rdx",
-                        "mov qword ptr [r11 + {since}], 0",
-                        "mov dword ptr [r11 + {sent}], 0",
-                        "mov qword ptr [r11 + {sp}], rsp",
+                        "mov qword ptr [r11 + {calls} + {sp}], 0",
+                        "mov qword ptr [r11 + {calls} + {number_at}], {number}",
+                        "mov qword ptr [r11 + {calls} + {arguments}], rdi",
+                        "mov qword ptr [r11 + {calls} + {arguments} + 8], rsi",
+                        "mov qword ptr [r11 + {calls} + {arguments} + 16], rdx",
+                        "mov qword ptr [r11 + {calls} + {since}], 0",
+                        "mov dword ptr [r11 + {calls} + {sent}], 0",
+                        "mov qword ptr [r11 + {calls} + {sp}], rsp",
                         "3:",
                         "mov rax, qword ptr [rip + {real} + {address}]",
                         "test rax, rax",
@@ -78,15 +78,16 @@ macro_rules! transfers {
                         "4:",
                         $crate::hand_over!(),
                         ".cfi_endproc",
-                        are_ended = const Offsets::ARE_ENDED,
+                        calls = const ThreadState::CALLS,
+                        are_ended = const Calls::ARE_ENDED,
                         count = const LIMITED_COUNT,
                         limited = sym LIMITED,
-                        sp = const Offsets::SP,
-                        number_at = const Offsets::NUMBER,
+                        sp = const Calls::SP,
+                        number_at = const Calls::NUMBER,
                         number = const $number,
-                        arguments = const Offsets::ARGUMENTS,
-                        since = const Offsets::SINCE_NS,
-                        sent = const Offsets::SENT,
+                        arguments = const Calls::ARGUMENTS,
+                        since = const Calls::SINCE_NS,
+                        sent = const Calls::SENT,
                         real = sym REAL,
                         address = const Next::ADDRESS,
                         before = sym before,
