@@ -152,7 +152,7 @@ fn newer_libraries_have_one_instruction_for_all_calls() {
         ] {
             assert_eq!(text_of(under(&root, &program), &way), "", "{name} {way:?}");
         }
-        let said = text_of(under(&root, &transfers), &["libc", "40"]);
+        let said = text_of(under(&root, &transfers), &["libc", "15"]);
         assert_eq!(said, "", "{name}");
         for signal in ["10", "40"] {
             let said = text_of(under(&root, &program), &["own", signal]);
