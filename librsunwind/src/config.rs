@@ -170,6 +170,16 @@ impl Config {
         Ok(config)
     }
 
+    /// The depth limit in the variable's value: what of it decides how much memory is needed. A
+    /// wrong one is found by [`Config::parse`].
+    #[must_use]
+    pub fn depth(text: &[u8]) -> usize {
+        let settings = text.split(|byte| *byte == b',');
+        let mut depths =
+            settings.filter_map(|setting| parse_depth(setting.strip_prefix(b"depth=")?));
+        depths.next_back().unwrap_or(DEFAULT_DEPTH)
+    }
+
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ConfigError> {
         let bad = |what, remedy| Err(ConfigError { what, remedy });
         match key {
@@ -221,9 +231,9 @@ impl Config {
                     );
                 }
             },
-            b"depth" => match parse_decimal(value) {
-                Some(depth @ 8..=2048) => self.max_depth = depth as usize,
-                _ => return bad("depth", "give 8 to 2048 frames"),
+            b"depth" => match parse_depth(value) {
+                Some(depth) => self.max_depth = depth,
+                None => return bad("depth", "give 8 to 2048 frames"),
             },
             b"unwind" => {
                 self.unwind = match value {
@@ -275,6 +285,11 @@ fn parse_share(value: &[u8]) -> Option<u64> {
         .then_some(share)
 }
 
+fn parse_depth(value: &[u8]) -> Option<usize> {
+    let depth = parse_decimal(value).filter(|depth| (8..=2048).contains(depth))?;
+    usize::try_from(depth).ok()
+}
+
 /// Hz to a period in ns.
 fn parse_rate(value: &[u8]) -> Option<u64> {
     let millihertz = parse_thousandths(value)?;
@@ -323,6 +338,13 @@ mod tests {
         assert!(
             matches!(config.destination, Destination::File(path) if path.bytes() == b"/tmp/x.%p.rsu")
         );
+        for text in [
+            &b"output=x"[..],
+            b"output=x,depth=64,depth=9",
+            b"depth=8,output=x",
+        ] {
+            assert_eq!(Config::depth(text), Config::parse(text).unwrap().max_depth);
+        }
         assert!(matches!(
             Config::parse(b"session=/dev/shm/a").unwrap().destination,
             Destination::Session(_)

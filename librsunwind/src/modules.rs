@@ -100,21 +100,34 @@ pub fn find_tables(auxiliary: Auxiliary) -> Result<(), Errno> {
     clock::find_vdso(auxiliary.vdso);
     PROCESS.set_main_stack_top(auxiliary.above_stack);
     ENTRY.store(auxiliary.entry, Relaxed);
-    prepare(auxiliary.vdso)
+    VDSO.store(auxiliary.vdso as u64, Relaxed);
+    make_tables()
 }
 
-/// Makes the memory for the map and the rule cache.
+const RULES_SIZE: usize = size_of::<RuleCache>().next_multiple_of(sys::PAGE);
+const TABLES_SIZE: usize = RULES_SIZE + size_of::<ModuleMap>();
+
+/// Makes the memory for the map and the rule cache, if it is not there.
 ///
 /// # Errors
 /// `ENOMEM`.
-fn prepare(vdso: usize) -> Result<(), Errno> {
-    const RULES_SIZE: usize = size_of::<RuleCache>().next_multiple_of(sys::PAGE);
-    let rules = sys::map_anonymous(RULES_SIZE.saturating_add(size_of::<ModuleMap>()))?;
-    let map = rules.wrapping_add(RULES_SIZE);
-    RULES.store(rules.cast(), Release);
-    MAP.store(map.cast(), Release);
-    VDSO.store(vdso as u64, Relaxed);
+pub fn make_tables() -> Result<(), Errno> {
+    if MAP.load(Relaxed).is_null() {
+        let rules = sys::map_anonymous(TABLES_SIZE)?;
+        RULES.store(rules.cast(), Release);
+        MAP.store(rules.wrapping_add(RULES_SIZE).cast(), Release);
+    }
     Ok(())
+}
+
+/// Gives it back: nothing has been looked for, and no signal can come in.
+pub(crate) fn give_tables_back() {
+    MAP.store(ptr::null_mut(), Release);
+    let rules = RULES.swap(ptr::null_mut(), Release);
+    if !rules.is_null() {
+        // SAFETY: made above; nobody else has seen it.
+        unsafe { sys::unmap(rules.cast(), TABLES_SIZE) };
+    }
 }
 
 fn map() -> Option<&'static ModuleMap> {

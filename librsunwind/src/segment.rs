@@ -103,20 +103,22 @@ impl Segment {
         let path = self.path();
         let mut terminated = path;
         let (flags, mode) = (libc::O_RDWR | libc::O_CREAT | libc::O_NOFOLLOW, 0o600);
-        let mut file = File::open(terminated.path(), flags, mode)?;
-        let mut start = [0u8; 128];
-        let existing = FileInfo::parse(file.read(&mut start)).ok();
-        let ours = existing.is_some_and(|info| {
-            info.kind == FileKind::Segment
-                && info.pid == writer.pid
-                && info.start_ticks == writer.start_ticks
-        });
-        // Whoever owns a file can cut it short, which would kill us.
-        if !file.is_own()? || (!ours && !start.iter().all(|byte| *byte == 0)) {
-            // Not truncated: another process may have it mapped, and would die of that.
-            sys::remove_file(terminated.path())?;
-            file = File::open(terminated.path(), flags | libc::O_EXCL, mode)?;
-        }
+        let (file, ours) = match File::open(terminated.path(), flags | libc::O_EXCL, mode) {
+            Ok(file) => (file, false),
+            Err(Errno(libc::EEXIST)) => {
+                let file = File::open(terminated.path(), flags, mode)?;
+                match is_continued(&file, writer)? {
+                    Some(ours) => (file, ours),
+                    None => {
+                        // Not truncated: another process may have it mapped, and would die of that.
+                        sys::remove_file(terminated.path())?;
+                        let file = File::open(terminated.path(), flags | libc::O_EXCL, mode)?;
+                        (file, false)
+                    }
+                }
+            }
+            Err(error) => return Err(error),
+        };
         // With the first chunk, where there is room for it and none yet: a process that ends soon
         // needs no other.
         let with_chunk = file::HEADER_SIZE + SEGMENT_STRIDE;
@@ -354,6 +356,21 @@ impl Segment {
         slot.store(base, Release);
         Ok(base)
     }
+}
+
+/// Whether a file that is there already is this very process's, to be continued; `false` if it is
+/// empty, `None` if it cannot be used.
+fn is_continued(file: &File, writer: Writer) -> Result<Option<bool>, Errno> {
+    let mut start = [0u8; 128];
+    let existing = FileInfo::parse(file.read(&mut start)).ok();
+    let ours = existing.is_some_and(|info| {
+        info.kind == FileKind::Segment
+            && info.pid == writer.pid
+            && info.start_ticks == writer.start_ticks
+    });
+    // Whoever owns a file can cut it short, which would kill us.
+    let usable = file.is_own()? && (ours || start.iter().all(|byte| *byte == 0));
+    Ok(usable.then_some(ours))
 }
 
 /// A mapped chunk that the holder of this value owns.

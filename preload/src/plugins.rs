@@ -51,6 +51,7 @@ enum Refusal<'a> {
 }
 
 /// Loads the plug-ins that the environment names; says of each that is left out why.
+#[inline(never)] // most programs have none, and some have little stack
 pub fn load() {
     let Some(list) = environment::variable(environment::PLUGINS_KEY) else {
         return;

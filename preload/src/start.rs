@@ -50,27 +50,29 @@ extern "C" fn construct() {
 /// Set-up takes about as much stack, bytes.
 const SETUP_STACK_SIZE: usize = 5 * sys::PAGE;
 
-/// What set-up is told.
-struct Beginning {
-    config: Config,
+/// What set-up is told, and tells.
+struct Beginning<'a> {
+    settings: &'a [u8],
     state: *mut ThreadState,
+    has_begun: bool,
 }
 
 /// Set-up runs on the stack of the handler that it sets up, so that it can be cut short without
 /// harm to the program, however small its stack is. The handler may come in there meanwhile.
 fn begin(settings: &CStr) {
-    let begun = Config::parse(settings.to_bytes())
-        .map_err(StartError::Config)
-        .and_then(|config| {
-            let state = ThreadState::allocate(config.max_depth).map_err(StartError::Memory)?;
-            Ok(Beginning { config, state })
-        });
-    let beginning = match begun {
-        Ok(beginning) => beginning,
-        Err(error) => return complain(error),
+    let settings = settings.to_bytes();
+    let max_depth = Config::depth(settings);
+    let state = match start::make_room(max_depth) {
+        Ok(state) => state,
+        Err(errno) => return complain(StartError::Memory(errno)),
+    };
+    let mut beginning = Beginning {
+        settings,
+        state,
+        has_begun: false,
     };
     // SAFETY: it was just made.
-    let top = unsafe { ThreadState::handler_stack_top(beginning.state) };
+    let top = unsafe { ThreadState::handler_stack_top(state) };
     sys::populate(
         (top as *mut u8).wrapping_sub(SETUP_STACK_SIZE),
         SETUP_STACK_SIZE,
@@ -79,20 +81,34 @@ fn begin(settings: &CStr) {
     SETUP_STACK.store(&raw mut slot as usize, Relaxed);
     // SAFETY: a fresh stack; what it is told and the slot outlive the call.
     let finished = unsafe {
-        let told = (&raw const beginning).cast_mut().cast();
+        let told = (&raw mut beginning).cast();
         arch::call_on_stack(set_up, told, top, &raw mut slot)
     };
     SETUP_STACK.store(0, Relaxed);
     if finished == 0 {
         sys::write_stderr(b"rsunwind: not profiled: internal error during set-up\n");
+    } else if !beginning.has_begun {
+        // SAFETY: set-up has not got as far as to use it.
+        unsafe { start::give_room_back(state, max_depth) };
     }
 }
 
 unsafe extern "C" fn set_up(told: *mut c_void) {
     // SAFETY: `begin` passes one.
-    let Beginning { config, state } = unsafe { &*told.cast::<Beginning>() };
-    // SAFETY: made for this thread.
-    match unsafe { start::start(config, *state, Auxiliary::of_process(), Origin::Exec) } {
+    let beginning = unsafe { &mut *told.cast::<Beginning<'_>>() };
+    let begun = Config::parse(beginning.settings)
+        .map_err(StartError::Config)
+        // SAFETY: made for this thread.
+        .and_then(|config| unsafe {
+            start::start(
+                &config,
+                beginning.state,
+                Auxiliary::of_process(),
+                Origin::Exec,
+            )
+        });
+    beginning.has_begun = begun.is_ok();
+    match begun {
         Ok(caught) => {
             let measured = PROCESS.config().event_cost_ns.is_none();
             if let (true, Some(cost)) = (measured, PROCESS.event_cost_ns()) {
@@ -128,7 +144,9 @@ extern "C" fn destruct() {
     exit::end();
 }
 
-/// The one line that says why the program runs unprofiled.
+/// The one line that says why the program runs unprofiled. Its text is not to be in the frame of
+/// who calls this.
+#[inline(never)]
 fn complain(error: StartError) {
     let text = Line::new().then(complaint::NOT_PROFILED);
     let text = match error {

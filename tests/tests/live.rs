@@ -50,6 +50,7 @@ mod program_filters;
 mod program_go;
 mod program_held;
 mod program_interrupted;
+mod program_limits;
 mod program_loading;
 mod program_permissions;
 mod program_sanitized;

@@ -54,7 +54,7 @@ pub fn reason(errno: i32) -> &'static str {
             "no space left; free some, or set RSUNWIND=output=PATH to another disk"
         }
         libc::EFBIG => "the file size limit is reached; raise it with ulimit -f",
-        libc::ENOMEM => "the address space limit is reached; raise it with ulimit -v",
+        libc::ENOMEM => "a limit leaves too little; raise it with ulimit -v and ulimit -d",
         libc::ELOOP => "it is a symbolic link; name the file itself",
         libc::EISDIR => "it is a directory; name a file",
         libc::EMFILE | libc::ENFILE => "no file descriptor left; raise the limit with ulimit -n",

@@ -5,7 +5,7 @@
 //! begins.
 #![allow(unsafe_code)]
 
-use crate::sys;
+use crate::sys::{self, File};
 use crate::text::{Text, copy, parse_decimal};
 use core::ops::Range;
 use engine::memory;
@@ -16,6 +16,7 @@ const START_TICKS: usize = 19;
 const CAUGHT: usize = 31;
 const ARGUMENTS_START: usize = 45;
 const ARGUMENTS_END: usize = 46;
+const ALL: [usize; 4] = [START_TICKS, CAUGHT, ARGUMENTS_START, ARGUMENTS_END];
 
 /// The signals of which the kernel does not tell whether they have a handler.
 const UNTOLD: u64 = !0 << 31;
@@ -37,18 +38,25 @@ impl Identity {
     /// Of this process, which has come about so.
     pub fn read(origin: Origin) -> Self {
         let (mut stat, mut link) = ([0; 1024], [0; 1024]);
-        let stat = sys::read_file(b"/proc/self/stat\0", &mut stat);
+        let stat = match File::open(b"/proc/self/stat\0", libc::O_RDONLY, 0) {
+            // The kernel gives it whole.
+            Ok(file) => {
+                let length = file.read_some(&mut stat);
+                stat.get(..length).unwrap_or(&[])
+            }
+            Err(_) => &[],
+        };
         let executable = sys::read_link(b"/proc/self/exe\0", &mut link);
-        let number = |index| field(stat, index).unwrap_or(0);
+        let [start_ticks, caught, start, end] = fields(stat);
         Self {
             origin,
-            start_ticks: number(START_TICKS),
-            caught: match field(stat, CAUGHT) {
+            start_ticks: start_ticks.unwrap_or(0),
+            caught: match caught {
                 Some(0) => 0,
                 Some(some) => some | UNTOLD,
                 None => !0,
             },
-            arguments: number(ARGUMENTS_START)..number(ARGUMENTS_END),
+            arguments: start.unwrap_or(0)..end.unwrap_or(0),
             executable: Text::new().then(executable),
         }
     }
@@ -80,15 +88,20 @@ impl Identity {
     }
 }
 
-/// A number among those behind the command name, which may hold anything, but the last parenthesis
+/// [`ALL`] of the fields behind the command name, which may hold anything, but the last parenthesis
 /// ends it.
-fn field(stat: &[u8], index: usize) -> Option<u64> {
-    let rest = stat
-        .iter()
-        .rposition(|byte| *byte == b')')
-        .and_then(|end| stat.get(end.wrapping_add(2)..));
-    rest.and_then(|rest| rest.split(|byte| *byte == b' ').nth(index))
-        .and_then(parse_decimal)
+fn fields(stat: &[u8]) -> [Option<u64>; 4] {
+    let end = stat.iter().rposition(|byte| *byte == b')');
+    let rest = end.and_then(|end| stat.get(end.wrapping_add(2)..));
+    let mut found = [None; 4];
+    for (index, field) in rest.unwrap_or(&[]).split(|byte| *byte == b' ').enumerate() {
+        if let Some(slot) = ALL.iter().position(|wanted| *wanted == index)
+            && let Some(slot) = found.get_mut(slot)
+        {
+            *slot = parse_decimal(field);
+        }
+    }
+    found
 }
 
 #[cfg(test)]
@@ -98,11 +111,8 @@ mod tests {
     #[test]
     fn the_start_time_is_read_behind_any_command_name() {
         let stat = b"4711 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20 21";
-        assert_eq!(
-            (field(stat, 1), field(stat, 19), field(stat, 45)),
-            (Some(1), Some(19), None)
-        );
-        assert_eq!(field(b"", 19), None);
+        assert_eq!(fields(stat), [Some(19), None, None, None]);
+        assert_eq!(fields(b""), [None; 4]);
     }
 
     #[test]

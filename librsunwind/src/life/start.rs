@@ -36,6 +36,46 @@ pub enum StartError {
     Signal(Errno),
 }
 
+/// Memory that is left to a program whose memory has a limit, bytes.
+const LEFT: usize = 1 << 20;
+
+/// Makes the memory that the runtime needs from the start, and gives the state of the first thread;
+/// where that would leave too little to the program, nothing is taken.
+///
+/// # Errors
+/// `ENOMEM`.
+pub fn make_room(max_depth: usize) -> Result<*mut ThreadState, Errno> {
+    modules::make_tables()?;
+    let made = ThreadState::allocate(max_depth);
+    let limits = [libc::RLIMIT_AS, libc::RLIMIT_DATA];
+    let is_limited = limits.map(sys::soft_limit) != [u64::MAX; 2];
+    let (Ok(state), true) = (made, is_limited) else {
+        return made.inspect_err(|_| modules::give_tables_back());
+    };
+    match sys::map_anonymous(LEFT) {
+        Ok(left) => {
+            // SAFETY: made above.
+            unsafe { sys::unmap(left, LEFT) };
+            made
+        }
+        Err(errno) => {
+            // SAFETY: made above.
+            unsafe { give_room_back(state, max_depth) };
+            Err(errno)
+        }
+    }
+}
+
+/// Gives that memory back.
+///
+/// # Safety
+/// It came from [`make_room`] with that depth, and [`start`] did not succeed with it.
+pub unsafe fn give_room_back(state: *mut ThreadState, max_depth: usize) {
+    modules::give_tables_back();
+    // SAFETY: the caller's promise.
+    unsafe { ThreadState::unmake(state, max_depth) };
+}
+
 /// Sets the whole runtime up and arms the calling thread. Gives the signals for which libraries may
 /// have set a handler by then, one bit for each.
 ///

@@ -19,6 +19,8 @@ use engine::memory::StackMemory;
 use engine::registers::thread_block;
 use engine::wire::sample::{Frame, Trigger};
 
+/// Where a state begins in its mapping: behind a guard, room for labels and the handler's stack.
+const STATE_OFFSET: usize = PAGE + regions::ROOM + handler_stack::SIZE;
 const FRAMES_OFFSET: usize = size_of::<ThreadState>().next_multiple_of(64);
 
 impl ThreadState {
@@ -37,24 +39,31 @@ impl ThreadState {
                 return Ok(state);
             }
         }
-        let state_offset = PAGE + regions::ROOM + handler_stack::SIZE;
-        let size = state_offset
-            .saturating_add(size_with(max_depth))
-            .next_multiple_of(PAGE);
+        let size = mapping_size(max_depth);
         let mapping = sys::map_anonymous(size)?;
         sys::protect_none(mapping, PAGE);
         // Not the stack: a handler of the program's may stand there, and fork. Nor the labels.
-        let state_size = size.wrapping_sub(state_offset);
         sys::advise(
-            mapping.wrapping_add(state_offset),
-            state_size,
+            mapping.wrapping_add(STATE_OFFSET),
+            size.wrapping_sub(STATE_OFFSET),
             libc::MADV_WIPEONFORK,
         );
         // SAFETY: fresh zeroed memory of sufficient size and alignment, with the handler's stack
         // below.
-        let state = unsafe { place(mapping.wrapping_add(state_offset), max_depth) };
+        let state = unsafe { place(mapping.wrapping_add(STATE_OFFSET), max_depth) };
         registry::register(state);
         Ok(state)
+    }
+
+    /// Takes the memory of a state away that no thread has had.
+    ///
+    /// # Safety
+    /// It came from [`ThreadState::allocate`] with that depth, and nobody uses it.
+    pub(crate) unsafe fn unmake(state: *mut Self, max_depth: usize) {
+        registry::unregister(state);
+        let mapping = state.cast::<u8>().wrapping_sub(STATE_OFFSET);
+        // SAFETY: the caller's promise.
+        unsafe { sys::unmap(mapping, mapping_size(max_depth)) };
     }
 
     /// The end of the stack of a state's handler, which nothing else uses before there is one.
@@ -215,6 +224,12 @@ fn forget_word(state: *mut ThreadState) {
 
 /// How far down a stack is looked at in advance, bytes.
 const WAY_DOWN: u64 = 60 * PAGE as u64;
+
+/// Bytes of the mapping of a state.
+fn mapping_size(max_depth: usize) -> usize {
+    let size = STATE_OFFSET.saturating_add(size_with(max_depth));
+    size.next_multiple_of(PAGE)
+}
 
 /// Bytes of a state with room for stacks of so many frames.
 fn size_with(max_depth: usize) -> usize {

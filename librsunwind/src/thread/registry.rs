@@ -72,6 +72,12 @@ pub(super) fn register(state: *mut ThreadState) {
     REGISTRY_TOP.fetch_max(Registry::LENGTH, Release);
 }
 
+/// Forgets a state whose memory goes.
+pub(super) fn unregister(state: *mut ThreadState) {
+    let slots = registered().filter(|slot| ptr::eq(slot.load(Relaxed), state));
+    slots.for_each(|slot| slot.store(ptr::null_mut(), Release));
+}
+
 fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
     (0..REGISTRY_TOP.load(Acquire)).filter_map(|index| REGISTRY.get(index))
 }

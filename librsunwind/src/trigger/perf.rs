@@ -83,7 +83,7 @@ pub struct PerfEvent {
 }
 
 impl PerfEvent {
-    /// Opens and enables events on the calling thread; the first is the one whose ring is used, the
+    /// Opens events on the calling thread, running; the first is the one whose ring is used, the
     /// others are left out where they are refused. A thread that has just begun gets a small ring,
     /// which nobody else empties: most of what arming costs is the ring and its way to the
     /// collector. A program that begins gets one of middle size, at most.
@@ -95,7 +95,10 @@ impl PerfEvent {
         let recipient = thread.recipient;
         let (first, others) = sources.split_first().ok_or(Errno(libc::EINVAL))?;
         let mut files = [const { None }; MAX_EVENTS];
-        let file = open_source(first)?;
+        // Where nothing is in force that it takes the place of, it runs from the start: what is
+        // sampled before there is a ring is this very work.
+        let runs = others.is_empty() && thread.outlook != Outlook::Lasting;
+        let file = open_source(first, runs)?;
         let sparing = recipient.is_none_or(|recipient| recipient.sparing);
         let is_new = matches!(thread.outlook, Outlook::Unknown | Outlook::Brief);
         let is_first = is_new && others.is_empty() && first.kernel;
@@ -122,8 +125,10 @@ impl PerfEvent {
             }
             made.lend(recipient, &file, &files);
         }
-        for file in core::iter::once(&file).chain(files.iter().flatten()) {
-            event::enable(file)?;
+        if !runs {
+            for file in core::iter::once(&file).chain(files.iter().flatten()) {
+                event::enable(file)?;
+            }
         }
         Ok(made)
     }
@@ -138,8 +143,7 @@ impl PerfEvent {
             raises_signal: false,
             ..Source::cpu_time(period_ns, true)
         };
-        let every = Attributes::of_thread(source.kind, source.config, source.period, true);
-        let file = event::open(&every.running())?;
+        let file = open_source(&source, true)?;
         let pages = match sys::is_root() {
             true => EARLY_PAGES,
             false => EARLY_PAGES_SCARCE,
@@ -182,7 +186,7 @@ impl PerfEvent {
     /// Opens another event that writes into the first one's ring; `left` slots are left.
     fn join(&mut self, left: usize, source: &Source, first: &File) -> Result<File, Errno> {
         let index = MAX_EVENTS.wrapping_sub(left).wrapping_add(1);
-        let file = open_source(source)?;
+        let file = open_source(source, false)?;
         event::write_into(&file, first)?;
         self.remember(index, source, &file)?;
         Ok(file)
@@ -328,12 +332,16 @@ pub fn rest_all() {
     let _ = unsafe { call!(libc::SYS_prctl, PR_TASK_PERF_EVENTS_DISABLE) };
 }
 
-fn open_source(source: &Source) -> Result<File, Errno> {
+/// Opens an event, which `runs` from the start or is to be enabled.
+fn open_source(source: &Source, runs: bool) -> Result<File, Errno> {
     let every = Attributes::of_thread(source.kind, source.config, source.period, source.kernel);
-    event::open(&if source.is_rate {
-        every.at_a_rate()
-    } else {
-        every
+    let every = match source.is_rate {
+        true => every.at_a_rate(),
+        false => every,
+    };
+    event::open(&match runs {
+        true => every.running(),
+        false => every,
     })
 }
 
