@@ -41,6 +41,8 @@ pub struct Segment {
     pub info: FileInfo,
     /// The process was seen alive under its pid, so that pid means the same to us.
     known: bool,
+    /// It was gone before it was seen: its pid means the same to us, and is nobody's or another's.
+    gone: bool,
     /// It has said that it ends or replaces its program.
     pub farewell: bool,
     /// Sampling period in force, ns, once known.
@@ -112,6 +114,7 @@ impl Segment {
             stays_open,
             info,
             known,
+            gone: false,
             farewell: false,
             period_ns: None,
             started_ns: None,
@@ -125,13 +128,38 @@ impl Segment {
     /// of another PID namespace that still runs is never taken for gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        (self.known || self.farewell) && !exists(self.info.pid)
+        self.gone || (self.known || self.farewell) && !exists(self.info.pid)
+    }
+
+    /// Finds out whether a process that nobody has seen alive is gone. Most short programs are
+    /// before the first look, and their segments would stay until recording ends.
+    fn look_for_process(&mut self) {
+        if self.known || self.gone {
+            return;
+        }
+        let started = start_ticks(self.info.pid);
+        let is_another = started.is_some_and(|ticks| ticks != self.info.start_ticks);
+        if is_another || !exists(self.info.pid) {
+            let own = fs::metadata("/proc/self/ns/pid").map(|namespace| namespace.ino());
+            self.gone = own.is_ok_and(|own| self.namespace() == Some(own));
+        }
+    }
+
+    /// The PID namespace that its first record names.
+    fn namespace(&mut self) -> Option<u64> {
+        let mut start = [0; 8192];
+        let offset = (file::HEADER_SIZE + HEADER_SIZE) as u64;
+        let count = self.opened().ok()?.read_at(&mut start, offset).ok()?;
+        let record = record::parse(start.get(..count)?).ok()?;
+        let is_process = RecordKind::from_number(record.kind) == Some(RecordKind::Process);
+        let process = is_process.then(|| Process::decode(record.payload).ok())?;
+        process.map(|process| process.pid_namespace)
     }
 
     /// Whether the process is there, as far as can be seen.
     #[must_use]
     pub fn may_live(&self) -> bool {
-        exists(self.info.pid) || !(self.known || self.farewell)
+        !self.gone && (exists(self.info.pid) || !(self.known || self.farewell))
     }
 
     /// Whether the process is known to be there.
@@ -166,6 +194,7 @@ impl Segment {
     /// What `sink` says. A segment that cannot be read is none.
     pub fn take(&mut self, take: Take, turn: Turn, sink: &mut Sink<'_>) -> io::Result<Progress> {
         let taken = self.take_chunks(take, turn, sink);
+        self.look_for_process();
         if !self.stays_open {
             self.file = None;
         }

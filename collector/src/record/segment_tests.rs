@@ -5,6 +5,28 @@ use engine::wire::codec::Encoder;
 
 /// A segment of this process, with one chunk per state given, each with one event of that kind.
 fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
+    let encoded = |(state, kind): &(ChunkState, EventKind)| {
+        let event = Event {
+            kind: *kind,
+            time_ns: 1,
+            value: 2,
+            text: b"text",
+        };
+        (*state, RecordKind::Event, encoded(|out| event.encode(out)))
+    };
+    segment_of(&chunks.iter().map(encoded).collect::<Vec<_>>())
+}
+
+fn encoded(encode: impl FnOnce(&mut Encoder<'_>)) -> Vec<u8> {
+    let mut bytes = [0; 1024];
+    let mut out = Encoder::new(&mut bytes);
+    encode(&mut out);
+    let length = out.finish().unwrap();
+    bytes[..length].to_vec()
+}
+
+/// The same with any record in each chunk.
+fn segment_of(chunks: &[(ChunkState, RecordKind, Vec<u8>)]) -> (tempfile::TempDir, PathBuf) {
     let info = FileInfo {
         kind: FileKind::Segment,
         machine: 62,
@@ -17,18 +39,11 @@ fn segment(chunks: &[(ChunkState, EventKind)]) -> (tempfile::TempDir, PathBuf) {
         length: 0,
     };
     let mut bytes = info.to_bytes().to_vec();
-    for (sequence, (state, kind)) in chunks.iter().enumerate() {
+    for (sequence, (state, kind, payload)) in chunks.iter().enumerate() {
         let mut chunk = vec![0; SEGMENT_STRIDE];
-        let event = Event {
-            kind: *kind,
-            time_ns: 1,
-            value: 2,
-            text: b"text",
-        };
-        let mut out = Encoder::new(&mut chunk[HEADER_SIZE + record::HEADER_SIZE..]);
-        event.encode(&mut out);
-        let payload = out.finish().unwrap();
-        let length = record::seal(&mut chunk[HEADER_SIZE..], RecordKind::Event, payload);
+        let place = HEADER_SIZE + record::HEADER_SIZE;
+        chunk[place..place + payload.len()].copy_from_slice(payload);
+        let length = record::seal(&mut chunk[HEADER_SIZE..], *kind, payload.len());
         let header = ChunkInfo {
             state: *state as u32,
             stride: SEGMENT_STRIDE as u32,
@@ -137,6 +152,36 @@ fn a_process_is_over_when_it_is_gone_or_said_so() {
     taken(&mut own, Take::Sealed);
     own.info.pid = child.id();
     assert!(own.is_over(), "it has said farewell");
+}
+
+#[test]
+fn a_process_that_was_gone_before_it_was_seen_is_over_if_its_pid_means_the_same_to_us() {
+    let own = fs::metadata("/proc/self/ns/pid").unwrap().ino();
+    for (pid_namespace, is_over) in [(own, true), (own + 1, false), (0, false)] {
+        let process = Process {
+            pid_namespace,
+            ..Process::default()
+        };
+        let record = encoded(|out| process.encode(out));
+        let (_directory, path) = segment_of(&[(Owned, RecordKind::Process, record)]);
+        let mut segment = opened(path, true).unwrap();
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        taken(&mut segment, Take::Sealed);
+        assert!(!segment.is_over(), "it lives");
+        (segment.known, segment.info.pid) = (false, child.id());
+        taken(&mut segment, Take::Sealed);
+        assert_eq!((segment.is_over(), segment.may_live()), (is_over, !is_over));
+        // Another process has its number by now.
+        segment.gone = false;
+        segment.info = FileInfo {
+            pid: std::process::id(),
+            start_ticks: 1,
+            ..segment.info
+        };
+        taken(&mut segment, Take::Sealed);
+        assert_eq!(segment.is_over(), is_over);
+    }
 }
 
 #[test]
