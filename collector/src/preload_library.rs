@@ -5,6 +5,7 @@
 
 use object::{Object, ObjectSymbol};
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::LazyLock;
 
 /// Its file.
@@ -27,6 +28,28 @@ static EXPORTS: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
 
 /// Where threads make what is left of a call of the program's that our signal has cut short.
 const REST_OF_CALL: &str = "rsunwind_rest";
+
+/// Where that is in the library's file, by its symbols, and what file that is.
+static PLACE_OF_REST: LazyLock<Option<(&'static [u8], Range<u64>)>> = LazyLock::new(|| {
+    let library = object::File::parse(CONTENT).ok()?;
+    let build_id = library.build_id().ok()??;
+    let found = library.symbol_by_name(REST_OF_CALL)?;
+    Some((build_id, found.address()..found.address() + found.size()))
+});
+
+/// Whether what entered the kernel at that address of a file of the library was the rest of a call
+/// of the program's. Only of the library that this program has is that known.
+pub(crate) fn is_in_rest_of_call(build_id: &[u8], address: u64) -> bool {
+    let place = PLACE_OF_REST.as_ref();
+    place.is_some_and(|(known, place)| *known == build_id && place.contains(&address))
+}
+
+/// An address there, and the library's build-id.
+#[cfg(test)]
+pub(crate) fn rest_of_call() -> (&'static [u8], u64) {
+    let (build_id, place) = PLACE_OF_REST.as_ref().expect("the library has it");
+    (build_id, place.start + 0x28)
+}
 
 /// Whether that is a function that programs call.
 pub(crate) fn exports(name: &str) -> bool {

@@ -3,6 +3,7 @@
 
 use super::ids::{ModuleId, ProcessId};
 use super::model::{Process, RawFrame, Recording};
+use crate::preload_library;
 use engine::address::RuntimeAddress;
 use engine::wire::sample::{Frame, Method};
 
@@ -61,10 +62,17 @@ impl Recording {
         owner.map.is_steady()
     }
 
-    /// Whether code of a process at that address was our own library's.
+    /// Whether code of a process at that address was our own library's, and what was done there our
+    /// own work: the rest of a call of the program's is the program's.
     pub(crate) fn is_ours(&self, process: ProcessId, address: u64, time_ns: u64) -> bool {
         let module = self.module_at(process, RuntimeAddress(address), time_ns);
-        module.is_some_and(|module| self.modules[module.index()].ours)
+        module
+            .map(|module| &self.modules[module.index()])
+            .filter(|module| module.ours)
+            .is_some_and(|module| {
+                let address = address.wrapping_sub(module.bias);
+                !preload_library::is_in_rest_of_call(&module.build_id, address)
+            })
     }
 }
 

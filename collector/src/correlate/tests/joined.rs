@@ -132,6 +132,33 @@ fn in_libc(flags: u64) -> Chunk {
 }
 
 #[test]
+fn the_rest_of_a_call_is_not_ours_where_its_signal_comes_late() {
+    const LIBRARY: u64 = 0x100_0000;
+    let (build_id, at) = crate::preload_library::rest_of_call();
+    let library = |build_id: &'static [u8]| {
+        let found = WireModule {
+            time_ns: 1,
+            start: LIBRARY,
+            end: LIBRARY + 0x100_0000,
+            bias: LIBRARY,
+            build_id,
+            path: b"/preloaded",
+            ours: true,
+        };
+        in_libc(0).record(RecordKind::Module, |out| found.encode(out))
+    };
+    let (late, ours) = (KernelHalf::Late, KernelHalf::Profiler);
+    for (build_id, offset, expected) in [
+        (build_id, at, late),
+        (build_id, 0x10, ours),
+        (b"another", at, ours),
+    ] {
+        let kernel = (150, LIBRARY + offset, SP - 0x300);
+        assert_eq!(class(kernel, library(build_id)).0, expected, "{offset:#x}");
+    }
+}
+
+#[test]
 fn libc_holds_signals_back_only_where_nothing_else_was_sampled_meanwhile() {
     let clone = (150, LIBC + 0x700, SP - 0x60);
     assert_eq!(class(clone, in_libc(0)), (KernelHalf::Shielded, 2));
