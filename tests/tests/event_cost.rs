@@ -214,6 +214,24 @@ fn what_an_event_takes_that_another_has_replaced_is_in_no_sample() {
 }
 
 #[test]
+fn what_the_preparation_of_fork_children_took_is_in_the_cost() {
+    /// Each is armed with a timer and an event.
+    const EACH_NS: u64 = 5_000;
+    const CHILDREN: u64 = 100;
+    let arming_ns = |children: u64| {
+        let bench = Bench::new();
+        let script = format!("i=0; while [ $i -lt {children} ]; do (exit 0); i=$((i+1)); done");
+        let result = output(bench.record(&[]).args(["sh", "-c", &script]));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        let threads = bench.recording().threads;
+        let all = threads.iter().map(|thread| thread.totals.arming_ns);
+        all.sum::<u64>()
+    };
+    let (few, many) = (arming_ns(1), arming_ns(1 + CHILDREN));
+    assert!(many > few + CHILDREN * EACH_NS, "{few} and {many} ns");
+}
+
+#[test]
 fn a_thread_that_can_have_no_other_event_keeps_its_own() {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-O1"], IN_THE_KERNEL);

@@ -35,6 +35,7 @@ pub(super) fn began_at() -> [u64; 2] {
 
 /// Records what the process has used, as late as it can.
 pub(super) fn process_ends(this: &ThreadState, reason: ThreadEndReason) {
+    this.add_arming(family::take_taken());
     let end = ProcessEnd {
         time_ns: clock::monotonic_ns(),
         cpu_ns: sys::process_cpu_ns().unwrap_or(0),
@@ -108,6 +109,7 @@ fn write(pid: u32, wait_status: u32, charged_ns: u64, since_ns: u64) {
     let Some(this) = ThreadState::current().filter(|this| !this.birth.is_unfinished()) else {
         return;
     };
+    this.add_arming(family::take_taken());
     let end = ChildEnd {
         time_ns: clock::monotonic_ns(),
         pid,

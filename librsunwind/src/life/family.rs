@@ -20,6 +20,8 @@ const PLACES: usize = 256;
 struct Page {
     /// One of them has spoken.
     told: AtomicU32,
+    /// What was taken of children that have no recording of their own, and is in none yet, ns.
+    taken_ns: AtomicU64,
     /// Pid and errno.
     refused: [AtomicU64; PLACES],
 }
@@ -56,6 +58,25 @@ pub(super) fn share() {
             unsafe { sys::unmap(fresh.cast(), PAGE) };
         }
     }
+}
+
+/// A fork child ends, or its program, without a recording: what its preparation took, ns, is for one
+/// of the others to record.
+///
+/// # Signal safety
+/// Atomics.
+pub(super) fn leave_taken(ns: u64) {
+    if let Some(page) = page() {
+        page.taken_ns.fetch_add(ns, Relaxed);
+    }
+}
+
+/// What children have left, ns: it is the caller's to record.
+///
+/// # Signal safety
+/// Atomics.
+pub(super) fn take_taken() -> u64 {
+    page().map_or(0, |page| page.taken_ns.swap(0, Relaxed))
 }
 
 fn page() -> Option<&'static Page> {

@@ -93,6 +93,7 @@ pub fn after_fork_in_child() {
     if !PROCESS.is_new_child() {
         return;
     }
+    let began_ns = sys::thread_cpu_ns(sys::gettid()).unwrap_or(0);
     let parent = PROCESS.become_child();
     charge::forget();
     SEGMENT.forget();
@@ -122,6 +123,7 @@ pub fn after_fork_in_child() {
     }
     this.birth.set_unfinished(true);
     this.arm_fork_child(None);
+    this.count_arming_since(began_ns);
 }
 
 /// The rest of a fork child's set-up, at its first signal.
@@ -181,7 +183,7 @@ pub fn end(reason: ThreadEndReason) {
         return;
     };
     if this.birth.is_unfinished() && !finish_late(this) {
-        return;
+        return family::leave_taken(this.arming_ns());
     }
     this.tell_of_labels();
     thread::close(this, reason);

@@ -145,7 +145,18 @@ impl ThreadState {
     /// Arming, or what undoes it, took the CPU time since that of the thread's, ns.
     pub fn count_arming_since(&self, began_ns: u64) {
         let spent_ns = self.cpu_ns().unwrap_or(0).saturating_sub(began_ns);
-        self.account.totals.arming_ns.fetch_add(spent_ns, Relaxed);
+        self.add_arming(spent_ns);
+    }
+
+    /// So much more was taken, ns: also of fork children, whose programs were others before there
+    /// was a recording of theirs.
+    pub fn add_arming(&self, ns: u64) {
+        self.account.totals.arming_ns.fetch_add(ns, Relaxed);
+    }
+
+    /// What arming took so far, ns.
+    pub fn arming_ns(&self) -> u64 {
+        self.account.totals.arming_ns.load(Relaxed)
     }
 
     fn set_arming(&self, refused: Errno, unarmed_cpu_ns: u64) {
