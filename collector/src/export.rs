@@ -119,6 +119,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if profile.samples.is_empty() {
         say(format_args!("{}", crate::summary::why_empty(&profile)));
     }
+    profile.leave();
     Ok(())
 }
 

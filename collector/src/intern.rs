@@ -104,14 +104,6 @@ impl<I: Index> Interner<I> {
         place
     }
 
-    /// The place of a thing that is not in the list yet.
-    pub(crate) fn add<T: Eq + Hash>(&mut self, all: &mut Vec<T>, thing: T) -> I {
-        let place = I::next_of(all.len());
-        self.insert(self.code(&thing), place);
-        all.push(thing);
-        place
-    }
-
     /// What a thing is looked for by.
     pub(crate) fn code(&self, thing: &impl Hash) -> u32 {
         self.hasher.hash_one(thing) as u32
@@ -131,6 +123,70 @@ impl<I: Index> Interner<I> {
         self.places
             .insert_unique(spread(code), (code, place), rehash);
     }
+}
+
+/// A caller and what it calls, by number: what trees are made of.
+pub(crate) trait Pair: Copy {
+    /// As one number.
+    fn both(self) -> u64;
+}
+
+/// Puts two numbers together.
+pub(crate) fn both<I: Index>(parent: Option<I>, what: impl Index) -> u64 {
+    let number = |index: usize| u64::from(u32::try_from(index).unwrap_or(u32::MAX));
+    number(parent.map_or(usize::MAX, I::index)) << 32 | number(what.index())
+}
+
+/// Finds the places of pairs in a list that it fills. It holds them itself: lists are long, and
+/// each look at one is a wait for memory.
+#[derive(Debug)]
+pub(crate) struct Pairs<I> {
+    places: HashTable<(u32, u32, I)>,
+    hasher: RandomState,
+}
+
+impl<I> Default for Pairs<I> {
+    fn default() -> Self {
+        Self {
+            places: HashTable::new(),
+            hasher: RandomState::default(),
+        }
+    }
+}
+
+impl<I: Index> Pairs<I> {
+    /// For a list that holds some already, each once.
+    pub(crate) fn of<T: Pair>(all: &[T]) -> Self {
+        let mut made = Self::default();
+        let mut list = Vec::new();
+        all.iter().for_each(|pair| _ = made.add(&mut list, *pair));
+        made
+    }
+
+    /// The place of a pair, at the end of the list if it is new. `all` is always the same list.
+    pub(crate) fn place<T: Pair>(&mut self, all: &mut Vec<T>, pair: T) -> I {
+        let both = pair.both();
+        let same = |known: &(u32, u32, I)| join(known) == both;
+        if let Some((.., place)) = self.places.find(self.hasher.hash_one(both), same) {
+            return *place;
+        }
+        self.add(all, pair)
+    }
+
+    /// The place of a pair that is not in the list yet.
+    pub(crate) fn add<T: Pair>(&mut self, all: &mut Vec<T>, pair: T) -> I {
+        let (both, place) = (pair.both(), I::next_of(all.len()));
+        let hash = |both: u64| self.hasher.hash_one(both);
+        let entry = ((both >> 32) as u32, both as u32, place);
+        self.places
+            .insert_unique(hash(both), entry, |known| hash(join(known)));
+        all.push(pair);
+        place
+    }
+}
+
+fn join<I>((high, low, _): &(u32, u32, I)) -> u64 {
+    u64::from(*high) << 32 | u64::from(*low)
 }
 
 /// Tables look at both ends of a hash.

@@ -6,6 +6,7 @@
 //! Not here: what becomes of a sample then ([`super::join`]).
 
 use super::kernel_samples::agrees;
+use super::samples::Made;
 use crate::recording::{ModuleId, ProcessId, RawFrame, Recording, StackId};
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::kernel::KernelHead;
@@ -35,6 +36,7 @@ pub(super) struct User {
 impl User {
     pub(super) fn of(
         recording: &Recording,
+        made: &Made,
         head: SampleHead,
         stack: Option<StackId>,
         newest: u64,
@@ -50,8 +52,8 @@ impl User {
         };
         let mut at = stack;
         while let Some(id) = at {
-            let node = recording.stacks[id.index()];
-            let RawFrame::Code { frame, module, .. } = recording.frames[node.frame.index()] else {
+            let node = made.stacks[id.index()];
+            let RawFrame::Code { frame, module, .. } = made.frames[node.frame.index()] else {
                 break;
             };
             if at == stack {

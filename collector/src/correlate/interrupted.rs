@@ -4,9 +4,9 @@
 //!
 //! Not here: other kernel samples, which are joined by their registers ([`super::join`]).
 
-use super::samples::Stacks;
+use super::samples::{Made, Stacks};
 use crate::intern::HashMap;
-use crate::recording::{KernelHalf, RawFrame, RawSample, Recording, StackId, ThreadId};
+use crate::recording::{KernelHalf, RawFrame, RawSample, StackId, StackNode, ThreadId};
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::StopReason;
 use engine::wire::source::OFF_CPU;
@@ -21,10 +21,10 @@ const HANDLER_NS: u64 = 500_000;
 struct Runs(HashMap<ThreadId, BTreeMap<u64, (Option<StackId>, StopReason)>>);
 
 impl Runs {
-    fn of(recording: &Recording) -> Self {
+    fn of(samples: &[RawSample]) -> Self {
         let mut runs = Self::default();
         let own = |sample: &&RawSample| sample.event == CPU_EVENT && !sample.kernel.is_alone();
-        for sample in recording.samples.iter().filter(own) {
+        for sample in samples.iter().filter(own) {
             let of_thread = runs.0.entry(sample.thread).or_default();
             of_thread.insert(sample.time_ns, (sample.stack, sample.stop));
         }
@@ -51,21 +51,22 @@ impl Runs {
 
 impl Stacks {
     /// Puts the kernel's stacks of such absences on those of the program.
-    pub(super) fn find_interrupted(&mut self, recording: &mut Recording) {
+    pub(super) fn find_interrupted(&mut self) {
         let in_handler =
             |sample: &RawSample| (sample.event, sample.kernel) == (OFF_CPU, KernelHalf::Profiler);
-        if !recording.samples.iter().any(in_handler) {
+        if !self.made.samples.iter().any(in_handler) {
             return;
         }
-        let runs = Runs::of(recording);
-        for index in 0..recording.samples.len() {
-            let absence = recording.samples[index];
+        let runs = Runs::of(&self.made.samples);
+        for index in 0..self.made.samples.len() {
+            let absence = self.made.samples[index];
             if let (true, Some((run, stop))) = (in_handler(&absence), runs.around(&absence)) {
-                let (_, user) = parted(recording, run);
-                let (kernel, _) = parted(recording, absence.stack);
+                let Made { frames, stacks, .. } = &self.made;
+                let (_, user) = parted(frames, stacks, run);
+                let (kernel, _) = parted(frames, stacks, absence.stack);
                 let frames = kernel.into_iter().rev();
-                let stack = frames.fold(user, |node, frame| self.push(recording, node, frame));
-                recording.samples[index] = RawSample {
+                let stack = frames.fold(user, |node, frame| self.push(node, frame));
+                self.made.samples[index] = RawSample {
                     stack,
                     stop,
                     kernel: KernelHalf::Merged,
@@ -77,11 +78,15 @@ impl Stacks {
 }
 
 /// The kernel's frames of a stack, from the leaf, and the user's stack.
-fn parted(recording: &Recording, stack: Option<StackId>) -> (Vec<RawFrame>, Option<StackId>) {
+fn parted(
+    frames: &[RawFrame],
+    stacks: &[StackNode],
+    stack: Option<StackId>,
+) -> (Vec<RawFrame>, Option<StackId>) {
     let (mut kernel, mut at) = (Vec::new(), stack);
     while let Some(id) = at {
-        let node = recording.stacks[id.index()];
-        let frame = recording.frames[node.frame.index()];
+        let node = stacks[id.index()];
+        let frame = frames[node.frame.index()];
         if !matches!(frame, RawFrame::Kernel(_)) {
             break;
         }
@@ -132,7 +137,7 @@ mod tests {
     }
 
     fn leaf_of_user(found: &Recording, absence: &RawSample) -> Option<u64> {
-        let (kernel, user) = parted(found, absence.stack);
+        let (kernel, user) = parted(&found.frames, &found.stacks, absence.stack);
         assert_eq!(kernel.len(), 1);
         let node = found.stacks[user?.index()];
         match found.frames[node.frame.index()] {

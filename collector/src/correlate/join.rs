@@ -6,7 +6,7 @@
 
 use super::held::User;
 use super::kernel_samples::{Waiting, is_entry};
-use super::samples::{ChunkSamples, Stacks, name_of};
+use super::samples::{ChunkSamples, Made, Stacks, name_of};
 use super::window::Sent;
 use crate::intern::{HashMap, HashSet};
 use crate::recording::{
@@ -46,7 +46,13 @@ impl ChunkSamples<'_> {
             },
         };
         let entry = self.stacks.waiting.leave(self.thread, head.nonce);
-        let user = User::of(self.recording, *head, stack, newest_entry(entry.iter()));
+        let user = User::of(
+            self.recording,
+            &self.stacks.made,
+            *head,
+            stack,
+            newest_entry(entry.iter()),
+        );
         let is_from_outside = head.flags & flags::FROM_OUTSIDE != 0;
         let stays_since = if is_from_outside {
             stays_since(&entry)
@@ -54,7 +60,7 @@ impl ChunkSamples<'_> {
             0
         };
         if is_from_outside {
-            let samples = self.recording.samples.iter().rev();
+            let samples = self.stacks.made.samples.iter().rev();
             let own = samples.take_while(|sample| sample.thread == self.thread);
             let own = own.filter(|sample| sample.event != OFF_CPU);
             let last = own.map(|sample| sample.time_ns).max();
@@ -63,7 +69,9 @@ impl ChunkSamples<'_> {
                 .iter()
                 .filter(|one| !window.had_late(one.head.time_ns));
             let new: Vec<_> = new.cloned().collect();
-            made.weight = count_late(self.recording, self.thread, last, &new);
+            made.weight = self
+                .stacks
+                .count_late(self.recording, self.thread, last, &new);
         }
         let name = name_of(self.recording, self.thread);
         if let Some(sent) = self.stacks.sent.remove(&name).filter(|_| !is_from_outside) {
@@ -73,7 +81,8 @@ impl ChunkSamples<'_> {
             }
             made.weight = made.weight.saturating_sub(sent);
         }
-        let by_libc = self.is_held_by_libc(&user, &entry);
+        let is_asked = is_from_outside || !entry.iter().all(|sample| user.agrees(&sample.head));
+        let by_libc = is_asked && self.is_held_by_libc(&user, &entry);
         let mut joined = false;
         for kernel in entry {
             if self.stacks.window.had_late(kernel.head.time_ns) {
@@ -112,7 +121,7 @@ impl ChunkSamples<'_> {
                 };
             }
             sample.stack = match (kernel.is_of_user_mode(), half) {
-                (false, _) => self.stacks.push_kernel(self.recording, below, &kernel),
+                (false, _) => self.stacks.push_kernel(below, &kernel),
                 // The thread has gone on since: from code of ours too, where the stack stands for
                 // its call alone.
                 (true, _) if half == KernelHalf::Late || half.is_alone() && is_from_outside => {
@@ -130,13 +139,13 @@ impl ChunkSamples<'_> {
             // samples say. Other events have none.
             sample.weight = made.weight.min(kernel.head.weight());
             made.weight -= sample.weight;
-            self.recording.samples.push(sample);
+            self.stacks.made.samples.push(sample);
         }
         if made.weight.saturating_mul(self.period_ns()) <= LONGEST_TICK_NS {
             made.flags &= !flags::LET_IN;
         }
         if made.weight > 0 {
-            self.recording.samples.push(made);
+            self.stacks.made.samples.push(made);
         }
     }
 
@@ -162,7 +171,7 @@ impl ChunkSamples<'_> {
             return (KernelHalf::Profiler, None);
         }
         if by_libc && user.is_deeper_in_libc(self.recording, process, kernel) {
-            let holder = user.stack.map(|id| self.recording.stacks[id.index()]);
+            let holder = user.stack.map(|id| self.stacks.made.stacks[id.index()]);
             return (
                 KernelHalf::Shielded,
                 holder.and_then(|holder| holder.parent),
@@ -208,11 +217,11 @@ impl ChunkSamples<'_> {
         let Some(wrapper) = caller else {
             return (KernelHalf::Merged, stack);
         };
-        let Some(parent) = self.recording.stacks[wrapper.index()].parent else {
+        let Some(parent) = self.stacks.made.stacks[wrapper.index()].parent else {
             return (KernelHalf::Profiler, None);
         };
-        let frame = self.recording.stacks[parent.index()].frame;
-        let RawFrame::Code { method, .. } = self.recording.frames[frame.index()] else {
+        let frame = self.stacks.made.stacks[parent.index()].frame;
+        let RawFrame::Code { method, .. } = self.stacks.made.frames[frame.index()] else {
             return (KernelHalf::Merged, caller);
         };
         let interrupted = method == Method::SignalFrame;
@@ -226,8 +235,9 @@ impl ChunkSamples<'_> {
     fn interrupted(&self, user: &User, kernel: &KernelHead) -> Option<StackId> {
         let mut at = user.stack.filter(|_| kernel.cursor >= user.newest);
         while let Some(id) = at {
-            let node = self.recording.stacks[id.index()];
-            if let RawFrame::Code { frame, method, .. } = self.recording.frames[node.frame.index()]
+            let node = self.stacks.made.stacks[id.index()];
+            if let RawFrame::Code { frame, method, .. } =
+                self.stacks.made.frames[node.frame.index()]
                 && method == Method::SignalFrame
                 && is_entry(kernel.user_ip, frame.lookup().0)
             {
@@ -242,10 +252,10 @@ impl ChunkSamples<'_> {
 impl Stacks {
     /// Kernel samples that no user stack came for; gives what the next window has to know of those
     /// of threads that are still there.
-    pub(super) fn finish(mut self, recording: &mut Recording) -> Sent {
+    pub(super) fn finish(mut self, recording: &Recording) -> (Made, Sent) {
         let mut last: HashMap<ThreadId, u64> = HashMap::default();
         let mut newest: HashMap<ThreadId, u64> = HashMap::default();
-        let of_threads = recording.samples.iter().filter(|s| s.event != OFF_CPU);
+        let of_threads = self.made.samples.iter().filter(|s| s.event != OFF_CPU);
         for sample in of_threads {
             let last = last.entry(sample.thread).or_default();
             *last = sample.time_ns.max(*last);
@@ -255,12 +265,12 @@ impl Stacks {
         for of_thread in threads {
             let samples: Vec<_> = of_thread.iter().map(|(_, sample)| sample.clone()).collect();
             if let Some((thread, _)) = of_thread.first() {
-                count_late(recording, *thread, last.get(thread).copied(), &samples);
+                self.count_late(recording, *thread, last.get(thread).copied(), &samples);
                 let of_cpu_time = samples.iter().filter(|s| s.head.event == CPU_EVENT);
                 newest.insert(*thread, newest_entry(of_cpu_time));
             }
         }
-        self.find_interrupted(recording);
+        self.find_interrupted();
         let window = self.window;
         let rest = rest.into_iter();
         let wanted = rest.filter(|(_, sample)| window.has_late(sample.head.time_ns));
@@ -280,12 +290,12 @@ impl Stacks {
             } else {
                 let is_ours = recording.is_ours(process, sample.head.user_ip, sample.head.time_ns);
                 let half = if is_ours { KernelHalf::Profiler } else { why };
-                (half, self.push_kernel(recording, None, &sample))
+                (half, self.push_kernel(None, &sample))
             };
             let weight = sample.head.weight();
             let sent = self.sent.entry(name_of(recording, thread));
             *sent.or_default() += weight;
-            recording.samples.push(RawSample {
+            self.made.samples.push(RawSample {
                 thread,
                 time_ns: sample.head.time_ns,
                 weight,
@@ -301,13 +311,32 @@ impl Stacks {
                 labels: LabelsId::UNKNOWN,
             });
         }
-        settle(std::mem::take(&mut self.regions), &mut recording.samples);
-        recording.samples.sort_by_key(|sample| sample.thread);
+        settle(std::mem::take(&mut self.regions), &mut self.made.samples);
         let threads = (0..recording.threads.len()).map(ThreadId::next_of);
         let there: HashSet<_> = threads.map(|id| name_of(recording, id)).collect();
         self.sent
             .retain(|name, sent| *sent > 0 && there.contains(name));
-        self.sent
+        (self.made, self.sent)
+    }
+
+    /// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU time
+    /// that they show after the thread's clock was looked at for the last time, at its end or its
+    /// `last` sample, is added to it. Gives what they weigh.
+    fn count_late(
+        &mut self,
+        recording: &Recording,
+        thread: ThreadId,
+        last: Option<u64>,
+        samples: &[Waiting],
+    ) -> u64 {
+        let about = &recording.threads[thread.index()];
+        let looked_at = about.end.map(|end| end.time_ns).or(last).unwrap_or(0);
+        let period = about.armings.last().map_or(0, |arming| arming.period_ns);
+        let late = samples.iter().filter(|s| s.head.time_ns > looked_at);
+        let weight = |sample: &Waiting| sample.head.weight();
+        let late_ns = period.saturating_mul(late.map(weight).sum());
+        self.made.late_cpu_ns.push((thread, late_ns));
+        samples.iter().map(weight).sum()
     }
 }
 
@@ -371,23 +400,4 @@ fn stays_since(entry: &[Waiting]) -> u64 {
         false => &now[now.len().saturating_sub(2)..],
     };
     known.first().map_or(u64::MAX, |sample| sample.head.cursor)
-}
-
-/// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU time
-/// that they show after the thread's clock was looked at for the last time, at its end or its
-/// `last` sample, is added to it. Gives what they weigh.
-fn count_late(
-    recording: &mut Recording,
-    thread: ThreadId,
-    last: Option<u64>,
-    samples: &[Waiting],
-) -> u64 {
-    let about = &mut recording.threads[thread.index()];
-    let looked_at = about.end.map(|end| end.time_ns).or(last).unwrap_or(0);
-    let period = about.armings.last().map_or(0, |arming| arming.period_ns);
-    let late = samples.iter().filter(|s| s.head.time_ns > looked_at);
-    let weight = |sample: &Waiting| sample.head.weight();
-    let late_ns = period.saturating_mul(late.map(weight).sum());
-    about.late_cpu_ns = about.late_cpu_ns.saturating_add(late_ns);
-    samples.iter().map(weight).sum()
 }

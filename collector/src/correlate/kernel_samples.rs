@@ -77,10 +77,11 @@ impl WaitingRoom {
         let Some(all) = self.threads.get_mut(&thread) else {
             return Vec::new();
         };
-        let later = nonce
-            .checked_add(1)
-            .map_or_else(BTreeMap::new, |next| all.split_off(&next));
-        std::mem::replace(all, later).into_values().collect()
+        let mut left = Vec::new();
+        while let Some(first) = all.first_entry().filter(|first| *first.key() <= nonce) {
+            left.push(first.remove());
+        }
+        left
     }
 
     /// The same, but for those that are to stay.

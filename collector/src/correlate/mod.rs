@@ -13,6 +13,7 @@ mod interrupted;
 mod join;
 mod kernel_account;
 mod kernel_samples;
+mod parts;
 mod samples;
 #[cfg(test)]
 mod tests;
@@ -21,8 +22,8 @@ mod window;
 pub use kernel_account::KernelAccount;
 pub use window::{Sent, ThreadName, Window};
 
-use crate::recording::{Contents, FrameId, OpenError, Recording};
-use samples::{ChunkSamples, Stacks};
+use crate::recording::{Contents, Damages, FrameId, OpenError, Part, Recording};
+use samples::{ChunkSamples, Made, Stacks};
 use std::path::{Path, PathBuf};
 
 /// Reads recordings, segments and session directories as one recording, with its samples.
@@ -56,23 +57,68 @@ pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording,
     correlate(contents, Window::WHOLE, &mut Sent::new())
 }
 
-fn correlate(
+fn correlate(contents: Contents, window: Window, sent: &mut Sent) -> Result<Recording, OpenError> {
+    // What windows know of each other is of all processes together.
+    let most = match window.is_whole() {
+        true => std::thread::available_parallelism().map_or(1, usize::from),
+        false => 1,
+    };
+    correlate_in(contents, window, sent, most)
+}
+
+/// In at most so many parts, at once.
+fn correlate_in(
     mut contents: Contents,
     window: Window,
     sent: &mut Sent,
+    most: usize,
 ) -> Result<Recording, OpenError> {
     let mut recording = std::mem::take(&mut contents.recording);
-    let mut stacks = Stacks::of(window, std::mem::take(sent));
-    while let Some(chunk) = contents.next()? {
-        let mut samples = ChunkSamples::new(&mut recording, &mut stacks, chunk.thread);
-        chunk.walk(|step, damages| samples.step(&step, damages));
+    let parts = contents.parts(&recording.threads, most);
+    let read = |part, sent| read_part(&recording, part, window, sent);
+    let found = std::thread::scope(|scope| {
+        let (read, mut parts) = (&read, parts.into_iter());
+        let first = parts.next();
+        let others = parts.map(|part| scope.spawn(|| read(part, Sent::new())));
+        let others: Vec<_> = others.collect();
+        let first = first.map(|first| read(first, std::mem::take(sent)));
+        let others = others.into_iter().map(|other| match other.join() {
+            Ok(found) => found,
+            Err(panic) => std::panic::resume_unwind(panic),
+        });
+        first
+            .into_iter()
+            .chain(others)
+            .collect::<Result<Vec<_>, _>>()
+    })?;
+    let (mut made, mut damages) = (Vec::new(), Vec::new());
+    for (of_part, sent_of_part, of_files) in found {
+        made.push(of_part);
+        sent.extend(sent_of_part);
+        damages.push(of_files);
     }
-    *sent = stacks.finish(&mut recording);
+    parts::together(made, &mut recording);
     if !window.is_whole() {
         keep_frames_on_stacks(&mut recording);
     }
-    recording.files = contents.reports();
+    recording.files = contents.reports(damages);
     Ok(recording)
+}
+
+/// Reads the samples of a part of the processes.
+fn read_part(
+    recording: &Recording,
+    mut part: Part<'_>,
+    window: Window,
+    sent: Sent,
+) -> Result<(Made, Sent, Vec<Damages>), OpenError> {
+    let mut stacks = Stacks::of(window, sent);
+    while let Some(chunk) = part.next()? {
+        let mut samples = ChunkSamples::new(recording, &mut stacks, chunk.thread);
+        chunk.walk(|step, damages| samples.step(&step, damages));
+    }
+    let (made, sent) = stacks.finish(recording);
+    Ok((made, sent, part.damages()))
 }
 
 /// Drops frames that only samples outside of a window had: nobody needs their names.

@@ -8,8 +8,8 @@ use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, ThreadName, Window};
 use crate::intern::{HashMap, HashSet};
 use crate::recording::{
-    Damages, FrameId, LabelsId, ProcessId, RawFrame, Recording, Regions, StackId, StackTable, Step,
-    ThreadId,
+    Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording, Regions, StackId,
+    StackNode, StackTable, Step, ThreadId,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -23,10 +23,32 @@ const DEEPEST: usize = 1 << 16;
 /// the interrupted code.
 const WAY_BACK: u64 = 16;
 
-/// What all chunks share: the stacks so far, and kernel samples that wait for one.
+/// What is made of chunks.
+#[derive(Debug, Default)]
+pub(super) struct Made {
+    table: StackTable,
+    pub(super) frames: Vec<RawFrame>,
+    pub(super) stacks: Vec<StackNode>,
+    pub(super) samples: Vec<RawSample>,
+    /// What is to be added to [`crate::recording::Thread::late_cpu_ns`].
+    pub(super) late_cpu_ns: Vec<(ThreadId, u64)>,
+}
+
+impl Made {
+    pub(super) fn frame(&mut self, frame: RawFrame) -> FrameId {
+        self.table.frame(&mut self.frames, frame)
+    }
+
+    /// The stack of a frame and its caller's stack.
+    pub(super) fn call(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
+        self.table.push(&mut self.stacks, parent, frame)
+    }
+}
+
+/// What the chunks of a process share: the stacks so far, and kernel samples that wait for one.
 #[derive(Debug, Default)]
 pub(super) struct Stacks {
-    table: StackTable,
+    pub(super) made: Made,
     pub(super) waiting: WaitingRoom,
     pub(super) window: Window,
     pub(super) sent: Sent,
@@ -48,14 +70,9 @@ impl Stacks {
         }
     }
 
-    pub(super) fn push(
-        &mut self,
-        recording: &mut Recording,
-        parent: Option<StackId>,
-        frame: RawFrame,
-    ) -> Option<StackId> {
-        let frame = self.table.frame(recording, frame);
-        Some(self.table.push(recording, parent, frame))
+    pub(super) fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
+        let frame = self.made.frame(frame);
+        Some(self.made.call(parent, frame))
     }
 
     /// Whether the kernel was entered at `user_ip` to leave a signal handler for the code that it
@@ -68,14 +85,11 @@ impl Stacks {
 
     pub(super) fn push_kernel(
         &mut self,
-        recording: &mut Recording,
         user: Option<StackId>,
         sample: &Waiting,
     ) -> Option<StackId> {
         let frames = sample.root_first();
-        frames.fold(user, |node, frame| {
-            self.push(recording, node, RawFrame::Kernel(frame))
-        })
+        frames.fold(user, |node, frame| self.push(node, RawFrame::Kernel(frame)))
     }
 }
 
@@ -83,7 +97,7 @@ impl Stacks {
     /// Where a sample of user mode was taken is all that is known of its stack.
     pub(super) fn push_leaf(
         &mut self,
-        recording: &mut Recording,
+        recording: &Recording,
         thread: ThreadId,
         sample: &Waiting,
     ) -> Option<StackId> {
@@ -92,12 +106,12 @@ impl Stacks {
         let frame = Frame::native(ip, Method::Registers);
         let module = recording.module_at(process, frame.pc, sample.head.time_ns);
         let frame = RawFrame::code(process, frame, module);
-        self.push(recording, None, frame)
+        self.push(None, frame)
     }
 }
 
 /// How many frames are remembered; a power of two.
-const REMEMBERED: usize = 4096;
+const REMEMBERED: usize = 1 << 15;
 
 /// Frames that were met, each found in one look: programs return to few places.
 #[derive(Debug)]
@@ -123,7 +137,7 @@ impl Recent {
     fn place(process: ProcessId, frame: &Frame) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = frame.pc.0 ^ u64::from(frame.position) ^ u64::from(process.number()) << 48;
-        (mixed.wrapping_mul(ODD) >> 52) as usize % REMEMBERED
+        (mixed.wrapping_mul(ODD) >> 48) as usize % REMEMBERED
     }
 }
 
@@ -140,7 +154,7 @@ struct Before {
 
 /// The samples of one chunk, on their way into a recording.
 pub(super) struct ChunkSamples<'a> {
-    pub(super) recording: &'a mut Recording,
+    pub(super) recording: &'a Recording,
     pub(super) stacks: &'a mut Stacks,
     pub(super) thread: ThreadId,
     before: Before,
@@ -148,11 +162,7 @@ pub(super) struct ChunkSamples<'a> {
 }
 
 impl<'a> ChunkSamples<'a> {
-    pub(super) fn new(
-        recording: &'a mut Recording,
-        stacks: &'a mut Stacks,
-        thread: ThreadId,
-    ) -> Self {
+    pub(super) fn new(recording: &'a Recording, stacks: &'a mut Stacks, thread: ThreadId) -> Self {
         Self {
             recording,
             stacks,
@@ -266,7 +276,7 @@ impl<'a> ChunkSamples<'a> {
             let known = self.stacks.recent.find(process, frame).filter(|_| steady);
             let id = known.unwrap_or_else(|| {
                 let raw = self.recording.raw_frame(process, *frame, time_ns);
-                let id = self.stacks.table.frame(self.recording, raw);
+                let id = self.stacks.made.frame(raw);
                 self.stacks.recent.note(process, frame, id);
                 id
             });
@@ -308,7 +318,7 @@ impl<'a> ChunkSamples<'a> {
                 frame,
                 method,
                 module,
-            } = self.recording.frames[self.before.frames[index].index()]
+            } = self.stacks.made.frames[self.before.frames[index].index()]
             {
                 let now = self.recording.module_at(process, frame.lookup(), time_ns);
                 if now != module {
@@ -319,7 +329,7 @@ impl<'a> ChunkSamples<'a> {
                         method,
                         module: now,
                     };
-                    self.before.frames[index] = self.stacks.table.frame(self.recording, raw);
+                    self.before.frames[index] = self.stacks.made.frame(raw);
                 }
             }
         }
@@ -342,7 +352,7 @@ impl<'a> ChunkSamples<'a> {
                 node = self.push(node, RawFrame::Elided(head.elided));
             }
             let frame = self.before.frames[index];
-            let pushed = self.stacks.table.push(self.recording, node, frame);
+            let pushed = self.stacks.made.call(node, frame);
             node = Some(pushed);
             if gap.is_none() {
                 self.before.nodes.push(pushed);
@@ -358,7 +368,7 @@ impl<'a> ChunkSamples<'a> {
     }
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
-        self.stacks.push(self.recording, parent, frame)
+        self.stacks.push(parent, frame)
     }
 }
 

@@ -193,12 +193,12 @@ impl Made {
     }
 
     fn frame(&mut self, frame: RawFrame) -> FrameId {
-        self.table.frame(&mut self.recording, frame)
+        self.table.frame(&mut self.recording.frames, frame)
     }
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
         let frame = self.frame(frame);
-        Some(self.table.push(&mut self.recording, parent, frame))
+        Some(self.table.push(&mut self.recording.stacks, parent, frame))
     }
 
     /// A frame of user code.
@@ -338,7 +338,7 @@ impl Made {
                     Found::Cookie | Found::Exact | Found::ByTime => None,
                 };
                 if let (Some(caller), Some((_, frame))) = (caller, sample.user) {
-                    stack = Some(self.table.push(&mut self.recording, caller, frame));
+                    stack = Some(self.table.push(&mut self.recording.stacks, caller, frame));
                 }
                 (stack, moment.stop, half(sample.in_kernel))
             }

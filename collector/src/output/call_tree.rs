@@ -4,7 +4,7 @@
 //! Not here: how a path is written (`folded`, `svg`).
 
 use super::{Options, Roots, thread_name};
-use crate::intern::{HashMap, Interner, index};
+use crate::intern::{HashMap, Interner, Pair, Pairs, both, index};
 use crate::profile::{CallId, Function, Kind, Kinds, Profile, Sample};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::source::{OFF_CPU, WALL};
@@ -28,11 +28,17 @@ pub(super) struct CallTree {
 }
 
 /// A function below those that called it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 struct Node {
     /// Made before this one.
     parent: Option<NodeId>,
     name: NameId,
+}
+
+impl Pair for Node {
+    fn both(self) -> u64 {
+        both(self.parent, self.name)
+    }
 }
 
 #[derive(Clone, Copy, Default)]
@@ -91,7 +97,7 @@ impl CallTree {
             },
             code: Kinds::of(profile),
             known_names: Interner::default(),
-            known_nodes: Interner::default(),
+            known_nodes: Pairs::default(),
             of_function: vec![None; profile.functions.len()],
             of_call: HashMap::default(),
         };
@@ -225,7 +231,7 @@ struct Builder<'a> {
     tree: CallTree,
     code: Kinds,
     known_names: Interner<NameId>,
-    known_nodes: Interner<NodeId>,
+    known_nodes: Pairs<NodeId>,
     of_function: Vec<Option<NameId>>,
     of_call: HashMap<(Owner, CallId), NodeId>,
 }

@@ -7,11 +7,11 @@ use super::{
     roots,
 };
 use crate::charge::{Reason, Row};
-use crate::intern::{HashMap, Interner};
+use crate::intern::{HashMap, Interner, Pairs};
 use crate::recording::{
     FrameId, KernelHalf, LabelsId, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
 };
-use crate::symbolize::{ImageId, Named, Symbols};
+use crate::symbolize::{ImageId, Symbols};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason, Trigger, flags};
@@ -29,17 +29,25 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
         of_frame: vec![None; recording.frames.len()],
         functions: Vec::new(),
         of_place: vec![None; symbols.places.len()],
+        at_places: Vec::new(),
+        todo: Vec::new(),
         of_stack: vec![None; recording.stacks.len()],
         of_cut_stack: HashMap::default(),
         complete: Vec::new(),
         own_calls_ns: 0,
     };
     builder.find_complete();
-    let samples = recording
-        .samples
-        .iter()
-        .map(|sample| builder.sample(sample));
-    let (samples, aside) = samples.partition(|sample| sample.event == CPU_EVENT);
+    let of_time = recording.samples.iter();
+    let of_time = of_time.filter(|sample| sample.event == CPU_EVENT).count();
+    let mut samples = Vec::with_capacity(of_time);
+    let mut aside = Vec::with_capacity(recording.samples.len() - of_time);
+    for sample in &recording.samples {
+        let made = builder.sample(sample);
+        match sample.event {
+            CPU_EVENT => samples.push(made),
+            _ => aside.push(made),
+        }
+    }
     let own_calls_ns = builder.own_calls_ns;
     let remainders = builder.remainders(rows);
     let tables = builder.tables;
@@ -66,7 +74,7 @@ struct Tables {
     stacks: Vec<Call>,
     known_functions: Interner<FunctionId>,
     known_frames: Interner<SourceFrameId>,
-    known_stacks: Interner<CallId>,
+    known_stacks: Pairs<CallId>,
 }
 
 impl Tables {
@@ -153,8 +161,12 @@ struct Builder<'a> {
     of_frame: Vec<Option<(u32, u32)>>,
     /// Outermost first.
     functions: Vec<SourceFrameId>,
-    /// For each place the functions there, likewise. Places are fewer: processes share them.
-    of_place: Vec<Option<Arc<[FunctionId]>>>,
+    /// For each place where its functions begin in the list below. Places are fewer: processes share
+    /// them.
+    of_place: Vec<Option<u32>>,
+    at_places: Vec<FunctionId>,
+    /// Parts of a stack that are to be made.
+    todo: Vec<StackId>,
     /// What each recorded stack is shown as.
     of_stack: Vec<Option<CallId>>,
     /// The same of those that end early, on top of what they are shown to begin with.
@@ -343,7 +355,7 @@ impl Builder<'_> {
 
     /// The stack of functions for a recorded stack; its root is a note if it does not reach to one.
     fn stack(&mut self, stack: Option<StackId>, cut: Option<Cut>) -> CallId {
-        let mut todo = Vec::new();
+        let mut todo = std::mem::take(&mut self.todo);
         let mut at = stack;
         let mut made = loop {
             if let Some(known) = self.known(at, cut) {
@@ -362,7 +374,7 @@ impl Builder<'_> {
                 made = Some(root);
             }
         }
-        for id in todo.into_iter().rev() {
+        while let Some(id) = todo.pop() {
             let node = self.recording.stacks[id.index()];
             if self.own.hides(node.frame) || self.is_interpreter(id) {
                 continue;
@@ -388,6 +400,7 @@ impl Builder<'_> {
                 (made, _) => self.of_stack[id.index()] = made,
             }
         }
+        self.todo = todo;
         made.unwrap_or_else(|| {
             let leaf = stack.map(|id| self.recording.stacks[id.index()].frame);
             let hidden = leaf.is_some_and(|leaf| self.own.hides(leaf));
@@ -408,6 +421,9 @@ impl Builder<'_> {
     /// Whether a native frame runs the frame of a language that is its caller on the stack, and is
     /// not to be shown.
     fn is_interpreter(&self, stack: StackId) -> bool {
+        if self.interpreters || self.recording.languages.is_empty() {
+            return false;
+        }
         let frame = |id: StackId| {
             let node = &self.recording.stacks[id.index()];
             (self.recording.frames[node.frame.index()], node.parent)
@@ -416,7 +432,7 @@ impl Builder<'_> {
             return false;
         };
         let runs = matches!(frame(parent).0, RawFrame::Language { .. });
-        !self.interpreters && runs && matches!(own, RawFrame::Code { .. })
+        runs && matches!(own, RawFrame::Code { .. })
     }
 
     fn own_work(&mut self) -> CallId {
@@ -477,23 +493,24 @@ impl Builder<'_> {
             return;
         };
         let place = &self.symbols.places[index as usize];
-        let known = self.of_place[index as usize].clone();
-        let functions = known.unwrap_or_else(|| {
+        let first = self.of_place[index as usize].unwrap_or_else(|| {
             let mode = place.language.map_or(mode, Mode::Language);
-            let function = |named: &Named| {
-                self.tables.function(Function {
+            let first = FunctionId::next_of(self.at_places.len()).number();
+            for named in &place.functions {
+                let function = self.tables.function(Function {
                     name: named.function.clone(),
                     short: named.short.clone(),
                     image: place.image,
                     mode,
                     source: named.file.clone().filter(|_| place.language.is_some()),
-                })
-            };
-            let made: Arc<[FunctionId]> = place.functions.iter().map(function).collect();
-            self.of_place[index as usize] = Some(made.clone());
-            made
+                });
+                self.at_places.push(function);
+            }
+            first
         });
-        let all = place.functions.iter().zip(functions.iter());
+        self.of_place[index as usize] = Some(first);
+        let functions = &self.at_places[first as usize..];
+        let all = place.functions.iter().zip(functions);
         for ((named, function), inline_depth) in all.rev().zip(0..) {
             let frame = Frame {
                 function: *function,

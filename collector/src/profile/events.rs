@@ -43,6 +43,10 @@ impl Profile {
 
     /// Shows an event, by number.
     pub fn show(&mut self, event: u32) {
+        if event == self.shown_event {
+            self.in_order();
+            return;
+        }
         self.samples.retain(|sample| sample.event != WALL);
         self.samples.append(&mut self.aside);
         if event == WALL {
@@ -61,9 +65,13 @@ impl Profile {
                 .partition(|sample| sample.event == event);
             (self.samples, self.aside) = (shown, aside);
         }
-        self.samples
-            .sort_by_key(|sample| (sample.thread, sample.time_ns));
         self.shown_event = event;
+        self.in_order();
+    }
+
+    fn in_order(&mut self) {
+        let samples = &mut self.samples;
+        samples.sort_by_key(|sample| (sample.thread, sample.time_ns));
     }
 
     fn find_event(&self, name: &str) -> Result<u32, NoEvent> {

@@ -1,7 +1,7 @@
 //! Folds a profile to the frames of one language.
 
 use super::{Call, CallId, Frame, Function, Mode, Profile, SourceFrameId};
-use crate::intern::Interner;
+use crate::intern::Pairs;
 use crate::recording::LanguageId;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ impl Profile {
         };
         let wanted = Mode::Language(LanguageId::new(wanted.1));
         let elsewhere = self.note(format!("[not in {language}]"));
-        let (mut stacks, mut known) = (Vec::new(), Interner::default());
+        let (mut stacks, mut known) = (Vec::new(), Pairs::default());
         let none: CallId = known.place(
             &mut stacks,
             Call {

@@ -31,7 +31,7 @@ pub use roots::is_root;
 
 use crate::charge::{Ledger, Row};
 use crate::correlate;
-use crate::intern::index;
+use crate::intern::{Pair, both, index};
 use crate::recording::{
     KernelHalf, LabelsId, LanguageId, OpenError, ProcessId, Recording, ThreadId,
 };
@@ -39,7 +39,6 @@ use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason};
-use std::hash::{Hash, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -177,7 +176,7 @@ pub struct Frame {
 }
 
 /// A stack: a frame and the stack of its caller.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     /// The caller's stack; `None` for the outermost frame.
     pub parent: Option<CallId>,
@@ -185,10 +184,9 @@ pub struct Call {
     pub frame: SourceFrameId,
 }
 
-impl Hash for Call {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let parent = self.parent.map_or(u32::MAX, CallId::number);
-        (u64::from(parent) << 32 | u64::from(self.frame.number())).hash(state);
+impl Pair for Call {
+    fn both(self) -> u64 {
+        both(self.parent, self.frame)
     }
 }
 
@@ -286,6 +284,12 @@ impl Profile {
         let mut symbols = symbolize(&recording, places);
         names::make_visible(&mut recording, &mut symbols);
         build::build(recording, symbols, show, rows)
+    }
+
+    /// Leaves what it holds to the end of the process: millions of small pieces, one by one, would
+    /// be given back for nobody.
+    pub(crate) fn leave(self) {
+        std::mem::forget(self);
     }
 
     /// The frames of a stack, from leaf to root.

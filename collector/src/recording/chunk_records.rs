@@ -8,7 +8,7 @@ use engine::wire::record::{self, RawRecord, RecordKind};
 
 /// Bounds the work spent on looking for sound records behind damage, so that a hostile file cannot
 /// make it quadratic.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Budget(u64);
 
 impl Budget {

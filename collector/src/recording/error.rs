@@ -145,6 +145,14 @@ impl Damages {
         }
     }
 
+    /// Adds those that were found after these.
+    pub(super) fn append(&mut self, others: Self) {
+        for damage in others.listed {
+            self.add(damage.offset, damage.length, damage.what);
+        }
+        self.unlisted += others.unlisted;
+    }
+
     /// How many there are.
     #[must_use]
     pub fn count(&self) -> u64 {

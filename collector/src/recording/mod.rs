@@ -13,9 +13,10 @@
 //! Reading takes two passes. This is the first: `scan` finds the chunks and `facts` takes in all
 //! that is not a sample, `switched` last what is about threads under other names. With the modules
 //! of all times known, the second takes in the samples, thread by thread in the order of their
-//! chunks ([`Contents::next`]).
+//! chunks ([`Part::next`]).
 
 mod chunk_records;
+mod contents;
 mod error;
 #[cfg(test)]
 pub(crate) mod example;
@@ -36,6 +37,7 @@ mod switched;
 pub mod write;
 
 pub(crate) use chunk_records::Step;
+pub(crate) use contents::{Contents, Part};
 pub use error::{Damage, Damages, OpenError};
 pub use ids::{CodeId, FrameId, LabelsId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 pub use kernel_half::KernelHalf;
@@ -48,7 +50,6 @@ pub use model::{
 pub use modules::{Module, ModuleMap};
 pub(crate) use stack_table::StackTable;
 
-use crate::intern::HashMap;
 use chunk_records::{Budget, walk};
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
@@ -84,10 +85,6 @@ impl OpenFile {
         Ok(first)
     }
 }
-
-/// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its
-/// segment.
-type ChunkName = (u32, u64, u64);
 
 #[derive(Default)]
 struct Reader {
@@ -261,147 +258,10 @@ impl Reader {
         Ok(Contents {
             recording: self.facts.finish(),
             files: self.files,
-            places: without_copies(self.places).into_iter(),
+            places: contents::without_copies(self.places),
             budget,
-            records: Vec::new(),
         })
     }
-}
-
-/// What files hold: everything but the samples, and the chunks in which those are.
-pub(crate) struct Contents {
-    /// Without samples and stacks.
-    pub(crate) recording: Recording,
-    files: Vec<OpenFile>,
-    places: std::vec::IntoIter<(ThreadId, usize, Place)>,
-    budget: Budget,
-    records: Vec<u8>,
-}
-
-/// The records of one chunk, to be gone through.
-pub(crate) struct ChunkRecords<'a> {
-    /// Whose it is.
-    pub(crate) thread: ThreadId,
-    records: &'a [u8],
-    /// Of the first record in the file, bytes.
-    offset: u64,
-    budget: &'a mut Budget,
-    damages: &'a mut Damages,
-}
-
-impl Contents {
-    /// Reads files, segments and session directories as one recording.
-    ///
-    /// # Errors
-    /// [`OpenError`] for the first path of which nothing could be read. In a directory, files that
-    /// are no recordings are reported as damages if another one is.
-    pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Self, OpenError> {
-        let mut reader = Reader::default();
-        for path in paths {
-            let files = source::files_of(path.as_ref())?;
-            let several = files.len() > 1;
-            let mut refused = None;
-            let before = reader.files.len();
-            for file in files {
-                match reader.open(&file) {
-                    Ok(()) => {}
-                    Err(error) if several => {
-                        reader.refuse(&file, &error);
-                        refused.get_or_insert(error);
-                    }
-                    Err(error) => return Err(error),
-                }
-            }
-            let readable = reader.files[before..]
-                .iter()
-                .any(|file| file.source.is_some());
-            if let Some(error) = refused.filter(|_| !readable) {
-                return Err(error);
-            }
-        }
-        reader.finish()
-    }
-
-    /// Reads what is in memory; `name` stands for its path in reports.
-    ///
-    /// # Errors
-    /// [`OpenError`] if it is no recording at all.
-    pub(crate) fn of_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Self, OpenError> {
-        let mut reader = Reader::default();
-        reader.take(name.into(), Source::Memory(bytes))?;
-        reader.finish()
-    }
-
-    /// The next chunk, thread by thread; `None` if that was the last.
-    ///
-    /// # Errors
-    /// [`OpenError::Io`] if it cannot be read any more.
-    pub(crate) fn next(&mut self) -> Result<Option<ChunkRecords<'_>>, OpenError> {
-        let Some((thread, file, place)) = self.places.next() else {
-            return Ok(None);
-        };
-        let file = &mut self.files[file];
-        let offset = file.read(&place, &mut self.records)?;
-        Ok(Some(ChunkRecords {
-            thread,
-            records: &self.records,
-            offset,
-            budget: &mut self.budget,
-            damages: &mut file.report.damages,
-        }))
-    }
-
-    /// What was found in each file.
-    pub(crate) fn reports(self) -> Vec<FileReport> {
-        self.files.into_iter().map(|file| file.report).collect()
-    }
-}
-
-impl ChunkRecords<'_> {
-    /// Goes through them; what cannot be read is added to the damages of its file.
-    pub(crate) fn walk(self, mut visit: impl FnMut(Step<'_>, &mut Damages)) {
-        // Those of the records themselves were found in the first pass.
-        let mut known = Damages::default();
-        let (budget, damages) = (self.budget, self.damages);
-        walk(
-            self.records,
-            self.offset,
-            true,
-            budget,
-            &mut known,
-            |step| {
-                visit(step, damages);
-            },
-        );
-    }
-}
-
-/// Drops copies of a chunk but for the longest, and sorts by thread and sequence.
-fn without_copies(places: Vec<(ThreadId, usize, Place)>) -> Vec<(ThreadId, usize, Place)> {
-    let name = |place: &Place| -> ChunkName {
-        let info = &place.info;
-        (info.pid, info.process_key, info.sequence)
-    };
-    let mut best: HashMap<(ChunkName, ThreadId), (usize, Place)> = HashMap::default();
-    for (thread, file, place) in places {
-        let entry = best.entry((name(&place), thread)).or_insert((file, place));
-        if entry.1.length < place.length {
-            *entry = (file, place);
-        }
-    }
-    let mut places: Vec<_> = best
-        .into_iter()
-        .map(|((_, thread), (file, place))| (thread, file, place))
-        .collect();
-    // Context switches wait for nothing. What came out of rings goes next: it waits for the user
-    // stacks. What was seen from outside is for what still waits in the end.
-    places.sort_by_key(|(thread, file, place)| {
-        let info = &place.info;
-        let switches = info.is_from_switches();
-        let rank = (!switches, !info.is_from_ring(), info.is_from_outside());
-        (*thread, rank, info.sequence, *file, place.offset)
-    });
-    places
 }
 
 fn is_module(record: &RawRecord<'_>) -> bool {

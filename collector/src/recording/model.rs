@@ -9,6 +9,7 @@ use super::kernel_half::KernelHalf;
 use super::labels::LabelSets;
 use super::modules::{Module, ModuleMap};
 use super::names::StoredNames;
+use crate::intern::{Pair, both};
 use engine::address::CodeAddress;
 use engine::wire::charge::{ChildEnd, ProcessEnd};
 use engine::wire::clocks::Clocks;
@@ -439,10 +440,9 @@ pub struct StackNode {
     pub frame: FrameId,
 }
 
-impl Hash for StackNode {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        let parent = self.parent.map_or(u32::MAX, StackId::number);
-        (u64::from(parent) << 32 | u64::from(self.frame.number())).hash(state);
+impl Pair for StackNode {
+    fn both(self) -> u64 {
+        both(self.parent, self.frame)
     }
 }
 

@@ -9,9 +9,9 @@ use engine::wire::packed::{BlockInfo, FIRST_BLOCK, Form, HEADER_SIZE, MAGIC, MOS
 use flate2::Compression;
 use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// Unpacked bytes that are kept: chunks are asked for thread by thread, and those of several
 /// threads are in one block.
@@ -29,9 +29,12 @@ pub(super) struct Packed {
     /// missing.
     blocks: Vec<(u64, Option<u64>)>,
     length: u64,
-    /// The numbers of blocks with what they unpack to, the last one used in front.
-    kept: RefCell<VecDeque<(usize, Vec<u8>)>>,
+    /// Blocks that were unpacked, the last one used in front.
+    kept: Mutex<VecDeque<Block>>,
 }
+
+/// The number of a block, and what it unpacks to.
+type Block = (usize, Arc<[u8]>);
 
 impl Packed {
     /// Finds the blocks.
@@ -56,7 +59,7 @@ impl Packed {
             file: Box::new(file),
             blocks,
             length,
-            kept: RefCell::default(),
+            kept: Mutex::default(),
         })
     }
 
@@ -72,9 +75,7 @@ impl Packed {
         let mut at = offset;
         while at < end {
             let index = self.blocks.partition_point(|block| block.0 <= at) - 1;
-            self.keep(index)?;
-            let kept = self.kept.borrow();
-            let plain = kept.front().map_or(&[][..], |kept| &kept.1);
+            let plain = self.block(index)?;
             let from = usize::try_from(at - self.blocks[index].0).unwrap_or(usize::MAX);
             let there = plain.get(from..).unwrap_or_default();
             let wanted = usize::try_from(end - at).unwrap_or(usize::MAX);
@@ -88,13 +89,16 @@ impl Packed {
         Ok(())
     }
 
-    /// Unpacks a block, if it is not kept, and puts it in front.
-    fn keep(&self, index: usize) -> io::Result<()> {
-        let mut kept = self.kept.borrow_mut();
+    /// What a block unpacks to.
+    fn block(&self, index: usize) -> io::Result<Arc<[u8]>> {
+        // Nothing can be half done in it.
+        let lock = || self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut kept = lock();
         if let Some(place) = kept.iter().position(|kept| kept.0 == index) {
             kept.swap(0, place);
-            return Ok(());
+            return Ok(kept[0].1.clone());
         }
+        drop(kept);
         let next = self
             .blocks
             .get(index + 1)
@@ -105,14 +109,16 @@ impl Packed {
             None => Vec::new(),
         };
         plain.resize(length, 0);
-        kept.push_front((index, plain));
+        let plain: Arc<[u8]> = plain.into();
+        let mut kept = lock();
+        kept.push_front((index, plain.clone()));
         let sums = kept.iter().scan(0, |sum, block| {
             *sum += block.1.len();
             Some(*sum)
         });
         let count = sums.take_while(|sum| *sum <= KEPT).count();
         kept.truncate(count.clamp(1, MOST_KEPT));
-        Ok(())
+        Ok(plain)
     }
 }
 

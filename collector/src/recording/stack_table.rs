@@ -2,14 +2,14 @@
 
 use super::ids::{FrameId, StackId};
 use super::model::{RawFrame, Recording, StackNode};
-use crate::intern::Interner;
+use crate::intern::{Interner, Pairs};
 
-/// Finds them in the recording that it fills.
+/// Finds them in the lists that it fills.
 #[derive(Debug, Default)]
 pub(crate) struct StackTable {
     frames: Interner<FrameId>,
     /// By parent and frame.
-    nodes: Interner<StackId>,
+    nodes: Pairs<StackId>,
 }
 
 impl StackTable {
@@ -17,28 +17,28 @@ impl StackTable {
     pub(crate) fn of(recording: &Recording) -> Self {
         Self {
             frames: Interner::of(&recording.frames),
-            nodes: Interner::of(&recording.stacks),
+            nodes: Pairs::of(&recording.stacks),
         }
     }
 
     /// A frame.
-    pub(crate) fn frame(&mut self, recording: &mut Recording, frame: RawFrame) -> FrameId {
-        self.frames.place(&mut recording.frames, frame)
+    pub(crate) fn frame(&mut self, frames: &mut Vec<RawFrame>, frame: RawFrame) -> FrameId {
+        self.frames.place(frames, frame)
     }
 
     /// The stack of a frame and its caller's stack.
     pub(crate) fn push(
         &mut self,
-        recording: &mut Recording,
+        stacks: &mut Vec<StackNode>,
         parent: Option<StackId>,
         frame: FrameId,
     ) -> StackId {
         let node = StackNode { parent, frame };
         // The last one called nobody yet: of a new stack each frame is new.
-        let is_last = |parent: StackId| parent.index() + 1 == recording.stacks.len();
+        let is_last = |parent: StackId| parent.index() + 1 == stacks.len();
         match parent.is_some_and(is_last) {
-            true => self.nodes.add(&mut recording.stacks, node),
-            false => self.nodes.place(&mut recording.stacks, node),
+            true => self.nodes.add(stacks, node),
+            false => self.nodes.place(stacks, node),
         }
     }
 }

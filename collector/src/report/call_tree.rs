@@ -3,7 +3,7 @@
 //!
 //! A stack counts once for each tree, however often a function is on it.
 
-use crate::intern::{HashMap, Interner, index};
+use crate::intern::{HashMap, Pair, Pairs, both, index};
 use crate::profile::{CallId, FunctionId, Profile};
 use regex::Regex;
 
@@ -51,7 +51,7 @@ impl Tree {
         let mut builder = Builder {
             profile,
             tree: Self::default(),
-            known: Interner::default(),
+            known: Pairs::default(),
             keys: Vec::new(),
         };
         match shape {
@@ -120,11 +120,21 @@ impl Children {
     }
 }
 
+/// What nodes are known by.
+#[derive(Clone, Copy)]
+struct Key(Option<NodeId>, FunctionId);
+
+impl Pair for Key {
+    fn both(self) -> u64 {
+        both(self.0, self.1)
+    }
+}
+
 struct Builder<'a> {
     profile: &'a Profile,
     tree: Tree,
-    known: Interner<NodeId>,
-    keys: Vec<(Option<NodeId>, FunctionId)>,
+    known: Pairs<NodeId>,
+    keys: Vec<Key>,
 }
 
 impl Builder<'_> {
@@ -134,7 +144,7 @@ impl Builder<'_> {
     }
 
     fn node(&mut self, parent: Option<NodeId>, function: FunctionId) -> NodeId {
-        let id = self.known.place(&mut self.keys, (parent, function));
+        let id = self.known.place(&mut self.keys, Key(parent, function));
         if self.keys.len() > self.tree.nodes.len() {
             self.tree.nodes.push(Node {
                 parent,

@@ -229,6 +229,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     };
     complain(&profile);
     pager::show(&text, args.no_pager || args.format != Format::Text)?;
+    profile.leave();
     Ok(())
 }
 
@@ -279,21 +280,27 @@ fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
         assembly::print(&mut out, profile, &spent, &places, names, look);
         return Ok(out);
     }
-    if shape.is_none()
-        && args.by(profile) == By::Function
-        && let Some(own) = heading::own(profile, names)
-    {
+    if let Some(shape) = shape {
+        out.push('\n');
+        tree::print(&mut out, profile, shape, args.limit, names, look);
+        return Ok(out);
+    }
+    let by = args.by(profile);
+    let (own, (rows, left_out)) = std::thread::scope(|scope| {
+        let own = scope.spawn(|| match by {
+            By::Function => heading::own(profile, names),
+            _ => None,
+        });
+        let rows = rows(profile, args, names);
+        (own.join(), rows)
+    });
+    let own = own.unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    if let Some(own) = own {
         let fitted = look.width.map(|width| look::without_end(&own, width));
         let _ = writeln!(out, "{}", fitted.as_deref().unwrap_or(&own));
     }
     out.push('\n');
-    if let Some(shape) = shape {
-        tree::print(&mut out, profile, shape, args.limit, names, look);
-        return Ok(out);
-    }
-    let (rows, left_out) = rows(profile, args, names);
     let amount = |amount| profile.amount(amount);
-    let by = args.by(profile);
     columns::print(&mut out, &rows, by, profile.whole(), look, amount);
     if left_out > 0 {
         let _ = writeln!(out, "… and {left_out} more rows");

@@ -49,10 +49,11 @@ pub(super) fn name<'a, 'e>(
         let known = last.take().filter(|(known, _)| *known == start);
         let (_, name) =
             last.insert(known.unwrap_or_else(|| (start, nameless(image, start).into())));
-        names.push(Named {
+        // Of one name there are often a hundred thousand: no room for more.
+        *names = vec![Named {
             start: Some(start),
             ..Named::only(name.clone())
-        });
+        }];
     }
 }
 

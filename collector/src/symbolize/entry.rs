@@ -59,11 +59,10 @@ pub(super) fn name<'a, 'e>(
         };
         let name: std::sync::Arc<str> = name.into();
         for (_, names) in here {
-            names.clear();
-            names.push(Named {
+            **names = vec![Named {
                 start: Some(start),
                 ..Named::only(name.clone())
-            });
+            }];
         }
     });
 }

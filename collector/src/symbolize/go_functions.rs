@@ -35,10 +35,10 @@ pub(super) fn name<'a, 'e>(
             continue;
         };
         let name = known.entry(function.start);
-        names.push(Named {
+        *names = vec![Named {
             start: Some(function.start),
             ..Named::only(name.or_insert_with(|| function.name.into()).clone())
-        });
+        }];
     }
 }
 

@@ -143,9 +143,26 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     }
     symbols.sources = vec![NameSource::None; symbols.images.len()];
     let mut found = stored::names(recording, &mut symbols, &keys, places);
-    name_images(&mut symbols, &keys, &mut found, places);
+    let (slots, addresses) = unnamed_of_kernel(&keys, &found);
+    let of_kernel = std::thread::scope(|scope| {
+        let of_kernel = scope.spawn(|| match addresses.is_empty() {
+            true => Ok(Vec::new()),
+            false => kernel::names(recording, &addresses),
+        });
+        name_images(&mut symbols, &keys, &mut found, places);
+        of_kernel.join()
+    });
     name_anonymous(recording, &keys, &mut found, &mut symbols.notes);
-    name_kernel(recording, &keys, &mut found, &mut symbols.notes);
+    match of_kernel {
+        Ok(Ok(named)) => {
+            let named = slots.into_iter().zip(named);
+            named.for_each(|(slot, functions)| found[slot] = functions);
+        }
+        // Of what is stored the rest had no name.
+        Ok(Err(_)) if recording.names.contains_key(&Owner::Kernel) => {}
+        Ok(Err(note)) => symbols.notes.push(note),
+        Err(panic) => std::panic::resume_unwind(panic),
+    }
     name_languages(recording, &keys, &mut found);
     let finish = |(key, functions)| place(recording, &symbols.images, key, functions);
     symbols.places = keys.into_iter().zip(found).map(finish).collect();
@@ -375,34 +392,19 @@ fn name_anonymous(
             }))
         });
         if let Some(name) = map.find(address) {
-            found[slot].push(Named::only(name));
+            found[slot] = vec![Named::only(name)];
         }
     }
 }
 
-fn name_kernel(
-    recording: &Recording,
-    keys: &[Key],
-    found: &mut [Vec<Named>],
-    notes: &mut Vec<String>,
-) {
-    let of_kernel = keys.iter().enumerate().filter_map(|(slot, key)| match key {
+/// The addresses of the kernel that have no names yet, and their slots.
+fn unnamed_of_kernel(keys: &[Key], found: &[Vec<Named>]) -> (Vec<usize>, Vec<u64>) {
+    let keys = keys.iter().enumerate();
+    let of_kernel = keys.filter_map(|(slot, key)| match key {
         Key::Kernel(address) if found[slot].is_empty() => Some((slot, address.0)),
         _ => None,
     });
-    let (slots, addresses): (Vec<usize>, Vec<u64>) = of_kernel.unzip();
-    if slots.is_empty() {
-        return;
-    }
-    match kernel::names(recording, &addresses) {
-        Ok(named) => slots
-            .into_iter()
-            .zip(named)
-            .for_each(|(slot, functions)| found[slot] = functions),
-        // Of what is stored the rest had no name.
-        Err(_) if recording.names.contains_key(&Owner::Kernel) => {}
-        Err(note) => notes.push(note),
-    }
+    of_kernel.unzip()
 }
 
 /// Names what interpreters ran, by what they said of it.
@@ -415,11 +417,11 @@ fn name_languages(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>])
         if code.name.is_empty() {
             continue;
         }
-        found[slot].push(Named {
+        found[slot] = vec![Named {
             file: Some(code.file.clone()).filter(|file| !file.is_empty()),
             line: code.line(position),
             ..Named::only(code.name.clone())
-        });
+        }];
     }
 }
 
@@ -474,7 +476,7 @@ fn place(recording: &Recording, images: &[Image], key: Key, mut functions: Vec<N
             (None, Key::Language(..)) => NOT_DESCRIBED.to_owned(),
             (None, _) => UNKNOWN.to_owned(),
         };
-        functions.push(Named::only(name));
+        functions = vec![Named::only(name)];
     }
     Place {
         image,

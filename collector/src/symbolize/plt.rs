@@ -7,7 +7,9 @@
 //! ```
 
 use super::Named;
-use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
+use object::{
+    Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolIndex,
+};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,7 +59,11 @@ impl Stubs {
         if sections.is_empty() {
             return None;
         }
-        let slots = slots(elf);
+        let mut slots = slots_of_calls(elf);
+        // Looking at all relocations takes long in large binaries.
+        if !jumps.iter().all(|(slot, _)| slots.contains_key(slot)) {
+            slots = all_slots(elf);
+        }
         let name = |(slot, place)| Some((place, Arc::from(format!("{}@plt", slots.get(&slot)?))));
         let names = jumps.into_iter().filter_map(name).collect();
         Some(Self { sections, names })
@@ -96,20 +102,43 @@ fn is_chosen(relocation: &object::Relocation) -> bool {
     matches!(relocation.flags(), object::RelocationFlags::Elf { r_type } if r_type == chosen)
 }
 
+/// Bytes of a relocation: where, what, and what is to be added.
+const RELOCATION: usize = 24;
+
+/// The names of the functions that slots are filled with when they are called for the first time.
+fn slots_of_calls<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
+    let section = elf.section_by_name(".rela.plt");
+    let bytes = section.and_then(|section| section.data().ok());
+    let relocations = bytes.unwrap_or_default().chunks_exact(RELOCATION);
+    let symbols = elf.dynamic_symbol_table();
+    let word = |bytes: &[u8]| Some(u64::from_le_bytes(*bytes.first_chunk()?));
+    let named = relocations.filter_map(|relocation| {
+        let (slot, what) = (word(relocation)?, word(&relocation[8..])?);
+        let index = usize::try_from(what >> 32)
+            .ok()
+            .filter(|index| *index > 0)?;
+        Some((slot, name_of(symbols.as_ref(), SymbolIndex(index))?))
+    });
+    named.collect()
+}
+
+/// What the function of a symbol is called.
+fn name_of<'e>(symbols: Option<&impl ObjectSymbolTable<'e>>, index: SymbolIndex) -> Option<String> {
+    let symbol = symbols?.symbol_by_index(index).ok()?;
+    let name = symbol.name().ok()?;
+    Some(super::demangle::name(name).to_string())
+}
+
 /// The names of the functions that slots are filled with.
-fn slots<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
+fn all_slots<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
     let symbols = elf.dynamic_symbol_table();
     let mut named = HashMap::new();
     let mut chosen = Vec::new();
     for (slot, relocation) in elf.dynamic_relocations().into_iter().flatten() {
         match relocation.target() {
             RelocationTarget::Symbol(index) => {
-                let symbol = symbols.as_ref().and_then(|table| {
-                    object::ObjectSymbolTable::symbol_by_index(table, index).ok()
-                });
-                if let Some(name) = symbol.and_then(|symbol| symbol.name().ok().map(str::to_owned))
-                {
-                    named.insert(slot, super::demangle::name(&name).to_string());
+                if let Some(name) = name_of(symbols.as_ref(), index) {
+                    named.insert(slot, name);
                 }
             }
             // By the binary's own function that chooses one (an ifunc), whose symbol has the name.

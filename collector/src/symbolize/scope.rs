@@ -18,7 +18,7 @@ use super::demangle;
 use crate::intern::HashMap;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry as Entry, Dwarf, DwarfSections,
-    EndianSlice, LittleEndian, Unit, UnitHeader, UnitOffset, UnitRef,
+    EndianSlice, LittleEndian, SectionId, Unit, UnitHeader, UnitOffset, UnitRef,
 };
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
@@ -58,7 +58,7 @@ fn look(
         return None;
     }
     let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, gimli::Error> {
-        let section = elf.section_by_name(id.name());
+        let section = elf.section_by_name(id.name()).filter(|_| is_needed(id));
         let bytes = section.and_then(|section| section.uncompressed_data().ok());
         Ok(bytes.unwrap_or_default())
     });
@@ -74,6 +74,15 @@ fn look(
         }
     }
     Some(())
+}
+
+/// Whether scopes are looked for in a section: not in those that say where variables are.
+const fn is_needed(section: SectionId) -> bool {
+    use SectionId::{DebugAranges, DebugLoc, DebugLocLists, DebugMacinfo, DebugMacro};
+    !matches!(
+        section,
+        DebugAranges | DebugLoc | DebugLocLists | DebugMacinfo | DebugMacro
+    )
 }
 
 /// All units.

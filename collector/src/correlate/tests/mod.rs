@@ -5,6 +5,7 @@ mod damage;
 mod joined;
 mod labelled;
 mod languages;
+mod parts;
 mod seeds;
 mod whole;
 mod windows;

@@ -1,7 +1,7 @@
 //! The calls of a profile as one tree of functions, numbered so that what a function calls follows
 //! it, and of several callees that with the most first.
 
-use crate::intern::{HashMap, Interner, index};
+use crate::intern::{HashMap, Pair, Pairs, both, index};
 use crate::profile::{CallId, FunctionId, Profile, Sample};
 
 index!(
@@ -10,11 +10,17 @@ index!(
 );
 
 /// A function below those that called it.
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy)]
 struct Node {
     /// Made before this one; `None` at the outermost.
     parent: Option<NodeId>,
     function: FunctionId,
+}
+
+impl Pair for Node {
+    fn both(self) -> u64 {
+        both(self.parent, self.function)
+    }
 }
 
 /// The tree, in the order of its numbers.
@@ -42,7 +48,7 @@ impl Tree {
                 *above = above.saturating_add(weight);
             }
         }
-        let (mut nodes, mut known) = (Vec::new(), Interner::<NodeId>::default());
+        let (mut nodes, mut known) = (Vec::new(), Pairs::<NodeId>::default());
         let mut totals: Vec<u64> = Vec::new();
         let mut of_call = vec![None; profile.stacks.len()];
         for (index, weight) in weights.iter().enumerate() {
