@@ -35,6 +35,33 @@ fn a_session_leaves_nothing_behind() {
 }
 
 #[test]
+fn what_programs_leave_that_were_gone_before_anybody_looked_is_put_away() {
+    let bench = Bench::new();
+    let script =
+        "i=0; while [ $i -lt 40 ]; do /bin/true; i=$((i+1)); done; echo $RSUNWIND; read go";
+    let mut recorder = bench
+        .record(&["-q", "-F", "999"])
+        .args(["sh", "-c", script])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut settings = String::new();
+    BufReader::new(recorder.stdout.take().unwrap())
+        .read_line(&mut settings)
+        .unwrap();
+    let session = session_of(settings.trim());
+    let is_segment = |file: &fs::DirEntry| file.path().extension().is_some_and(|end| end == "seg");
+    wait_for("all but the shell's segment to be put away", || {
+        let files = fs::read_dir(&session).unwrap().flatten();
+        (files.filter(is_segment).count() == 1).then_some(())
+    });
+    drop(recorder.stdin.take());
+    recorder.wait().unwrap();
+    assert!(bench.recording().processes.len() > 40);
+}
+
+#[test]
 fn record_ends_with_its_command_and_a_descendant_goes_on() {
     let bench = Bench::new();
     let (marker, go) = (bench.path("lived"), bench.path("go"));

@@ -43,7 +43,7 @@ pub struct Segment {
     known: bool,
     /// It was gone before it was seen: its pid means the same to us, and is nobody's or another's.
     gone: bool,
-    /// It has said that it ends or replaces its program.
+    /// It has said that it replaces its program.
     pub farewell: bool,
     /// Sampling period in force, ns, once known.
     pub period_ns: Option<u64>,
@@ -124,7 +124,7 @@ impl Segment {
         }))
     }
 
-    /// Whether the process is gone for certain, or has said farewell and cannot be found. A process
+    /// Whether the process is gone for certain, or has replaced its program and cannot be found. A process
     /// of another PID namespace that still runs is never taken for gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
@@ -296,7 +296,7 @@ impl Segment {
                 }
                 Some(RecordKind::Event) => {
                     match Event::decode(record.payload).map(|event| event.kind) {
-                        Ok(EventKind::Exit | EventKind::Exec) => self.farewell = true,
+                        Ok(EventKind::Exec) => self.farewell = true,
                         Ok(EventKind::ExecFailed) => self.farewell = false,
                         _ => {}
                     }

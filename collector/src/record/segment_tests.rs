@@ -136,7 +136,7 @@ fn what_does_not_check_is_left_out_and_counted() {
 
 #[test]
 fn a_process_is_over_when_it_is_gone_or_said_so() {
-    let (_directory, path) = segment(&[(Sealed, EventKind::Exit)]);
+    let (_directory, path) = segment(&[(Sealed, EventKind::Exec)]);
     let mut own = opened(path.clone(), true).unwrap();
     assert!(
         own.known && own.may_live() && !own.is_over(),

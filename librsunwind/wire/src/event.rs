@@ -7,8 +7,6 @@ use super::codec::{Decoder, Encoder};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EventKind {
-    /// The process exits; the value is the status it gave.
-    Exit = 1,
     /// It calls exec; the text is the path. If exec fails, [`EventKind::ExecFailed`] follows.
     Exec = 2,
     /// exec returned; the value is errno.
@@ -55,7 +53,6 @@ impl<'a> Event<'a> {
     pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
         let mut from = Decoder::new(payload);
         let kind = match from.byte()? {
-            1 => EventKind::Exit,
             2 => EventKind::Exec,
             3 => EventKind::ExecFailed,
             4 => EventKind::Fork,

@@ -147,11 +147,6 @@ impl<'a> Maker<'a> {
         let process = &self.profile.recording.processes[id.index()];
         let start = self.time(process.time_ns);
         let handle = self.out.add_process(process.name(), process.pid, start);
-        let ends = process.events.iter();
-        let end = ends.filter(|event| event.kind == engine::wire::event::EventKind::Exit);
-        if let Some(end) = end.map(|event| event.time_ns).max() {
-            self.out.set_process_end_time(handle, self.time(end));
-        }
         self.processes.insert(id, handle);
         handle
     }
