@@ -273,8 +273,8 @@ pub fn add<L: Language>(language: &'static L) -> Result<Registered, Error> {
 }
 
 /// Registers a language that is part of the runtime itself, in a handler, and gives its place;
-/// `None` if that cannot be now. It is asked about the frames of that code. `prepare` is called before the language can be asked, by nobody
-/// else meanwhile, and says whether it is still wanted.
+/// `None` if that cannot be now. It is asked about the frames of that code. `prepare` is called
+/// before the language can be asked, by nobody else meanwhile, and says whether it is still wanted.
 ///
 /// # Signal safety
 /// Raw system calls.
