@@ -53,6 +53,7 @@ pub unsafe extern "C" fn rsunwind_inside_begin(arrival: *const Arrival) -> u64 {
     let auxiliary = Auxiliary {
         vdso: arrival.vdso,
         entry: arrival.entry,
+        by_loader: false,
         headers: (0, 0),
         above_stack: arrival.above_stack,
         is_secure: true,

@@ -30,7 +30,7 @@ use crate::{clock, weak_address};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::memory::is_readable;
@@ -49,6 +49,9 @@ static LAST_SCAN_NS: AtomicU64 = AtomicU64::new(0);
 static VDSO: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 
+/// Whether the kernel started the loader, which has then loaded the program.
+static BY_LOADER: AtomicBool = AtomicBool::new(false);
+
 /// The range of the module that the latest `dlclose` under way closes.
 static SUSPENDED_START: AtomicU64 = AtomicU64::new(0);
 static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
@@ -60,6 +63,9 @@ pub struct Auxiliary {
     pub vdso: usize,
     /// `AT_ENTRY`: where the program is entered, or 0.
     pub entry: u64,
+    /// Whether `AT_BASE` is 0: the kernel has loaded no loader for the program, but is told to start
+    /// the loader itself, with the program as its argument.
+    pub by_loader: bool,
     /// `AT_PHDR` and `AT_PHNUM`: the program's headers, and how many there are; 0 if unknown.
     pub headers: (usize, usize),
     /// `AT_EXECFN`: an address above all frames of the main thread's stack.
@@ -82,6 +88,7 @@ impl Auxiliary {
         Self {
             vdso: value(libc::AT_SYSINFO_EHDR) as usize,
             entry: value(libc::AT_ENTRY),
+            by_loader: value(libc::AT_BASE) == 0,
             headers: (
                 value(libc::AT_PHDR) as usize,
                 value(libc::AT_PHNUM) as usize,
@@ -101,6 +108,7 @@ pub fn find_tables(auxiliary: Auxiliary) -> Result<(), Errno> {
     PROCESS.set_main_stack_top(auxiliary.above_stack);
     ENTRY.store(auxiliary.entry, Relaxed);
     VDSO.store(auxiliary.vdso as u64, Relaxed);
+    BY_LOADER.store(auxiliary.by_loader, Relaxed);
     make_tables()
 }
 
@@ -280,8 +288,9 @@ struct LinkMap {
 
 impl LoaderObject {
     /// The object's file; the main program's, which the loader does not name, is `executable`, or
-    /// if that is empty from `/proc/self/exe`.
-    fn path<'b>(&self, executable: &[u8], buffer: &'b mut [u8]) -> &'b [u8] {
+    /// if that is empty from `/proc/self/exe`: unless the loader itself was started, with the
+    /// program as its argument.
+    fn path<'b>(&self, executable: &[u8], buffer: &'b mut [u8; 1024]) -> &'b [u8] {
         // SAFETY: the loader's structure and string, of an object in use.
         let name = unsafe {
             self.link_map.as_ref().map_or(c"", |map| {
@@ -293,6 +302,9 @@ impl LoaderObject {
             })
         };
         match (name.to_bytes(), executable) {
+            (b"", _) if BY_LOADER.load(Relaxed) => {
+                maps::path_at(RuntimeAddress(self.start), buffer)
+            }
             (b"", b"") => sys::read_link(b"/proc/self/exe\0", buffer),
             (b"", executable) => copy(buffer, executable),
             (name, _) => copy(buffer, name),
@@ -301,10 +313,11 @@ impl LoaderObject {
 }
 
 impl LoaderObject {
-    fn look_for_interpreters(&self, module: &Module) {
+    fn look_for_interpreters(&self, module: &Module, path: &[u8]) {
         // SAFETY: the loader's structure, of an object in use.
         if let Some(map) = unsafe { self.link_map.as_ref() } {
             python::look_at(module.start.0, map.bias, map.dynamic);
+            python::look_for_tasks(module.start, map.bias, map.dynamic, path);
             v8::look_at(map.bias, map.dynamic);
         }
     }
@@ -369,7 +382,7 @@ impl Finder<'_> {
             if let Some(image) = image {
                 let path = object.path(self.executable, &mut buffer);
                 let module = self.take_in(image.module, image.build_id().as_bytes(), path);
-                object.look_for_interpreters(&module);
+                object.look_for_interpreters(&module, path);
                 return Some(module).filter(|module| module.contains(pc));
             }
         }
@@ -395,7 +408,7 @@ impl Finder<'_> {
         }
         let module = self.take_in(found.module, found.build_id.as_bytes(), found.path);
         if let Some(object) = object {
-            object.look_for_interpreters(&module);
+            object.look_for_interpreters(&module, found.path);
         }
         Some(module)
     }

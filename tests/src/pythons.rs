@@ -59,7 +59,10 @@ pub fn unstable_that_says(minor: u32, to: &Path, place: usize, word: u64) -> Opt
     let directory = program.parent()?.parent()?;
     let original = directory.join(format!("root/usr/bin/python3.{minor}"));
     let mut file = std::fs::read(&original).ok()?;
-    let table = file.windows(8).position(|bytes| bytes == b"xdebugpy")?;
+    // The cookie is in the interpreter's code, too; behind the table's is the version.
+    let version = [0, 0, minor as u8, 3, 0, 0, 0, 0];
+    let is_table = |bytes: &[u8]| bytes.starts_with(b"xdebugpy") && bytes[10..] == version[2..];
+    let table = file.windows(16).position(is_table)?;
     let at = table.checked_add(place.checked_mul(8)?)?;
     file.get_mut(at..)?
         .first_chunk_mut()

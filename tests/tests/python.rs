@@ -285,6 +285,36 @@ fn what_awaits_stands_around_what_is_awaited() {
     });
 }
 
+/// From one task to the next, and by way of a future, within the event loop.
+#[test]
+fn tasks_that_await_stand_around_the_one_they_await() {
+    judge(|| {
+        for minor in [14, 15] {
+            let Some(python) = python(minor) else {
+                continue;
+            };
+            let (_, recording) = record(&python, "features.py", "tasks");
+            for ends in [
+                ["Handle._run", "first", "waits", "inner", "single", "spin"].as_slice(),
+                &["Handle._run", "first", "gathers", "gathered", "spin"],
+            ] {
+                let is_right = |frames: &[Seen]| {
+                    let names = names(frames).into_iter();
+                    let names =
+                        names.map(|name| name.strip_prefix("tasks.<locals>.").unwrap_or(name));
+                    names.collect::<Vec<_>>().ends_with(ends)
+                };
+                let function = format!("tasks.<locals>.{}", ends[ends.len() - 2]);
+                assert_right(
+                    &stacks_with(&recording, &function),
+                    is_right,
+                    &format!("3.{minor}"),
+                );
+            }
+        }
+    });
+}
+
 /// Each function is named after the line that it is on: a name that another object had at that
 /// address would be on another one.
 #[test]

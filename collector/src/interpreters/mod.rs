@@ -24,6 +24,7 @@ use crate::unwind::{Code, Spot, Stack};
 pub(crate) use descriptions::{Description, Descriptions};
 use engine::address::RuntimeAddress;
 use engine::python::entries::Entry;
+use engine::python::tasks::Awaiting;
 use engine::v8::frame::{Native, standing};
 use engine::v8::layout::Layout as V8;
 use engine::wire::sample::{Frame, Method, StopReason};
@@ -84,7 +85,7 @@ impl Interpreters {
     /// The thread that has Python's lock, by its number in its own PID namespace.
     pub(crate) fn lock_owner(code: &Code, pid: u32, patience: Duration) -> Option<u32> {
         let memory = Pages::of(pid, patience);
-        python(&memory, code)?.lock_owner(&memory)
+        Python::of(&memory, code)?.lock_owner(&memory)
     }
 
     /// The stack of a thread, which has the number `tid` in its own PID namespace, as far as it can
@@ -97,7 +98,7 @@ impl Interpreters {
         patience: Duration,
     ) -> Option<MixedStack> {
         let memory = Pages::of(pid, patience);
-        let python = python(&memory, code);
+        let python = Python::of(&memory, code);
         let share = python
             .as_ref()
             .map(|python| python.share(&memory, tid, &native, &mut self.threads));
@@ -170,23 +171,14 @@ impl Interpreters {
         let count = entry.count.min(*left);
         *left -= count;
         to.lacks |= count < entry.count;
+        let tasks = python.tasks;
+        let task = tasks.and_then(|table| Awaiting::of(memory, layout, entry, table));
         for _ in 0..count {
-            let place = layout.place(memory, frame);
-            let check = place.map_or(0, |place| {
-                layout.check(memory, place.code, python.code_type)
-            });
-            // Without one it is the interpreter's own.
-            if let Some(place) = place.filter(|_| check != 0) {
-                let number = self.descriptions.number((PYTHON, place.code, check), || {
-                    let mut description = None;
-                    layout.describe(memory, place.code, |code| {
-                        description = Some(Description::new(PYTHON, &code));
-                    });
-                    description
-                });
-                to.frames
-                    .extend(number.map(|number| language_frame(number, place.position)));
-                to.lacks |= number.is_none();
+            self.python_frame(memory, python, frame, to);
+            if let Some(mut task) = task.filter(|task| task.outermost == frame) {
+                while let Some(frame) = task.next(memory, layout) {
+                    self.python_frame(memory, python, frame, to);
+                }
             }
             match layout.caller(memory, frame) {
                 Some(caller) => frame = caller,
@@ -195,6 +187,27 @@ impl Interpreters {
                     break;
                 }
             }
+        }
+    }
+
+    fn python_frame(&mut self, memory: &Pages, python: &Python, frame: u64, to: &mut MixedStack) {
+        let layout = &python.layout;
+        let place = layout.place(memory, frame);
+        let check = place.map_or(0, |place| {
+            layout.check(memory, place.code, python.code_type)
+        });
+        // Without one it is the interpreter's own.
+        if let Some(place) = place.filter(|_| check != 0) {
+            let number = self.descriptions.number((PYTHON, place.code, check), || {
+                let mut description = None;
+                layout.describe(memory, place.code, |code| {
+                    description = Some(Description::new(PYTHON, &code));
+                });
+                description
+            });
+            to.frames
+                .extend(number.map(|number| language_frame(number, place.position)));
+            to.lacks |= number.is_none();
         }
     }
 
@@ -246,12 +259,6 @@ impl Interpreters {
         to.lacks |= number.is_none();
         Some(())
     }
-}
-
-/// The CPython of a process, if its structures are known.
-fn python(memory: &Pages, code: &Code) -> Option<Python> {
-    let (bias, exported) = code.python()?;
-    Python::of(memory, exported, bias)
 }
 
 const fn language_frame(number: u64, position: u32) -> Frame {

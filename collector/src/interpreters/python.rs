@@ -3,7 +3,7 @@
 use super::NativeStack;
 use super::memory::{Pages, WithStack};
 use crate::remote_memory::THREAD_NUMBER;
-use crate::unwind::elf_sections;
+use crate::unwind::Code;
 use engine::interpreter::memory::Memory;
 use engine::python::entries::Entry;
 use engine::python::layout::{self, Entries, Layout};
@@ -28,6 +28,8 @@ pub(super) struct Python {
     minor: u64,
     /// The loop.
     code: Range<u64>,
+    /// Where tasks have what.
+    pub(super) tasks: Option<u64>,
     threads: layout::Threads,
 }
 
@@ -46,8 +48,9 @@ pub(super) struct Share {
 pub(super) type Threads = HashMap<u32, (u64, Vec<u64>)>;
 
 impl Python {
-    /// The one that a file exports, mapped at a bias.
-    pub(super) fn of(memory: &Pages, exported: &elf_sections::Python, bias: u64) -> Option<Self> {
+    /// That of a process.
+    pub(super) fn of(memory: &Pages, process: &Code) -> Option<Self> {
+        let (bias, exported) = process.python()?;
         let runtime = exported.runtime.start.wrapping_add(bias);
         let version = match exported.version {
             Some(address) => memory.load(address.wrapping_add(bias))?,
@@ -62,6 +65,7 @@ impl Python {
             runtime,
             minor,
             code,
+            tasks: process.asyncio(),
         })
     }
 

@@ -7,6 +7,7 @@ use super::registers::Bytes;
 use crate::processes::Mapping;
 use crate::segments::Segments;
 use crate::symbolize::own_vdso;
+use engine::python::tasks::TABLE;
 use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
 use nix::libc;
@@ -36,6 +37,8 @@ pub(crate) struct Image {
     range: Range<u64>,
     /// What it exports if it is CPython.
     python: Option<Python>,
+    /// Where it says what Python's tasks have where, if it is `_asyncio`.
+    pub(crate) asyncio: Option<u64>,
     /// Where V8's objects have what, if it is a V8 that is known.
     pub(crate) v8: Option<v8::Layout>,
     /// For framehop.
@@ -76,6 +79,9 @@ impl Image {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
             python: python(&elf),
+            asyncio: range(".AsyncioDebug")
+                .filter(|range| range.end - range.start >= TABLE)
+                .map(|range| range.start),
             v8: super::exported::v8(&elf),
             segments,
             sections,

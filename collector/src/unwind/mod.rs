@@ -72,6 +72,12 @@ impl Code {
         modules.find_map(|(_, bias, image)| Some((*bias, image.python()?)))
     }
 
+    /// Where `_asyncio` says what its tasks have where.
+    pub(crate) fn asyncio(&self) -> Option<u64> {
+        let mut modules = self.modules.iter();
+        modules.find_map(|(_, bias, image)| Some(image.asyncio?.wrapping_add(*bias)))
+    }
+
     /// Whether it has an interpreter that is known.
     pub(crate) fn has_interpreter(&self) -> bool {
         self.python().is_some() || self.v8().is_some()

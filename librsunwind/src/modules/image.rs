@@ -55,7 +55,7 @@ pub fn give_index(module: &mut Module, path: &[u8], when: When) {
 }
 
 fn index_for(module: &Module, path: &[u8], when: When) -> Option<Table> {
-    let section = sections::eh_frame(module.start, path)?;
+    let section = sections::section(module.start, path, b".eh_frame\0")?;
     let headers = headers_at(module.start)?;
     let table = headers.table_at(section.address, section.size, module.bias);
     let (start, end) = (table.start, table.end);

@@ -6,10 +6,13 @@
 //! itself.
 #![allow(unsafe_code)]
 
+use super::sections;
 use crate::loader;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use engine::address::RuntimeAddress;
+use engine::python::tasks::TABLE;
 
 /// What CPython exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,8 +104,37 @@ pub(super) fn look_at(module: u64, bias: u64, dynamic: u64) {
     }
 }
 
+/// The module that is `_asyncio`, from 3.14 on, and its table of where tasks have what.
+static TASKS: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+/// That table, if the module is there.
+///
+/// # Signal safety
+/// A load.
+#[inline]
+pub fn tasks() -> Option<u64> {
+    Some(TASKS[1].load(Acquire)).filter(|table| *table != 0)
+}
+
+/// Looks whether a module has such a table: a section of its own, which nothing exports.
+pub(super) fn look_for_tasks(start: RuntimeAddress, bias: u64, dynamic: u64, path: &[u8]) {
+    // SAFETY: see the module.
+    let begins = unsafe { loader::exported(bias as usize, dynamic as usize, c"PyInit__asyncio") };
+    if begins.is_none() || tasks().is_some() {
+        return;
+    }
+    let section = sections::section(start, path, b".AsyncioDebug\0");
+    if let Some(section) = section.filter(|section| section.size >= TABLE) {
+        TASKS[0].store(start.0, Relaxed);
+        TASKS[1].store(section.address.wrapping_add(bias), Release);
+    }
+}
+
 /// A module was unloaded; no walk uses it any more.
 pub(super) fn forget(module: u64) {
+    if TASKS[0].load(Relaxed) == module {
+        TASKS[1].store(0, Release);
+    }
     if found().is_some_and(|python| python.module == module) {
         STATE.store(GONE, Release);
     }

@@ -1,5 +1,5 @@
-//! Where the `.eh_frame` of a module is, by the section headers of its file: they are not mapped,
-//! and without `PT_GNU_EH_FRAME` nothing else tells.
+//! Where a section of a module is, by the section headers of its file, which are not mapped: the
+//! `.eh_frame` without `PT_GNU_EH_FRAME`, and what an extension of Python says of itself.
 //!
 //! # Safety
 //! None needed: bytes of a file in, addresses out. (A test reads its own program's index.)
@@ -19,7 +19,8 @@ pub struct Section {
     pub size: u64,
 }
 
-const NAME: &[u8] = b".eh_frame\0";
+/// The longest name that is looked for, with the zero byte.
+const LONGEST: usize = 16;
 const HEADER: usize = 64;
 /// Headers read at once.
 const STEP: u64 = 8;
@@ -30,14 +31,14 @@ const SHT_PROGBITS: u32 = 1;
 const SHT_X86_64_UNWIND: u32 = 0x7000_0001;
 const SHF_ALLOC: u64 = 2;
 
-/// The `.eh_frame` of the image mapped at `base` from the file at `path`, or from the program's own
-/// file.
-pub fn eh_frame(base: RuntimeAddress, path: &[u8]) -> Option<Section> {
+/// The section of that name, which ends with a zero byte, of the image mapped at `base` from the
+/// file at `path`, or from the program's own file.
+pub fn section(base: RuntimeAddress, path: &[u8], name: &[u8]) -> Option<Section> {
     let mut own = Text::<1024>::new().then(path);
-    in_file(base, own.path()).or_else(|| in_file(base, b"/proc/self/exe\0"))
+    in_file(base, own.path(), name).or_else(|| in_file(base, b"/proc/self/exe\0", name))
 }
 
-fn in_file(base: RuntimeAddress, path: &[u8]) -> Option<Section> {
+fn in_file(base: RuntimeAddress, path: &[u8], name: &[u8]) -> Option<Section> {
     // A path may lead to something else by now, which must not be waited for.
     let file = File::open(path, libc::O_RDONLY | libc::O_NONBLOCK, 0).ok()?;
     let mut header = [0; elf_image::HEADER];
@@ -47,10 +48,10 @@ fn in_file(base: RuntimeAddress, path: &[u8]) -> Option<Section> {
     if header != mapped {
         return None;
     }
-    find(&file, header)
+    find(&file, header, name)
 }
 
-fn find(file: &File, header: &[u8]) -> Option<Section> {
+fn find(file: &File, header: &[u8], name: &[u8]) -> Option<Section> {
     let offset = word(header, 40)?;
     let count = u64::from(half(header, 60)?).min(MOST_SECTIONS);
     if usize::from(half(header, 58)?) != HEADER {
@@ -70,7 +71,7 @@ fn find(file: &File, header: &[u8]) -> Option<Section> {
         }
         let left = count.saturating_sub(first) as usize;
         let mut here = headers.iter().take(left);
-        if let Some(found) = here.find_map(|header| eh_frame_of(file, names, header)) {
+        if let Some(found) = here.find_map(|header| named(file, names, header, name)) {
             return Some(found);
         }
         first = first.saturating_add(STEP);
@@ -79,14 +80,15 @@ fn find(file: &File, header: &[u8]) -> Option<Section> {
 }
 
 /// The section of a header, if that is the one wanted.
-fn eh_frame_of(file: &File, names: u64, header: &[u8; HEADER]) -> Option<Section> {
+fn named(file: &File, names: u64, header: &[u8; HEADER], wanted: &[u8]) -> Option<Section> {
     let kind = number(header, 4)?;
     if !matches!(kind, SHT_PROGBITS | SHT_X86_64_UNWIND) || word(header, 8)? & SHF_ALLOC == 0 {
         return None;
     }
-    let mut name = [0; NAME.len()];
+    let mut name = [0; LONGEST];
+    let name = name.get_mut(..wanted.len())?;
     let at = names.checked_add(u64::from(number(header, 0)?))?;
-    (file.read_at(at, &mut name) == NAME).then_some(Section {
+    (file.read_at(at, name) == wanted).then_some(Section {
         address: word(header, 16)?,
         size: word(header, 32)?,
     })
@@ -115,7 +117,7 @@ mod tests {
         let own = find as *const () as u64;
         let mut buffer = [0; 1024];
         let found = mapped::find(RuntimeAddress(own), &mut buffer).unwrap();
-        let section = eh_frame(found.module.start, found.path).unwrap();
+        let section = section(found.module.start, found.path, b".eh_frame\0").unwrap();
         let hdr = found.module.eh_frame_hdr.start.0;
         // SAFETY: the index of this very program; a number relative to its own place is in its
         // second word.
@@ -124,7 +126,10 @@ mod tests {
         assert_eq!(section.address.wrapping_add(found.module.bias), wanted);
         assert!(section.size > 1000);
         // A file that is not the mapped one is not believed.
-        assert_eq!(in_file(found.module.start, b"/bin/sh\0"), None);
+        assert_eq!(
+            in_file(found.module.start, b"/bin/sh\0", b".eh_frame\0"),
+            None
+        );
         assert!(image::headers_at(found.module.start).is_some());
     }
 }

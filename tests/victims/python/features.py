@@ -35,6 +35,32 @@ def awaits():
     asyncio.run(outer())
 
 
+def tasks():
+    """A task that another one awaits, and one that a third has gathered, which the first of all awaits."""
+    import asyncio
+
+    async def single():
+        spin(0.1)
+
+    async def gathered():
+        spin(0.1)
+
+    async def inner(task):
+        await task
+
+    async def waits():
+        await inner(asyncio.create_task(single()))
+
+    async def gathers():
+        await asyncio.gather(gathered())
+
+    async def first():
+        await asyncio.create_task(waits())
+        await asyncio.create_task(gathers())
+
+    asyncio.run(first())
+
+
 def replaced(seconds=0.2):
     """Code objects that take each other's place: each is named after the line it is on."""
     end = time.thread_time() + seconds

@@ -8,6 +8,7 @@ mod fuzzed;
 
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
+use engine::python::tasks::Awaiting;
 use engine::python::{layout, threads};
 use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
 use fuzzed::{BASE, Fuzzed};
@@ -69,6 +70,10 @@ fuzz_target!(|data: &[u8]| {
     let mut entry = layout.innermost(&memory, BASE);
     for _ in 0..100 {
         let Some(known) = entry else { break };
+        if let Some(mut task) = Awaiting::of(&memory, &layout, &known, TABLE) {
+            let frames = (0..).take_while(|_| task.next(&memory, &layout).is_some());
+            assert!(frames.count() <= 64 * 32);
+        }
         let native = BASE..BASE + known.frame % 0x1000;
         if let Some(placed) = layout.placed(&memory, &known, native) {
             assert!(placed.frame == known.frame && placed.count <= 8);

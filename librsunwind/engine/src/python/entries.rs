@@ -15,7 +15,7 @@ pub struct Entry {
     /// How many frames it has.
     pub count: u32,
     /// The thread state.
-    thread: u64,
+    pub(super) thread: u64,
 }
 
 impl Entry {

@@ -1,6 +1,7 @@
 //! Where the fields of CPython's structures are. 3.13 and later say so themselves, at the beginning
 //! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
 
+use super::tasks::Coroutines;
 use crate::interpreter::memory::Memory;
 use crate::wire::code::LineFormat;
 
@@ -126,6 +127,8 @@ pub struct Layout {
     pub format: LineFormat,
     /// What [`Layout::instruction`] is.
     pub position: Position,
+    /// Where coroutines have what: from 3.14 on.
+    pub coroutines: Option<Coroutines>,
     /// Of strings that are ASCII: their characters.
     pub ascii: u64,
     /// Of other strings: likewise.
@@ -160,6 +163,7 @@ const PY_3_10: Layout = Layout {
     lines: 120,
     format: LineFormat::Python310,
     position: Position::Counted(2),
+    coroutines: None,
     ascii: 48,
     characters: 72,
 };
@@ -186,6 +190,7 @@ const PY_3_11: Layout = Layout {
     lines: 136,
     format: LineFormat::Python311,
     position: Position::Address(184),
+    coroutines: None,
     ascii: 48,
     characters: 72,
 };
@@ -210,6 +215,7 @@ const PY_3_12: Layout = Layout {
     lines: 136,
     format: LineFormat::Python311,
     position: Position::Address(192),
+    coroutines: None,
     ascii: 40,
     characters: 56,
 };
@@ -321,6 +327,21 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         _ => (None, None),
     };
     let first_line = offset(file.wrapping_add(4))?;
+    // By their places, too; how a frame is that awaits, and where it has what it awaits.
+    let coroutines = match minor {
+        14 => Some((84u64, 37, [0xff, 0xff], 8)),
+        15 => Some((100, 45, [2, 3], 16)),
+        _ => None,
+    };
+    let coroutines = coroutines.map(|(name, stack, awaits, awaited)| {
+        Ok(Coroutines {
+            frame: offset(name.wrapping_add(1))?,
+            state: offset(name.wrapping_add(2))?,
+            awaits,
+            stack: offset(stack)?,
+            awaited,
+        })
+    });
     Ok(Layout {
         entries: Entries::OnStack {
             owner: offset(owner)?,
@@ -341,6 +362,7 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         lines: offset(file.wrapping_add(3))?,
         format: LineFormat::Python311,
         position: Position::Address(offset(code)?),
+        coroutines: coroutines.transpose()?,
         ascii: 40,
         characters: 56,
     })

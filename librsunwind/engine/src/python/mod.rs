@@ -11,6 +11,7 @@
 //! | [`layout`] | where fields are, in each version |
 //! | [`entries`] | the entries of a thread, and the frames of each |
 //! | [`threads`] | all thread states |
+//! | [`tasks`] | what waits for the running task |
 //! | [`code`] | what a frame runs: its code object, told from others, and described |
 //! | `strings` | text of its string objects |
 
@@ -18,6 +19,7 @@ pub mod code;
 pub mod entries;
 pub mod layout;
 mod strings;
+pub mod tasks;
 #[cfg(test)]
 mod tests;
 pub mod threads;

@@ -3,6 +3,7 @@
 use super::code::Place;
 use super::entries::Entry;
 use super::layout::{self, Layout};
+use super::tasks::{Awaiting, Coroutines};
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::wire::code::{Code, LineFormat};
 
@@ -253,6 +254,59 @@ fn native_frames_have_what_they_point_into() {
     assert_eq!(layout.outer(&made, &both), None, "that was all");
     // One that is hardly there has no words of its own.
     assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8), None);
+}
+
+/// A task that a future stands for, which another task awaits, two coroutines deep.
+#[test]
+fn a_task_is_awaited_by_way_of_futures_and_coroutines() {
+    const TABLE: u64 = BASE;
+    let layout = Layout {
+        coroutines: Some(Coroutines {
+            frame: 72,
+            state: 67,
+            awaits: [2, 3],
+            stack: 64,
+            awaited: 16,
+        }),
+        ..layout_of(12)
+    };
+    let made = Made::new();
+    for (place, offset) in [(2, 96), (3, 108), (4, 109), (5, 128), (11, 936)] {
+        made.put_word(TABLE + place * 8, offset);
+    }
+    let object = |number: u64| BASE + 0x800 + number * 0x200;
+    let [running, future, waits] = [0, 1, 2].map(object);
+    let [own, outer, inner] = [3, 4, 5].map(object);
+    let thread = object(6);
+    made.put_word(thread + 936, running);
+    made.put_word(running + 128, own);
+    made.put_word(running + 96, future);
+    made.put_word(future + 96, waits);
+    made.put(waits + 108, &[1]);
+    made.put_word(waits + 128, outer);
+    for (coroutine, state, awaited) in [(outer, 2, inner | 1), (inner, 3, future)] {
+        made.put_word(coroutine + 8, 0x77);
+        made.put(coroutine + 67, &[state]);
+        made.put_word(coroutine + 72 + 64, coroutine + 0x180);
+        made.put_word(coroutine + 0x180 - 16, awaited);
+    }
+    let entry = Entry::from_words(&[0, 0, 1, thread]);
+    let all = || {
+        let mut task = Awaiting::of(&made, &layout, &entry, TABLE)?;
+        assert_eq!(task.outermost, own + 72);
+        let frames = std::iter::from_fn(|| task.next(&made, &layout));
+        Some(frames.map(|frame| frame - 72).collect::<Vec<_>>())
+    };
+    assert_eq!(all(), Some(vec![inner, outer]));
+    made.put(outer + 67, &[0]);
+    assert_eq!(all(), Some(vec![outer]), "it has not begun");
+    made.put(running + 109, &[1]);
+    assert_eq!(all(), Some(vec![]), "several await it");
+    made.put(running + 109, &[0]);
+    made.put_word(waits + 96, waits);
+    assert_eq!(all().map(|frames| frames.len()), Some(63), "itself");
+    made.put_word(thread + 936, 0);
+    assert_eq!(all(), None, "no task");
 }
 
 #[test]

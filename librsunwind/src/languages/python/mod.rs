@@ -16,7 +16,7 @@ mod thread_state;
 
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::{STATE, flags};
-use crate::modules::python::{Python as Module, found};
+use crate::modules::python::{Python as Module, found, tasks};
 use crate::sys;
 use crate::text::Text;
 use crate::thread::ThreadState;
@@ -30,6 +30,7 @@ use engine::memory::{is_readable, load_verified};
 use engine::python::code::Place;
 use engine::python::entries::Entry;
 use engine::python::layout::{self, Entries, Layout, Refusal};
+use engine::python::tasks::Awaiting;
 use engine::registers::thread_block;
 use engine::wire::event::EventKind;
 
@@ -220,12 +221,21 @@ impl Interpreter {
         const MOST: u32 = 16_000;
         let left_out = entry.count.saturating_sub(MOST);
         let gap = MOST / 2..(MOST / 2).saturating_add(left_out);
+        let task = tasks().and_then(|table| Awaiting::of(cursor, &self.layout, entry, table));
         let mut frame = entry.frame;
         for index in 0..entry.count {
             if !gap.contains(&index)
                 && let Some(place) = self.layout.place(cursor, frame)
             {
                 self.give_frame(cursor, place)?;
+            }
+            // Who awaits a task calls it, as it were.
+            if let Some(mut task) = task.filter(|task| task.outermost == frame) {
+                while let Some(frame) = task.next(cursor, &self.layout) {
+                    if let Some(place) = self.layout.place(cursor, frame) {
+                        self.give_frame(cursor, place)?;
+                    }
+                }
             }
             frame = self.layout.caller(cursor, frame)?;
         }
