@@ -1,42 +1,30 @@
-/*
- * The frames of Lua 5.4 in profiles: a plug-in for programs that export Lua's functions, such as
- * Debian's lua5.4.
+/* The frames of Lua 5.4 in profiles: a plug-in for programs that export Lua's functions, such as Debian's lua5.4.
  *   gcc -O2 -shared -fPIC -I librsunwind/include -o lua.so examples/plugins/lua.c
  *   RSUNWIND_PLUGINS=$PWD/lua.so rsunwind record -- lua5.4 program.lua
- *
- * Lua's loop runs Lua functions that call each other in one native frame, and keeps its lua_State
- * in a register. Which one, and where the loop is, the compiler decided, and a stripped program
- * does not say: at the start a small chunk runs in a state of our own and calls a function of ours,
- * which has its own stack walked. docs/interpreters.md goes through all of this.
- */
+ * docs/interpreters.md goes through it. */
 #define _GNU_SOURCE
 #include "rsunwind.h"
 #include <dlfcn.h>
-#include <link.h>
 #include <string.h>
 #include <unistd.h>
 #include <unwind.h>
 
 /* Lua's structures, by offset; the run at the start finds out whether they are so. */
-enum { STATE_TAG = 8, STATE_CALL = 32 };                                        /* lua_State: tt; ci */
+enum { STATE_TAG = 8, STATE_CALL = 32, CLOSURE_TAG = 8, CLOSURE_CODE = 24 };    /* lua_State: tt; ci. LClosure: tt; p */
 enum { CALL_FUNCTION = 0, CALL_PREVIOUS = 16, CALL_PC = 32, CALL_STATUS = 56 }; /* CallInfo; callstatus is in the upper half */
-enum { CLOSURE_TAG = 8, CLOSURE_CODE = 24 };                                    /* LClosure: tt; p */
 enum { CODE_SIZE = 24, CODE_LOCAL_COUNT = 36, CODE_ABS_COUNT = 40, CODE_CONSTANTS = 56, CODE_CODE = 64 }; /* Proto … */
 enum { CODE_UPVALUES = 80, CODE_LINES = 88, CODE_ABS_LINES = 96, CODE_LOCALS = 104, CODE_SOURCE = 112 };
 enum { TAG_THREAD = 8, TAG_LUA_CLOSURE = 6, TAG_SHORT_STRING = 4, TAG_LONG_STRING = 20, STRING_SIZE = 16, STRING_TEXT = 24 };
-enum { STATUS_C = 2, STATUS_FRESH = 4 }; /* a C function; the loop was entered for it */
+enum { STATUS_C = 2, STATUS_FRESH = 4, ABS_EVERY = 128 }; /* a C function; the loop was entered for it; instructions from one absolute line to the next */
 enum { OP_MOVE = 0, OP_GETUPVAL = 9, OP_GETTABUP = 11, OP_GETFIELD = 14, OP_SELF = 20, OP_CALL = 68 };
-enum { ABS_EVERY = 128 }; /* instructions from one absolute line to the next */
-
 static const unsigned kept = 1 << 3 | 1 << 6 | 15 << 12; /* bits of the registers that a call preserves, by DWARF number */
 static unsigned state_registers, pc_registers;           /* bits: which may hold the loop's lua_State and its pc */
-static uint64_t text_start, text_end, loop, loop_end;    /* Lua's code, and the loop in it */
-static uint64_t own_state;                               /* the state of ours, while its stack is walked */
+static uint64_t loop, loop_end, own_state;               /* the loop's code; the state of ours, while its stack is walked */
 
 /* What is read may be half changed: `bad` says so where nothing can be read. */
 static uint64_t load(struct rsunwind_cursor *cursor, uint64_t address, int *bad) {
     uint64_t word = 0;
-    if (rsunwind_load(cursor, address, &word)) *bad = 1;
+    *bad |= rsunwind_load(cursor, address, &word) != 0;
     return word;
 }
 
@@ -49,12 +37,7 @@ static size_t string(struct rsunwind_cursor *cursor, uint64_t at, char *to, size
     return rsunwind_copy(cursor, at + STRING_TEXT, to, size) ? 0 : size;
 }
 
-/* ---- one Lua function ---- */
-
-struct function {
-    uint64_t code, pc; /* its Proto, and the index of its instruction */
-};
-
+struct function { uint64_t code, pc; }; /* a Lua function: its Proto, and the index of its instruction */
 /* Whether a call is of a Lua function; `pc` is its pc, if known. */
 static int is_lua(struct rsunwind_cursor *cursor, uint64_t call, uint64_t pc, struct function *function, unsigned *status) {
     int bad = 0;
@@ -77,8 +60,7 @@ static uint32_t line_of(struct rsunwind_cursor *cursor, struct function function
     uint32_t line = counts >> 32, count = counts; /* the line that the function begins at */
     for (uint64_t i = function.pc / ABS_EVERY + 1; i-- > 0;) { /* the last absolute line that is not behind the pc */
         uint64_t absolute = i < count ? load(cursor, table + i * 8, &bad) : UINT64_MAX;
-        if ((uint32_t)absolute > function.pc) continue;
-        from = (uint32_t)absolute + 1, line = absolute >> 32, i = 0;
+        if ((uint32_t)absolute <= function.pc) from = (uint32_t)absolute + 1, line = absolute >> 32, i = 0;
     }
     signed char steps[4 * ABS_EVERY];
     uint64_t size = function.pc + 1 - from;
@@ -87,18 +69,15 @@ static uint32_t line_of(struct rsunwind_cursor *cursor, struct function function
     return line;
 }
 
-/* What its caller calls it: by the instruction that put it into the register from which it is
- * called. */
+/* What its caller calls it: by the instruction that put it into the register from which it is called. */
 static size_t name_by(struct rsunwind_cursor *cursor, struct function caller, char *to, size_t room) {
     int bad = 0;
     uint64_t code = load(cursor, caller.code + CODE_CODE, &bad), constants = load(cursor, caller.code + CODE_CONSTANTS, &bad);
     uint64_t locals = load(cursor, caller.code + CODE_LOCALS, &bad), upvalues = load(cursor, caller.code + CODE_UPVALUES, &bad);
     uint64_t count = load(cursor, caller.code + CODE_LOCAL_COUNT, &bad) & 0xffffffff, at = caller.pc;
     uint32_t call = load(cursor, code + at * 4, &bad), one = 0;
-    do {
+    for (one = ~call; ((one ^ call) >> 7 & 255) != 0; one = load(cursor, code + at * 4, &bad))
         if (at-- == 0 || caller.pc - at > 200 || bad) return 0;
-        one = load(cursor, code + at * 4, &bad);
-    } while (((one ^ call) >> 7 & 255) != 0);
     unsigned op = one & 127, b = one >> 16 & 255, c = one >> 24;
     if ((call & 127) != OP_CALL) return 0;
     if (op == OP_GETTABUP || op == OP_GETFIELD || op == OP_SELF) return string(cursor, load(cursor, constants + c * 16, &bad), to, room);
@@ -117,7 +96,7 @@ static void give(struct rsunwind_cursor *cursor, struct function function, uint6
     if (bad || rsunwind_frame(cursor, function.code, source ^ first, line_of(cursor, function)) != 1) return;
     char name[128], file[1024] = "";
     struct function by;
-    unsigned status;
+    unsigned status = 0;
     size_t size = caller && is_lua(cursor, caller, 0, &by, &status) ? name_by(cursor, by, name, sizeof name) : 0;
     size_t file_size = string(cursor, source, file, sizeof file), is_marked = file[0] == '@' || file[0] == '=';
     const char *unknown = first ? "function" : "main chunk"; /* one that C calls has no name, as in Lua's own messages */
@@ -126,14 +105,9 @@ static void give(struct rsunwind_cursor *cursor, struct function function, uint6
     rsunwind_describe(cursor, &code);
 }
 
-/* ---- the loop's frames ---- */
-
-/* For each coroutine in the walk: its state, and the call that the next frame of the loop begins
- * with. */
-struct walk {
-    uint64_t state[16], call[16];
-};
-
+/* For each coroutine in the walk: its state, and the call that the next frame of the loop begins with. */
+struct walk { uint64_t state[16], call[16]; };
+/* A frame of the loop: which Lua functions it stands for. */
 static int ask(struct rsunwind_cursor *cursor, void *data __attribute__((unused))) {
     int bad = 0, at = 0, is_exact = cursor->flags & RSUNWIND_CURSOR_EXACT;
     unsigned status = 0, missing = (state_registers | pc_registers) & ~cursor->known;
@@ -159,21 +133,19 @@ static int ask(struct rsunwind_cursor *cursor, void *data __attribute__((unused)
     return RSUNWIND_NATIVE;
 }
 
-/* ---- where the loop is, and its registers ---- */
-
+/* Any frame, while the chunk runs: whether it is the loop's, and which registers have what. */
 static int look(struct rsunwind_cursor *cursor, void *data __attribute__((unused))) {
     int bad = 0, *is_done = cursor->state;
     unsigned missing = kept & ~cursor->known, states = 0, pcs = 0;
     if (*is_done || !own_state) return RSUNWIND_NOT_MINE;
     if (missing && !(cursor->flags & RSUNWIND_CURSOR_LAST)) return RSUNWIND_NEED(__builtin_ctz(missing));
-    /* It is by far the longest of Lua's functions; its unwind information says how long. */
+    /* It is by far the longest of the functions; its unwind information says how long. */
     uint64_t start = (uint64_t)_Unwind_FindEnclosingFunction((void *)cursor->pc), size = 1;
     for (uint64_t step = 1 << 16; start && step; step /= 2)
         while (_Unwind_FindEnclosingFunction((void *)(start + size + step)) == (void *)start) size += step;
     if (!start || size < 4096 || (loop && start != loop)) return RSUNWIND_NOT_MINE;
-    /* The innermost Lua function has called us, so that its pc is written back. */
     uint64_t caller = load(cursor, load(cursor, own_state + STATE_CALL, &bad) + CALL_PREVIOUS, &bad);
-    uint64_t pc = load(cursor, caller + CALL_PC, &bad);
+    uint64_t pc = load(cursor, caller + CALL_PC, &bad); /* it has called us, so that its pc is written back */
     for (int i = 0; i < 16; i++)
         states |= (cursor->registers[i] == own_state) << i, pcs |= (cursor->registers[i] == pc) << i;
     state_registers = states & (loop ? state_registers : kept), pc_registers = pcs & (loop ? pc_registers : kept);
@@ -181,30 +153,17 @@ static int look(struct rsunwind_cursor *cursor, void *data __attribute__((unused
     return RSUNWIND_NATIVE;
 }
 
-static int client, seen;    /* how many frames of Lua's were seen */
-static uint32_t lines[16]; /* their lines, innermost first */
-
+static int client, seen;
+static uint32_t lines[16]; /* of the frames of Lua's that were seen, innermost first */
 static void see(const struct rsunwind_stack *stack, uint64_t nonce __attribute__((unused)), void *data __attribute__((unused))) {
     for (size_t i = 0; i < stack->count; i++)
         if (stack->frames[i].method == RSUNWIND_LANGUAGE) lines[seen++ % 16] = stack->frames[i].position;
 }
 
 static const char chunk[] = "local look = ...\nlocal function inner()\n  look() return look\nend\ninner()\nlook(inner())";
-static const uint32_t wanted[] = {3, 5, 3, 6, 6};
-
-/* What the chunk calls. */
+static const uint32_t wanted[] = {3, 5, 3, 6, 6}; /* the lines at which it calls called_by_lua() */
 static int called_by_lua(void *state) {
-    own_state = (uint64_t)state;
-    rsunwind_request(client, NULL);
-    own_state = 0;
-    return 0;
-}
-
-static int find_text(struct dl_phdr_info *info, size_t size __attribute__((unused)), void *function) {
-    for (int i = 0; i < info->dlpi_phnum; i++) {
-        text_start = info->dlpi_addr + info->dlpi_phdr[i].p_vaddr, text_end = text_start + info->dlpi_phdr[i].p_memsz;
-        if (info->dlpi_phdr[i].p_type == PT_LOAD && text_start <= (uint64_t)function && (uint64_t)function < text_end) return 1;
-    }
+    own_state = (uint64_t)state, rsunwind_request(client, NULL), own_state = 0;
     return 0;
 }
 
@@ -226,20 +185,15 @@ static int run(rsunwind_language_callback callback, uint64_t start, uint64_t end
 
 static int begin(void) {
     static const char unknown[] = "rsunwind: plug-in lua: this build of Lua is laid out otherwise; its functions have no names\n";
-    void *function = dlsym(RTLD_DEFAULT, "lua_callk");
     double (*version)(void *) = dlsym(RTLD_DEFAULT, "lua_version");
-    if (!function || !version || version(NULL) != 504 || !dl_iterate_phdr(find_text, function)) return RSUNWIND_PLUGIN_UNUSED;
+    if (!version || version(NULL) != 504) return RSUNWIND_PLUGIN_UNUSED;
     if ((client = rsunwind_register(see, NULL)) < 0) return client;
-    int language = run(look, text_start, text_end);
-    if (language > 0) rsunwind_language_remove(language);
-    seen = 0;
+    int language = run(look, 1, (1ull << 47) - 1); /* all code there is */
+    if (language > 0) rsunwind_language_remove(language), seen = 0;
     if (language > 0 && state_registers) language = run(ask, loop, loop_end);
     rsunwind_unregister(client);
-    if (language < 0) return language;
-    if (seen == 5 && memcmp(lines, wanted, sizeof wanted) == 0) return 0;
+    if (language < 0 || (seen == 5 && memcmp(lines, wanted, sizeof wanted) == 0)) return language < 0 ? language : 0;
     if (state_registers) rsunwind_language_remove(language);
-    (void)!write(2, unknown, sizeof unknown - 1);
-    return RSUNWIND_PLUGIN_UNUSED;
+    return write(2, unknown, sizeof unknown - 1), RSUNWIND_PLUGIN_UNUSED;
 }
-
 RSUNWIND_PLUGIN(begin);
