@@ -36,7 +36,7 @@ impl Interpreter<'_> {
 
 impl Memory for Interpreter<'_> {
     fn load(&self, address: u64) -> Option<u64> {
-        match (TABLE..TABLE + 800).contains(&address) {
+        match (TABLE..TABLE + 1024).contains(&address) {
             true => Some(self.of_table((address - TABLE) / 8)),
             false => self.memory.load(address),
         }
