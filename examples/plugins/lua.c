@@ -1,4 +1,4 @@
-/* The frames of Lua 5.4 in profiles: a plug-in for programs that export Lua's functions, such as Debian's lua5.4.
+/* The frames of Lua 5.4: a plug-in for programs that export Lua's functions, as Debian's does.
  *   gcc -O2 -shared -fPIC -I librsunwind/include -o lua.so examples/plugins/lua.c
  *   RSUNWIND_PLUGINS=$PWD/lua.so rsunwind record -- lua5.4 program.lua
  * docs/interpreters.md goes through it. */
@@ -69,7 +69,7 @@ static uint32_t line_of(struct rsunwind_cursor *cursor, struct function function
     return line;
 }
 
-/* What its caller calls it: by the instruction that put it into the register from which it is called. */
+/* What its caller calls it: by the instruction that put it where it is called from. */
 static size_t name_by(struct rsunwind_cursor *cursor, struct function caller, char *to, size_t room) {
     int bad = 0;
     uint64_t code = load(cursor, caller.code + CODE_CODE, &bad), constants = load(cursor, caller.code + CODE_CONSTANTS, &bad);
@@ -105,7 +105,7 @@ static void give(struct rsunwind_cursor *cursor, struct function function, uint6
     rsunwind_describe(cursor, &code);
 }
 
-/* For each coroutine in the walk: its state, and the call that the next frame of the loop begins with. */
+/* For each coroutine in the walk: its state, and the call that the next frame begins with. */
 struct walk { uint64_t state[16], call[16]; };
 /* A frame of the loop: which Lua functions it stands for. */
 static int ask(struct rsunwind_cursor *cursor, void *data __attribute__((unused))) {

@@ -63,8 +63,8 @@ pub struct Auxiliary {
     pub vdso: usize,
     /// `AT_ENTRY`: where the program is entered, or 0.
     pub entry: u64,
-    /// Whether `AT_BASE` is 0: the kernel has loaded no loader for the program, but is told to start
-    /// the loader itself, with the program as its argument.
+    /// Whether `AT_BASE` is 0: the kernel has loaded no loader for the program, but is told to
+    /// start the loader itself, with the program as its argument.
     pub by_loader: bool,
     /// `AT_PHDR` and `AT_PHNUM`: the program's headers, and how many there are; 0 if unknown.
     pub headers: (usize, usize),

@@ -319,9 +319,9 @@ impl Stacks {
         (self.made, self.sent)
     }
 
-    /// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU time
-    /// that they show after the thread's clock was looked at for the last time, at its end or its
-    /// `last` sample, is added to it. Gives what they weigh.
+    /// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU
+    /// time that they show after the thread's clock was looked at for the last time, at its end or
+    /// its `last` sample, is added to it. Gives what they weigh.
     fn count_late(
         &mut self,
         recording: &Recording,

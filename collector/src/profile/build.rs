@@ -161,8 +161,8 @@ struct Builder<'a> {
     of_frame: Vec<Option<(u32, u32)>>,
     /// Outermost first.
     functions: Vec<SourceFrameId>,
-    /// For each place where its functions begin in the list below. Places are fewer: processes share
-    /// them.
+    /// For each place where its functions begin in the list below. Places are fewer: processes
+    /// share them.
     of_place: Vec<Option<u32>>,
     at_places: Vec<FunctionId>,
     /// Parts of a stack that are to be made.

@@ -124,8 +124,8 @@ impl Segment {
         }))
     }
 
-    /// Whether the process is gone for certain, or has replaced its program and cannot be found. A process
-    /// of another PID namespace that still runs is never taken for gone.
+    /// Whether the process is gone for certain, or has replaced its program and cannot be found. A
+    /// process of another PID namespace that still runs is never taken for gone.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.gone || (self.known || self.farewell) && !exists(self.info.pid)

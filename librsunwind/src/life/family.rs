@@ -60,8 +60,8 @@ pub(super) fn share() {
     }
 }
 
-/// A fork child ends, or its program, without a recording: what its preparation took, ns, is for one
-/// of the others to record.
+/// A fork child ends, or its program, without a recording: what its preparation took, ns, is for
+/// one of the others to record.
 ///
 /// # Signal safety
 /// Atomics.

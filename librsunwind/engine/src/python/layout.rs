@@ -1,7 +1,6 @@
 //! Where the fields of CPython's structures are. 3.13 and later say so themselves, at the beginning
 //! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
 
-use super::tasks::Coroutines;
 use crate::interpreter::memory::Memory;
 use crate::wire::code::LineFormat;
 
@@ -92,6 +91,21 @@ pub enum Lock {
 /// The bit `active` of a thread state's status: it is set when the lock was taken, and cleared
 /// before it is given up.
 const ACTIVE: u64 = 1 << 4;
+
+/// Where coroutines have what; they are generators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coroutines {
+    /// Of a coroutine: its frame, which is part of it.
+    pub frame: u64,
+    /// Likewise, a byte: how its frame is.
+    pub state: u64,
+    /// What that is while it awaits another awaitable.
+    pub awaits: [u8; 2],
+    /// Of a frame: where the top of its stack is.
+    pub stack: u64,
+    /// How far below the top of its stack what it awaits is.
+    pub awaited: u64,
+}
 
 /// Offsets, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

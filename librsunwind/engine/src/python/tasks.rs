@@ -10,21 +10,6 @@ use super::entries::Entry;
 use super::layout::Layout;
 use crate::interpreter::memory::Memory;
 
-/// Where coroutines have what; they are generators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Coroutines {
-    /// Of a coroutine: its frame, which is part of it.
-    pub frame: u64,
-    /// Likewise, a byte: how its frame is.
-    pub state: u64,
-    /// What that is while it awaits another awaitable.
-    pub awaits: [u8; 2],
-    /// Of a frame: where the top of its stack is.
-    pub stack: u64,
-    /// How far below the top of its stack what it awaits is.
-    pub awaited: u64,
-}
-
 /// Where `_asyncio` says that tasks have what: places in its table, words.
 mod place {
     pub const AWAITED_BY: u64 = 2;

@@ -2,8 +2,8 @@
 
 use super::code::Place;
 use super::entries::Entry;
-use super::layout::{self, Layout};
-use super::tasks::{Awaiting, Coroutines};
+use super::layout::{self, Coroutines, Layout};
+use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::wire::code::{Code, LineFormat};
 
