@@ -31,8 +31,10 @@ pub static LIMITED: [AtomicU64; LIMITED_COUNT / 64] =
     [const { AtomicU64::new(0) }; LIMITED_COUNT / 64];
 /// Descriptors of which that can be known.
 pub const LIMITED_COUNT: usize = 4096;
-/// A socket has a time limit: calls on it are to be noted with their time.
+/// A socket has a time limit: calls on it are to be noted with their time. A descriptor is an int:
+/// what stands above it in a register may be anything.
 pub fn limit_noted(fd: u64) {
+    let fd = fd as u32;
     if let Some(word) = LIMITED.get(fd as usize / 64) {
         word.fetch_or(1 << (fd % 64), Relaxed);
     }
@@ -41,6 +43,7 @@ pub fn limit_noted(fd: u64) {
 /// Whether it is known to have one.
 #[inline]
 pub fn is_limited(fd: u64) -> bool {
+    let fd = fd as u32;
     LIMITED
         .get(fd as usize / 64)
         .is_some_and(|word| word.load(Relaxed) & 1 << (fd % 64) != 0)

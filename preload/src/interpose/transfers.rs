@@ -51,7 +51,7 @@ macro_rules! transfers {
                         "jz 3f",
                         "cmp byte ptr [r11 + {calls} + {are_ended}], 0",
                         "je 3f",
-                        "cmp rdi, {count}",
+                        "cmp edi, {count}", // an int: what is above it may be anything
                         "jae 2f",
                         "lea r10, [rip + {limited}]",
                         "mov eax, edi",
