@@ -6,11 +6,13 @@
 //! comes.
 //!
 //! On a guest whose hypervisor takes processor time away, samples stand for that time too, and the
-//! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it.
+//! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it. Where it
+//! takes much, signals come when what they are about is over, and a measurement says nothing.
 
 use collector::clock;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, panic_any, resume_unwind};
+use std::time::{Duration, Instant};
 
 thread_local! {
     /// Whether [`judge`] runs, and will see to it that chance is forgiven.
@@ -21,6 +23,12 @@ thread_local! {
 
 /// A measurement that was off is repeated until so many in all are off, or so many right.
 const ENOUGH: usize = 3;
+
+/// What was off while more than this part of all processor time was stolen is not held against
+/// anybody.
+const MUCH_STOLEN: f64 = 0.2;
+/// But so often at most in one judgement.
+const PATIENCE: usize = 8;
 
 /// A share outside of its bounds.
 struct Off(String);
@@ -67,34 +75,44 @@ pub fn stolen_ns() -> f64 {
 }
 
 /// Measures; if a share is off, again and again, until it was off three times in all, or right
-/// three times.
+/// three times. What was off while the machine was mostly not there does not count.
 ///
 /// # Panics
 /// If it is off three times, and at any other failure of `measure`.
 pub fn judge(measure: impl Fn()) {
-    let off = || {
-        JUDGED.set(true);
-        STOLEN_BEFORE.set(clock::stolen_ns());
-        let failed = catch_unwind(AssertUnwindSafe(&measure));
-        JUDGED.set(false);
-        match failed.err()?.downcast::<Off>() {
-            Ok(off) => Some(off.0),
-            Err(other) => resume_unwind(other),
-        }
-    };
-    let mut all: Vec<String> = off().into_iter().collect();
-    let mut right = 0;
-    while !all.is_empty() && right < ENOUGH {
-        match off() {
-            Some(again) => all.push(again),
+    let (mut wrong, mut right, mut void) = (Vec::new(), 0, 0);
+    while right < ENOUGH && (right == 0 || !wrong.is_empty()) {
+        let began = Instant::now();
+        match once(&measure) {
             None => right += 1,
+            Some(_) if void < PATIENCE && is_much(clock::stolen_ns(), began.elapsed()) => void += 1,
+            Some(what) => wrong.push(what),
         }
         assert!(
-            all.len() < ENOUGH,
+            wrong.len() < ENOUGH,
             "off again and again: {}",
-            all.join("; ")
+            wrong.join("; ")
         );
     }
+}
+
+/// Measures once; what was off.
+fn once(measure: &impl Fn()) -> Option<String> {
+    JUDGED.set(true);
+    STOLEN_BEFORE.set(clock::stolen_ns());
+    let failed = catch_unwind(AssertUnwindSafe(measure));
+    JUDGED.set(false);
+    match failed.err()?.downcast::<Off>() {
+        Ok(off) => Some(off.0),
+        Err(other) => resume_unwind(other),
+    }
+}
+
+/// Whether much of a measurement's time was stolen by then.
+fn is_much(stolen_ns: u64, passed: Duration) -> bool {
+    let stolen_ns = stolen_ns.saturating_sub(STOLEN_BEFORE.get()) as f64;
+    let processors = std::thread::available_parallelism().map_or(1, |count| count.get());
+    stolen_ns > MUCH_STOLEN * passed.as_nanos() as f64 * processors as f64
 }
 
 /// Like `assert!`, for a share within a test that is judged by [`judge`].
@@ -107,9 +125,10 @@ macro_rules! assert_measured {
 
 #[cfg(test)]
 mod tests {
-    use super::judge;
+    use super::{MUCH_STOLEN, STOLEN_BEFORE, is_much, judge};
     use std::cell::Cell;
     use std::panic::{AssertUnwindSafe, catch_unwind};
+    use std::time::Duration;
 
     fn passes(measure: impl Fn()) -> bool {
         catch_unwind(AssertUnwindSafe(|| judge(measure))).is_ok()
@@ -135,5 +154,15 @@ mod tests {
             1,
             "a race is no chance"
         )));
+    }
+
+    #[test]
+    fn much_is_a_part_of_all_processors_time() {
+        STOLEN_BEFORE.set(1_000_000_000);
+        let second = Duration::from_secs(1);
+        let processors = std::thread::available_parallelism().unwrap().get() as f64;
+        let limit = 1e9 + MUCH_STOLEN * 1e9 * processors;
+        assert!(!is_much(limit as u64 - 1_000_000, second));
+        assert!(is_much(limit as u64 + 1_000_000, second));
     }
 }
