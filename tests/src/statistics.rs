@@ -6,8 +6,8 @@
 //! comes.
 //!
 //! On a guest whose hypervisor takes processor time away, samples stand for that time too, and the
-//! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it. Where it
-//! takes much, signals come when what they are about is over, and a measurement says nothing.
+//! clocks of threads leave it out: no repetition helps, and [`stands_for`] reckons with it. Where
+//! it takes much, signals come when what they are about is over, and a measurement says nothing.
 
 use collector::clock;
 use std::cell::Cell;

@@ -44,6 +44,8 @@ pub struct Drain {
     directory: PathBuf,
     /// Its files, as far as they were not looked at in this round.
     entries: Option<ReadDir>,
+    /// They were listed for the last time, when nobody is waited for any more.
+    is_last: bool,
     segments: BTreeMap<OsString, Segment>,
     /// The segment that the next turn begins with.
     next: Option<OsString>,
@@ -108,6 +110,7 @@ impl Drain {
         Self {
             directory: directory.to_owned(),
             entries: None,
+            is_last: false,
             segments: BTreeMap::new(),
             next: None,
             closing: None,
@@ -153,6 +156,10 @@ impl Drain {
         let turn = Turn::begin();
         self.take_up();
         self.rings.finish(&mut self.writer)?;
+        // What a look has left of its list is without those who came since.
+        if !std::mem::replace(&mut self.is_last, true) {
+            self.entries = None;
+        }
         if self.discover(turn) == Progress::Begun {
             return Ok(Progress::Begun);
         }
@@ -414,3 +421,7 @@ fn is_replaced(segment: &Segment, newest: &Newest) -> bool {
     let key = newest.get(&(segment.info.pid, segment.info.start_ticks));
     key.is_some_and(|key| *key > segment.info.process_key)
 }
+
+#[cfg(test)]
+#[path = "drain_tests.rs"]
+mod tests;
