@@ -1,8 +1,11 @@
 //! The line tables of CPython's code objects, which the reader of a recording looks lines up in.
 //! Positions are bytes.
 
+use super::LONGEST_LINES;
+
 /// The line of a position by a table of 3.9: pairs of bytes, how many bytes of code are of the line
-/// so far, and what is added to it then, signed.
+/// so far, and what is added to it then, signed. Where its last line ends it does not say; 0 there,
+/// and thus unknown, if the table was cut.
 #[must_use]
 pub fn of_3_9(table: &[u8], first_line: u32, position: u32) -> u32 {
     let (pairs, _) = table.as_chunks::<2>();
@@ -10,11 +13,14 @@ pub fn of_3_9(table: &[u8], first_line: u32, position: u32) -> u32 {
     for &[size, step] in pairs {
         end = end.saturating_add(u64::from(size));
         if u64::from(position) < end {
-            break;
+            return known(line);
         }
         line = line.saturating_add(i64::from(step.cast_signed()));
     }
-    known(line)
+    match table.len() < LONGEST_LINES {
+        true => known(line),
+        false => 0,
+    }
 }
 
 /// The line of a position by a table of 3.10 (PEP 626): pairs of bytes, how many bytes of code, and
@@ -147,6 +153,13 @@ mod tests {
             }
         }
         assert_eq!(of_3_9(&[], 7, 300), 7, "all on one line");
+        let cut = [2, 1].repeat(LONGEST_LINES / 2);
+        assert_eq!(of_3_9(&cut, 7, 8191), 7 + 4095);
+        assert_eq!(
+            of_3_9(&cut, 7, 8192),
+            0,
+            "perhaps of lines that are not there"
+        );
         assert_eq!(of_3_9(&[2, 0x80, 3], 7, 300), 0, "before the first line");
     }
 
