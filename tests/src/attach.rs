@@ -18,6 +18,8 @@ impl Target {
     /// # Panics
     /// If it cannot be run.
     pub fn start(command: &mut Command) -> Self {
+        // Built before: it is not to take of the time for which the program runs.
+        rsunwind();
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Self(command.spawn().expect("it starts"))
     }
