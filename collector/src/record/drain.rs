@@ -190,7 +190,7 @@ impl Drain {
     /// Whether a process that was recorded may still run.
     #[must_use]
     pub fn anyone_lives(&self) -> bool {
-        self.segments.values().any(Segment::may_live)
+        !self.segments.values().all(Segment::is_over)
     }
 
     /// The pids of recorded processes that run.

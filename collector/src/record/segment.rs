@@ -156,12 +156,6 @@ impl Segment {
         process.map(|process| process.pid_namespace)
     }
 
-    /// Whether the process is there, as far as can be seen.
-    #[must_use]
-    pub fn may_live(&self) -> bool {
-        !self.gone && (exists(self.info.pid) || !(self.known || self.farewell))
-    }
-
     /// Whether the process is known to be there.
     #[must_use]
     pub fn lives(&self) -> bool {

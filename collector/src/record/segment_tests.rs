@@ -138,10 +138,7 @@ fn what_does_not_check_is_left_out_and_counted() {
 fn a_process_is_over_when_it_is_gone_or_said_so() {
     let (_directory, path) = segment(&[(Sealed, EventKind::Exec)]);
     let mut own = opened(path.clone(), true).unwrap();
-    assert!(
-        own.known && own.may_live() && !own.is_over(),
-        "this process lives"
-    );
+    assert!(own.known && !own.is_over(), "this process lives");
     let mut child = std::process::Command::new("true").spawn().unwrap();
     child.wait().unwrap();
     own.info.pid = child.id();
@@ -171,7 +168,7 @@ fn a_process_that_was_gone_before_it_was_seen_is_over_if_its_pid_means_the_same_
         assert!(!segment.is_over(), "it lives");
         (segment.known, segment.info.pid) = (false, child.id());
         taken(&mut segment, Take::Sealed);
-        assert_eq!((segment.is_over(), segment.may_live()), (is_over, !is_over));
+        assert_eq!(segment.is_over(), is_over);
         // Another process has its number by now.
         segment.gone = false;
         segment.info = FileInfo {
