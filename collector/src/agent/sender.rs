@@ -237,13 +237,13 @@ fn spool_name(receiver: &Receiver, service: &str) -> String {
 
 fn send_on(shared: &Shared) {
     let mut failures = 0u32;
-    while let Some((number, message, patience)) = next(shared) {
-        let connection = Arc::clone(&shared.state().connection);
-        let outcome = connection.send(&message, patience);
+    while let Some(attempt) = next(shared) {
+        let connection = attempt.connection;
+        let outcome = connection.send(&attempt.message, attempt.patience);
         let mut state = shared.state();
         match outcome {
             Outcome::Taken(said) => {
-                state.queue.done(number);
+                state.queue.done(attempt.number);
                 state.counts.taken += 1;
                 drop(state);
                 if let Some(said) = said {
@@ -254,7 +254,7 @@ fn send_on(shared: &Shared) {
                 }
             }
             Outcome::Refused(why) => {
-                state.queue.done(number);
+                state.queue.done(attempt.number);
                 state.counts.refused += 1;
                 let is_first = state.counts.refused == 1;
                 drop(state);
@@ -262,6 +262,8 @@ fn send_on(shared: &Shared) {
                     connection.say(format_args!("a window was refused, and is lost: {why}"));
                 }
             }
+            // Settings changed meanwhile: what the old ones met says nothing of the new.
+            Outcome::Later(..) if state.changes != attempt.changes => {}
             Outcome::Later(why, asked) => {
                 failures += 1;
                 if failures == 1 {
@@ -285,8 +287,19 @@ impl Connection {
     }
 }
 
-/// The next message, and how long it may take; `None` when it is over.
-fn next(shared: &Shared) -> Option<(u64, Message, Duration)> {
+/// What is to be sent next, and by which settings.
+struct Attempt {
+    number: u64,
+    message: Message,
+    /// How long it may take.
+    patience: Duration,
+    connection: Arc<Connection>,
+    /// `State::changes` as it begins.
+    changes: u64,
+}
+
+/// The next attempt; `None` when it is over.
+fn next(shared: &Shared) -> Option<Attempt> {
     let mut state = shared.state();
     loop {
         let deadline = state.deadline;
@@ -295,7 +308,13 @@ fn next(shared: &Shared) -> Option<(u64, Message, Duration)> {
             return None;
         }
         if let Some((number, message)) = state.queue.first() {
-            return Some((number, message, left.unwrap_or(Duration::MAX)));
+            return Some(Attempt {
+                number,
+                message,
+                patience: left.unwrap_or(Duration::MAX),
+                connection: Arc::clone(&state.connection),
+                changes: state.changes,
+            });
         }
         if deadline.is_some() {
             return None;
@@ -333,6 +352,9 @@ mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
     use crate::test_server::serve;
+    use std::io::{BufRead as _, BufReader, Write as _};
+    use std::net::TcpListener;
+    use std::sync::mpsc;
 
     #[test]
     fn a_folder_is_of_one_service() {
@@ -353,49 +375,74 @@ mod tests {
         assert_ne!(shop, name(("tenant", "x"), "bank"));
     }
 
-    #[test]
-    fn what_waits_is_sent_by_new_settings_at_once() {
-        let (address, posted) = serve(&[
-            "HTTP/1.1 503 No\r\nRetry-After: 300\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-            "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
-        ]);
-        let limits = Limits {
-            memory: 100,
-            disk: 0,
-        };
-        let mut receiver = Receiver {
+    const LIMITS: Limits = Limits {
+        memory: 100,
+        disk: 0,
+    };
+
+    /// A sender with one window for that address, whose token is "old".
+    fn sender(address: String) -> Sender {
+        let receiver = Receiver {
             kind: Kind::Otlp,
             address,
             headers: [("token".to_owned(), "old".to_owned())].into(),
             certificate: None,
             timeout: Duration::from_secs(60),
         };
-        let prepared = Prepared::new(&receiver, "shop", limits, None, None).unwrap();
-        let mut sender = Sender::begin(prepared).unwrap();
+        let prepared = Prepared::new(&receiver, "shop", LIMITS, None, None).unwrap();
+        let sender = Sender::begin(prepared).unwrap();
         sender.push(&Message {
             bytes: [1, 2].into(),
             attributes: Arc::default(),
             from_ns: 0,
             to_ns: 1,
         });
-        let token = || {
-            let head = posted.recv_timeout(Duration::from_secs(60)).unwrap();
-            head.into_iter().find(|line| line.starts_with("token: "))
-        };
-        assert_eq!(token().as_deref(), Some("token: old"));
+        sender
+    }
+
+    /// From now on its token is "new".
+    fn change_token(sender: &mut Sender) {
+        let mut receiver = sender.receiver.clone();
         receiver.headers.insert("token".into(), "new".into());
-        let prepared = Prepared::new(&receiver, "shop", limits, None, Some(&sender)).unwrap();
+        let prepared = Prepared::new(&receiver, "shop", LIMITS, None, Some(sender)).unwrap();
         sender.change(prepared).unwrap();
-        assert_eq!(
-            token().as_deref(),
-            Some("token: new"),
-            "it does not rest for 300 s"
-        );
+    }
+
+    /// The token of the next request.
+    fn token(posted: &mpsc::Receiver<Vec<String>>) -> String {
+        let head = posted.recv_timeout(Duration::from_secs(60)).unwrap();
+        let token = head.iter().find_map(|line| line.strip_prefix("token: "));
+        token.unwrap().to_owned()
+    }
+
+    const NOT_NOW: &str =
+        "HTTP/1.1 503 No\r\nRetry-After: 300\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+    const TAKEN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn what_waits_is_sent_by_new_settings_at_once() {
+        let (address, posted) = serve(&[NOT_NOW, TAKEN]);
+        let mut sender = sender(address);
+        assert_eq!(token(&posted), "old");
+        change_token(&mut sender);
+        assert_eq!(token(&posted), "new", "it does not rest for 300 s");
         sender.end_by(Instant::now() + Duration::from_secs(60));
         while !sender.is_over() {
             thread::yield_now();
         }
         let state = sender.shared.state();
         assert_eq!((state.counts.taken, state.queue.len()), (1, 0));
+    }
+
+    #[test]
+    fn settings_that_change_while_a_window_is_sent_are_tried_at_once() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut sender = sender(format!("http://{}", listener.local_addr().unwrap()));
+        let (mut sent_by_old, _) = listener.accept().unwrap();
+        change_token(&mut sender);
+        sent_by_old.write_all(NOT_NOW.as_bytes()).unwrap();
+        let (sent_by_new, _) = listener.accept().unwrap();
+        let mut head = BufReader::new(sent_by_new).lines().map_while(Result::ok);
+        assert!(head.any(|line| line == "token: new"));
     }
 }
