@@ -41,7 +41,7 @@ const RING: usize = 16 << 10;
 /// On larger machines nobody is listened for: each event that a process has makes the threads that
 /// it starts some two microseconds slower.
 const MOST_PROCESSORS: usize = 64;
-/// By then a program has mapped the preload library, which is the first that the loader maps.
+/// By then a program has mostly mapped the preload library; until it has, it is looked at as often.
 const PROOF: Duration = Duration::from_millis(30);
 /// A program that takes on rights of its own loses the events that it had some microseconds after
 /// the record of its exec.
@@ -101,8 +101,10 @@ impl Lack {
 #[derive(Clone, Copy)]
 struct Unproven {
     pid: i32,
-    /// When it must have begun to.
+    /// When it is looked at.
     due: Instant,
+    /// CPU time that it had used before, ns.
+    cpu_ns: u64,
     /// Whether it was seen without a place for its samples: it may have been about to make one.
     is_late: bool,
 }
@@ -171,34 +173,48 @@ impl ExecWatch {
                     if beginning.is_copied {
                         found.extend(exec_of(beginning, tells));
                     }
-                    self.expect(pid, false);
+                    self.expect(pid);
                 }
             }
         }
         let now = Instant::now();
         let due = self.unproven.extract_if(.., |one| one.due <= now);
         let due: Vec<Unproven> = due.collect();
-        for Unproven { pid, is_late, .. } in due {
+        for one in due {
+            let Unproven { pid, is_late, .. } = one;
             let mappings = processes::mappings(pid);
-            if !mappings.is_empty() && !mappings.iter().any(processes::is_library) {
+            let used_ns = used_ns(pid).saturating_sub(one.cpu_ns);
+            if processes::goes_without_library(&mappings, used_ns) {
                 found.push(self.copy_or_say(pid, Lack::Library, rings));
+            } else if !mappings.is_empty() && !mappings.iter().any(processes::is_library) {
+                self.look_again(one);
             } else if is_out_of_reach(pid) {
                 found.push(unprofiled(pid, OUT_OF_REACH));
             } else if seccomp::is_in_force_for(pid) && processes::has_session_only(pid) {
                 match is_late {
                     true => found.push(self.copy_or_say(pid, Lack::Place, rings)),
-                    false => self.expect(pid, true),
+                    false => self.look_again(Unproven {
+                        is_late: true,
+                        ..one
+                    }),
                 }
             }
         }
     }
 
-    fn expect(&mut self, pid: i32, is_late: bool) {
-        self.unproven.push(Unproven {
+    /// A program has begun that should unwind itself.
+    fn expect(&mut self, pid: i32) {
+        self.look_again(Unproven {
             pid,
-            due: Instant::now() + PROOF,
-            is_late,
+            due: Instant::now(),
+            cpu_ns: used_ns(pid),
+            is_late: false,
         });
+    }
+
+    fn look_again(&mut self, one: Unproven) {
+        let due = Instant::now() + PROOF;
+        self.unproven.push(Unproven { due, ..one });
     }
 
     /// Has the stacks of a program copied that does not unwind itself, or says why not.
@@ -310,6 +326,11 @@ impl ExecWatch {
         }
         lend(self.request, memory::share().min(LARGEST_RING)).map(|(rings, _)| rings)
     }
+}
+
+/// CPU time of a program's first thread, ns; 0 if it is gone.
+fn used_ns(pid: i32) -> u64 {
+    processes::cpu_ns(pid, pid).unwrap_or(0)
 }
 
 fn obstacle_of(path: &Path) -> Option<Obstacle> {

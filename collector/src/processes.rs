@@ -9,10 +9,16 @@ mod cgroup;
 use crate::clock;
 use engine::wire::session::CONTROL_FILE;
 use nix::unistd::{SysconfVar, sysconf};
+use std::collections::BTreeSet;
 use std::fs;
 
 /// How files of the preload library are named, before the build's id.
 pub(crate) const LIBRARY_NAME: &str = "librsunwind_preload";
+/// A program that has used this much CPU time without having loaded the preload library does not
+/// load it, ns.
+pub(crate) const LOADER_NS: u64 = 30_000_000;
+/// Files that are mapped before the loader maps the first library: the program's and its own.
+const BEFORE_LIBRARIES: usize = 2;
 
 /// Code that was mapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -157,6 +163,16 @@ pub(crate) fn find(pid: i32, tids: &[i32]) -> Found {
 pub(crate) fn is_library(mapping: &Mapping) -> bool {
     let file = mapping.path.rsplit(|byte| *byte == b'/').next();
     file.is_some_and(|name| name.starts_with(LIBRARY_NAME.as_bytes()))
+}
+
+/// Whether a program will not load the preload library any more, which is the first that the loader
+/// maps: it has others already, or has used enough CPU time for it. However long it takes by the
+/// clock, one that had no processor may load it yet.
+pub(crate) fn goes_without_library(mappings: &[Mapping], used_ns: u64) -> bool {
+    let files = mappings.iter().map(|mapping| &mapping.path);
+    let files: BTreeSet<_> = files.filter(|path| path.starts_with(b"/")).collect();
+    let begun = files.len() > BEFORE_LIBRARIES || used_ns > LOADER_NS;
+    begun && !mappings.is_empty() && !mappings.iter().any(is_library)
 }
 
 /// Whether a process has joined a session and has no place for its samples.
@@ -308,6 +324,25 @@ pub(crate) fn identity(pid: i32) -> Identity {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_that_its_loader_has_hardly_begun_with_may_load_the_library_yet() {
+        let code = |start: u64, path: &str| {
+            format!(
+                "{start:x}-{:x} r-xp 00000000 00:1d 99 {path}\n",
+                start + 0x1000
+            )
+        };
+        let begun = code(0x1000, "/bin/a") + &code(0x8000, "/lib/ld.so") + &code(0xf000, "[vdso]");
+        let without = begun.clone() + &code(0x5000, "/lib/libc.so.6");
+        let with = begun.clone() + &code(0x5000, "/c/librsunwind_preload-1.so");
+        let goes_without = |text: &str, used_ns| goes_without_library(&parse(text), used_ns);
+        assert!(!goes_without(&begun, LOADER_NS));
+        assert!(goes_without(&begun, LOADER_NS + 1));
+        assert!(goes_without(&without, 0));
+        assert!(!goes_without(&with, 0) && !goes_without(&(with + &without), LOADER_NS + 1));
+        assert!(!goes_without("", LOADER_NS + 1), "it is gone");
+    }
 
     #[test]
     fn executable_mappings_of_files_are_listed() {

@@ -22,10 +22,6 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// A program that has used this much CPU time without having loaded the preload library does not
-/// load it, ns.
-const LOADER_NS: u64 = 30_000_000;
-
 /// Who unwinds the stacks of a program run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Nature {
@@ -282,7 +278,7 @@ impl Run {
             }
             Nature::Unknown(sampled_ns) => {
                 *sampled_ns += period_ns;
-                if *sampled_ns > LOADER_NS {
+                if *sampled_ns > processes::LOADER_NS {
                     self.decide();
                 }
             }
