@@ -41,5 +41,5 @@ fn shift() {
 
 #[inline(never)]
 fn task() {
-    work(10);
+    work(4);
 }
