@@ -6,7 +6,7 @@ pub mod elsewhere;
 #[cfg(feature = "agent")]
 use crate::agent;
 use crate::allocator;
-use crate::{diff, doctor, dump, export, merge, record, report, sframe_cmd, top, view};
+use crate::{diff, doctor, dump, export, interrupt, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
 use std::os::unix::ffi::OsStrExt;
@@ -58,6 +58,16 @@ enum Command {
     /// Print where the library is that programs preload, for LD_PRELOAD without `record`
     Library,
     Sframe(sframe_cmd::Arguments),
+}
+
+impl Command {
+    /// Whether it makes something of recordings, and of nothing that runs.
+    const fn only_reads(&self) -> bool {
+        matches!(
+            self,
+            Self::Report(_) | Self::Diff(_) | Self::Export(_) | Self::View(_) | Self::Merge(_)
+        )
+    }
 }
 
 /// Why a subcommand failed.
@@ -132,6 +142,9 @@ impl Cli {
     /// Any [`Error`]; nothing has been said about it yet.
     pub fn run(self) -> Result<ExitCode, Error> {
         allocator::gives_back();
+        if self.command.only_reads() {
+            interrupt::watch();
+        }
         match self.command {
             Command::Record(args) => Ok(record::run(&args)?.into()),
             Command::Report(args) => {

@@ -3,8 +3,11 @@
 //! Start at [`run`]. Not here: the formats themselves ([`crate::output`]).
 
 use crate::kept;
-use crate::output::{self, Format, FormatError, Holds, Options, Roots, WriteError, atomic};
+use crate::output::atomic::{self, Begun};
+use crate::output::{self, Format, FormatError, Holds, Options, Roots, WriteError};
 use crate::profile::{Profile, is_time};
+use crate::progress;
+use crate::progress_bar::Working;
 use crate::report::{self, Selection};
 use crate::visible::{Shown, say};
 use clap::Args as ClapArgs;
@@ -67,6 +70,14 @@ pub enum Error {
     /// The file cannot be written.
     #[error(transparent)]
     Write(#[from] WriteError),
+    /// It was not waited for.
+    #[error("{} was not written: {why}", path.shown())]
+    Stopped {
+        /// The file.
+        path: PathBuf,
+        /// Why not.
+        why: String,
+    },
     /// It is one of those to be read.
     #[error("{} is the recording itself: name another file with -o", path.shown())]
     Itself {
@@ -82,7 +93,7 @@ impl Error {
         match self {
             Self::Format(_) | Self::Itself { .. } => 2,
             Self::Read(error) => error.exit_status(),
-            Self::Write(_) => 1,
+            Self::Write(_) | Self::Stopped { .. } => 1,
         }
     }
 }
@@ -99,22 +110,26 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if let Some(path) = same {
         return Err(Error::Itself { path: path.clone() });
     }
+    let begun = Begun::at(&args.output)?;
+    let working = Working::begin();
     let mut profile = args.selection.open(&files)?;
+    let mut left_out = Vec::new();
     if args.selection.event.is_none() {
-        let left_out = show_usual(&mut profile, format);
-        if format.holds() == Holds::CpuTime && !left_out.is_empty() {
-            let (path, events) = (args.output.shown(), left_out.join(", "));
-            say(format_args!(
-                "{path}: CPU time only: {events} needs another format (.html and .pb.gz hold all)"
-            ));
-        }
+        left_out = show_usual(&mut profile, format);
     }
     let options = Options {
         roots: args.roots,
         names: args.selection.names(),
         output: None,
     };
-    write_with(&profile, &args.output, args.format.as_deref(), options)?;
+    finish(&profile, begun, format, options)?;
+    drop(working);
+    if format.holds() == Holds::CpuTime && !left_out.is_empty() {
+        let (path, events) = (args.output.shown(), left_out.join(", "));
+        say(format_args!(
+            "{path}: CPU time only: {events} needs another format (.html and .pb.gz hold all)"
+        ));
+    }
     report::complain(&profile);
     if profile.samples.is_empty() {
         say(format_args!("{}", crate::summary::why_empty(&profile)));
@@ -136,12 +151,23 @@ pub(crate) fn write_with(
     profile: &Profile,
     path: &Path,
     format: Option<&str>,
-    mut options: Options,
+    options: Options,
 ) -> Result<(), Error> {
     let format = output::choose(format, path)?;
+    finish(profile, Begun::at(path)?, format, options)
+}
+
+fn finish(
+    profile: &Profile,
+    begun: Begun,
+    format: &dyn Format,
+    mut options: Options,
+) -> Result<(), Error> {
+    let path = begun.path();
     let is_file = path != Path::new("-") && (path.is_file() || !path.exists());
     options.output = std::path::absolute(path).ok().filter(|_| is_file);
-    atomic::write(path, |out| format.write(profile, &options, out))?;
+    progress::begin("writing", 0);
+    begun.write(|out| format.write(profile, &options, out))?;
     if let Some(companion) = format.companion(profile, &options) {
         atomic::write(&companion.path, |out| out.write_all(&companion.content))?;
         let path = companion.path.shown();

@@ -321,6 +321,15 @@ pub(crate) fn identity(pid: i32) -> Identity {
     }
 }
 
+/// Whether a set of signals (`SigIgn:`) in the text of `/proc/PID/status` has one; one that cannot
+/// be read has.
+#[must_use]
+pub fn has_signal(status: &str, set: &str, signal: i32) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix(set));
+    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -27,6 +27,7 @@ pub mod run;
 pub mod statistics;
 pub mod suite;
 pub mod symbols;
+pub mod terminal;
 pub mod traced;
 pub mod victim;
 pub mod waits;

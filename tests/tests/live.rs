@@ -62,6 +62,7 @@ mod program_unload;
 mod python;
 mod python_gil;
 mod raw_mask;
+mod reading;
 mod real_programs;
 mod record_build;
 mod record_cli;

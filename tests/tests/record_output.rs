@@ -1,8 +1,11 @@
 //! What `rsunwind record` writes, in which format, and what happens where it cannot.
 
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
 use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, text};
 use std::fs;
-use std::process::Command;
+use std::io::Read;
+use std::process::{Command, Stdio};
 
 #[test]
 fn an_output_that_cannot_be_written_is_found_before_the_program_runs() {
@@ -156,4 +159,35 @@ fn a_rate_that_is_lowered_is_told() {
     );
     let modest = text(&output(bench.record(&["-F", "99"]).arg(&program)).stderr);
     assert!(!modest.contains("lowered"), "{modest}");
+}
+
+/// A reader of a pipe that stops reading keeps it waiting.
+#[test]
+fn ctrl_c_ends_the_writing_of_another_format_and_keeps_the_recording() {
+    let bench = Bench::new();
+    let pipe = bench.path("pipe");
+    nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
+    let mut reader = fs::File::options();
+    let mut reader = reader.read(true).write(true).open(&pipe).unwrap();
+    let small = nix::fcntl::FcntlArg::F_SETPIPE_SZ(4096);
+    nix::fcntl::fcntl(&reader, small).unwrap();
+    let mut command = Command::new(rsunwind());
+    let child = command
+        .args(["record", "-f", "html", "-o", "pipe", "true"])
+        .current_dir(bench.path(""))
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    reader.read_exact(&mut [0]).unwrap();
+    let pid = Pid::from_raw(child.id().cast_signed());
+    kill(pid, Signal::SIGINT).unwrap();
+    let result = child.wait_with_output().unwrap();
+    let said = text(&result.stderr);
+    assert_eq!(result.status.code(), Some(1), "{said}");
+    let (_, kept) = said
+        .split_once("the recording is kept: rsunwind export ")
+        .expect(&said);
+    let kept = bench.path(kept.split_whitespace().next().unwrap());
+    let report = output(Command::new(rsunwind()).arg("report").arg(&kept));
+    assert!(report.status.success(), "{}", text(&report.stderr));
 }

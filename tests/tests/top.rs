@@ -1,34 +1,23 @@
 //! `rsunwind top` on a terminal of 80×24: what it shows, what keys do, and that nothing is left.
 
-use nix::pty::{OpenptyResult, Winsize, openpty};
 use nix::sys::signal::{Signal, kill};
-use nix::sys::termios::{LocalFlags, tcgetattr};
 use nix::unistd::Pid;
 use rsunwind_tests::beside::Beside;
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
-use std::fs::{self, File};
-use std::io::{Read, Write};
+use rsunwind_tests::terminal::Terminal;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Arc, Mutex};
-use std::thread;
 
 /// It, on a terminal of its own.
 struct Top {
     child: Child,
-    keys: File,
-    screen: Arc<Mutex<vt100::Parser>>,
+    terminal: Terminal,
 }
 
 impl Top {
     fn start(bench: &Bench, arguments: &[&str]) -> Self {
-        let size = Winsize {
-            ws_row: 24,
-            ws_col: 80,
-            ws_xpixel: 0,
-            ws_ypixel: 0,
-        };
-        let OpenptyResult { master, slave } = openpty(&size, None).unwrap();
+        let (terminal, slave) = Terminal::new();
         let folder = folder(bench);
         fs::create_dir_all(&folder).unwrap();
         let rate: &[&str] = match arguments.contains(&"-F") {
@@ -45,42 +34,7 @@ impl Top {
             .stderr(Stdio::null())
             .spawn()
             .unwrap();
-        let screen = Arc::new(Mutex::new(vt100::Parser::new(24, 80, 0)));
-        let (shown, mut from) = (Arc::clone(&screen), File::from(master.try_clone().unwrap()));
-        thread::spawn(move || {
-            let mut bytes = [0; 4096];
-            while let Ok(count @ 1..) = from.read(&mut bytes) {
-                shown.lock().unwrap().process(&bytes[..count]);
-            }
-        });
-        Self {
-            child,
-            keys: File::from(master),
-            screen,
-        }
-    }
-
-    fn screen(&self) -> String {
-        self.screen.lock().unwrap().screen().contents()
-    }
-
-    /// Waits for all of these on the screen.
-    fn shows(&self, parts: &[&str]) {
-        wait_for(&format!("{parts:?}"), || {
-            let screen = self.screen();
-            parts.iter().all(|part| screen.contains(part)).then_some(())
-        });
-    }
-
-    fn press(&mut self, keys: &str) {
-        self.keys.write_all(keys.as_bytes()).unwrap();
-    }
-
-    /// Whether the terminal is as a shell has it.
-    fn is_usual(&self) -> bool {
-        let lines = LocalFlags::ICANON | LocalFlags::ECHO;
-        let drawn_on = self.screen.lock().unwrap().screen().alternate_screen();
-        tcgetattr(&self.keys).unwrap().local_flags.contains(lines) && !drawn_on
+        Self { child, terminal }
     }
 
     fn end(&mut self) -> ExitStatus {
@@ -129,37 +83,38 @@ fn a_program_is_shown_and_keys_do_what_they_say() {
     let bench = Bench::new();
     let program = program(&bench);
     let mut top = Top::start(&bench, &["--", program.to_str().unwrap()]);
-    top.shows(&["CPU ", "%SELF*", "inner", "functions", "? help"]);
-    top.press("?");
-    top.shows(&["Any key closes this."]);
-    top.press("?");
-    top.press("/oute\r");
+    top.terminal
+        .shows(&["CPU ", "%SELF*", "inner", "functions", "? help"]);
+    top.terminal.press("?");
+    top.terminal.shows(&["Any key closes this."]);
+    top.terminal.press("?");
+    top.terminal.press("/oute\r");
     wait_for("one function", || {
-        let screen = top.screen();
+        let screen = top.terminal.screen();
         (screen.contains("outer") && !screen.contains("inner")).then_some(())
     });
-    top.press("\x1b");
-    top.shows(&["inner"]);
-    top.press("1");
+    top.terminal.press("\x1b");
+    top.terminal.shows(&["inner"]);
+    top.terminal.press("1");
     // `inner` is the first by its own time.
-    top.press("\x1b[H\r");
-    top.shows(&["callers of inner", "outer"]);
-    top.press("l");
-    top.shows(&["lines of inner", "program.c:2"]);
+    top.terminal.press("\x1b[H\r");
+    top.terminal.shows(&["callers of inner", "outer"]);
+    top.terminal.press("l");
+    top.terminal.shows(&["lines of inner", "program.c:2"]);
     // Not at once: with what comes right behind it the key is another one.
-    top.press("\x1b");
-    top.shows(&["functions  threads"]);
-    top.press(">");
-    top.shows(&["%TOTAL*"]);
-    top.press("I");
-    top.shows(&["%TOTAL^"]);
-    top.press("\t");
-    top.shows(&["threads", "program"]);
-    top.press("\r");
-    top.shows(&["functions of ", "inner"]);
-    top.press(" ");
-    top.shows(&["[paused]"]);
-    top.press("q");
+    top.terminal.press("\x1b");
+    top.terminal.shows(&["functions  threads"]);
+    top.terminal.press(">");
+    top.terminal.shows(&["%TOTAL*"]);
+    top.terminal.press("I");
+    top.terminal.shows(&["%TOTAL^"]);
+    top.terminal.press("\t");
+    top.terminal.shows(&["threads", "program"]);
+    top.terminal.press("\r");
+    top.terminal.shows(&["functions of ", "inner"]);
+    top.terminal.press(" ");
+    top.terminal.shows(&["[paused]"]);
+    top.terminal.press("q");
     assert!(top.end().success());
     nothing_is_left(&bench, &program);
 }
@@ -176,14 +131,14 @@ fn who_only_waits_is_shown_with_the_time_that_it_waits() {
     // At this rate it has no sample of CPU time.
     let mut top = Top::start(&bench, &["-F", "1", "--off-cpu", "-p", &who]);
     wait_for("half of the time in naps", || {
-        let screen = top.screen();
+        let screen = top.terminal.screen();
         let line = screen.lines().find(|line| line.contains("naps"))?;
         let waits: f64 = line.split_whitespace().nth(2)?.parse().ok()?;
         (screen.contains("%WAIT") && waits > 50.0).then_some(())
     });
-    top.press("3");
-    top.shows(&["%WAIT*"]);
-    top.press("q");
+    top.terminal.press("3");
+    top.terminal.shows(&["%WAIT*"]);
+    top.terminal.press("q");
     assert!(top.end().success());
 }
 
@@ -192,7 +147,7 @@ fn a_killed_one_leaves_nothing() {
     let bench = Bench::new();
     let program = program(&bench);
     let mut top = Top::start(&bench, &["--", program.to_str().unwrap()]);
-    top.shows(&["inner"]);
+    top.terminal.shows(&["inner"]);
     top.child.kill().unwrap();
     top.child.wait().unwrap();
     nothing_is_left(&bench, &program);
@@ -206,12 +161,12 @@ fn a_signal_leaves_the_terminal_as_it_was() {
     let mut tops =
         [Signal::SIGTERM, Signal::SIGHUP].map(|signal| (signal, Top::start(&bench, &["-p", &who])));
     for (signal, top) in &mut tops {
-        top.shows(&["inner"]);
-        assert!(!top.is_usual());
+        top.terminal.shows(&["inner"]);
+        assert!(!top.terminal.is_usual());
         kill(Pid::from_raw(top.child.id().cast_signed()), *signal).unwrap();
         let status = top.end();
         assert!(status.success(), "{signal}: {status}");
-        wait_for("the terminal", || top.is_usual().then_some(()));
+        wait_for("the terminal", || top.terminal.is_usual().then_some(()));
     }
 }
 
@@ -219,8 +174,8 @@ fn a_signal_leaves_the_terminal_as_it_was() {
 fn a_program_that_fails_at_once_is_no_failure_of_ours() {
     let bench = Bench::new();
     let mut top = Top::start(&bench, &["--", "false"]);
-    top.shows(&["[ended]"]);
-    top.press("q");
+    top.terminal.shows(&["[ended]"]);
+    top.terminal.press("q");
     assert!(top.end().success());
 }
 
@@ -229,8 +184,8 @@ fn what_runs_already_is_shown_and_runs_on() {
     let bench = Bench::new();
     let beside = Beside::silent(&mut Command::new(program(&bench)));
     let mut top = Top::start(&bench, &["-p", &beside.pid().to_string()]);
-    top.shows(&["inner"]);
-    top.press("q");
+    top.terminal.shows(&["inner"]);
+    top.terminal.press("q");
     assert!(top.end().success());
     let stat = fs::read_to_string(format!("/proc/{}/stat", beside.pid())).unwrap();
     assert!(stat.contains(") R "), "{stat}");

@@ -163,6 +163,19 @@ await step('processes and events have what they have', async () => {
   assert.ok(await page.evaluate('timeline.threads.length') < 4);
   await page.fill('#thread', '');
 });
+await step('labels of regions have what they have', async () => {
+  const labels = await page.evaluate('data.head.labels.flat()');
+  assert.equal(await page.locator('#labelled').isVisible(), labels.length > 0);
+  for (const label of labels.slice(0, 3)) {
+    await page.fill('#label', label);
+    const sum = await page.evaluate(`data.recorded.reduce((sum, event, i) => sum
+      + (chosen.view.events[event] && data.head.labels[data.label[i]].includes(${JSON.stringify(label)})
+        ? data.amount[i] : 0), 0)`);
+    close(await wholeOf(page), sum);
+  }
+  if (labels.length) await page.fill('#label', '');
+  assert.equal(await wholeOf(page), whole);
+});
 await step('frames of a kind have the whole, and only that kind', async () => {
   const whole = await wholeOf(page);
   const values = await valuesOf('#frames');
@@ -219,6 +232,10 @@ await step('it is dark where the system is, and when asked', async () => {
 });
 await step('it fits on a telephone', async () => {
   const small = await open('file://' + file, 390, 844);
+  await small.click('#filters');
+  assert.ok(await small.locator('#event').isVisible());
+  await small.screenshot({path: 'small-filters.png'});
+  await small.click('#filters');
   for (const tab of ['flame', 'table', 'timeline', 'heat']) {
     await small.click(`nav [data-tab=${tab}]`);
     await settle(small);

@@ -9,6 +9,9 @@ mod correlate;
 #[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
 #[path = "../../src/intern.rs"]
 mod intern;
+#[allow(dead_code)]
+#[path = "../../src/progress.rs"]
+mod progress;
 #[allow(dead_code, unused_imports, unfulfilled_lint_expectations)]
 #[path = "../../src/recording/mod.rs"]
 mod recording;

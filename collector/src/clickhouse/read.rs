@@ -6,6 +6,7 @@ use super::asking;
 use super::build::Builder;
 use crate::http::{Client, Failure};
 use crate::profile::Profile;
+use crate::progress;
 use crate::visible::visible;
 use serde::de::DeserializeOwned;
 use std::env;
@@ -59,6 +60,7 @@ fn read(text: &str) -> Result<Profile, Error> {
         client,
         wanted: &wanted,
     };
+    progress::begin("asking ClickHouse", 0);
     let where_ = &wanted.condition;
     let sums: Vec<Sum> = engine.rows(&format!(
         "SELECT process, thread, intDiv(cpu_ns, greatest(weight, 1)) AS period, stack, sum(weight), \

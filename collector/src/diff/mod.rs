@@ -11,6 +11,8 @@ use crate::kept::{self, NoneHere};
 use crate::numbers::duration;
 use crate::output::{Options, Roots, WriteError, atomic, differential};
 use crate::profile::{Profile, is_time};
+use crate::progress;
+use crate::progress_bar::{self, Working};
 use crate::report::look::{Look, padded, without_end};
 use crate::report::{self, By, Selection, Sort, columns, pager};
 use crate::visible::say;
@@ -134,13 +136,17 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     }
     let open = |file: &PathBuf| {
         let profile = args.selection.open(std::slice::from_ref(file))?;
-        report::complain(&profile);
         match profile.whole() {
-            0 => Err(Error::Empty(file.display().to_string())),
+            0 => {
+                progress_bar::end();
+                report::complain(&profile);
+                Err(Error::Empty(file.display().to_string()))
+            }
             _ => Ok(profile),
         }
     };
     let [before, after] = args.recordings().map_err(report::Error::from)?;
+    let working = Working::begin();
     let (before, after) = (open(&before)?, open(&after)?);
     if before.shown_event != after.shown_event && before.subject() != after.subject() {
         return Err(Error::Events(before.subject(), after.subject()));
@@ -148,13 +154,22 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     let profiles = [&before, &after];
     let measure = args.measure();
     let names = args.selection.names();
+    progress::begin("comparing", 0);
     let comparison = compare(profiles, measure, args.by, args.sort, names);
-    match &args.output {
-        Some(path) => picture(args, path, profiles, measure)?,
-        None => {
-            let text = text(args, profiles, measure, &comparison, Look::of_stdout());
-            pager::show(&text, args.no_pager).map_err(report::Error::from)?;
-        }
+    let shown = match &args.output {
+        Some(path) => picture(args, path, profiles, measure).map(|()| None)?,
+        None => Some(text(
+            args,
+            profiles,
+            measure,
+            &comparison,
+            Look::of_stdout(),
+        )),
+    };
+    drop(working);
+    profiles.into_iter().for_each(report::complain);
+    if let Some(text) = shown {
+        pager::show(&text, args.no_pager).map_err(report::Error::from)?;
     }
     let grown = args
         .fail_above

@@ -10,9 +10,9 @@
 #![allow(unsafe_code)]
 
 use super::Refusal;
-use super::obstacles::has_signal;
 use crate::perf_event::{self, ANY_PROCESSOR};
 use crate::processes;
+use crate::processes::has_signal;
 use crate::whereabouts::{Call, Whereabouts};
 use engine::perf_event::{Attributes, kind, request, software};
 use nix::errno::Errno;

@@ -2,6 +2,7 @@
 
 use super::Refusal;
 use crate::gentle::is_filtered;
+use crate::processes::has_signal;
 use crate::processes::{self, Stat};
 use nix::libc;
 use std::fs;
@@ -77,13 +78,6 @@ fn has_shadow_stacks(status: &str) -> bool {
         .lines()
         .find_map(|line| line.strip_prefix("x86_Thread_features:"));
     features.is_some_and(|features| features.split_ascii_whitespace().any(|one| one == "shstk"))
-}
-
-/// The same of the text of `/proc/PID/status`.
-pub(super) fn has_signal(status: &str, set: &str, signal: i32) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix(set));
-    let mask = mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    mask.is_none_or(|mask| mask & 1 << (signal - 1) != 0)
 }
 
 fn tracer(pid: u32) -> Option<u32> {

@@ -21,6 +21,7 @@ use crate::export;
 use crate::numbers::plural;
 use crate::output::{self, Options, Roots};
 use crate::perf_clock;
+use crate::progress_bar::Working;
 use crate::recording::Recording;
 use crate::report::Selection;
 use crate::symbolize::is_this_boot;
@@ -80,6 +81,7 @@ pub struct Args {
 pub fn run(args: &Args) -> Result<(), Error> {
     output::choose(args.format.as_deref(), &args.output).map_err(export::Error::from)?;
     let path = &args.perf_data;
+    let working = Working::begin();
     let bytes = fs::read(path).map_err(|error| Error::Read {
         path: path.clone(),
         error,
@@ -102,6 +104,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
         output: None,
     };
     export::write_with(&profile, &args.output, args.format.as_deref(), options)?;
+    drop(working);
     tell(&file, &count, args.only);
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Writes a file as a whole or not at all: into a temporary one beside it, which then takes its
 //! name. What is no regular file (a pipe, a terminal, `/dev/null`) is written as it is.
 
+use super::unfinished::Unfinished;
 use crate::visible::Shown;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// A file could not be written; the old one, if there was one, is as it was.
@@ -31,22 +31,71 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// Has `write` write the file at `path`; `-` is standard output.
+/// A file that is going to be written: it is known that it can be.
+#[derive(Debug)]
+pub(crate) struct Begun {
+    path: PathBuf,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Place {
+    StandardOutput,
+    /// No regular file.
+    There(File),
+    /// It is written beside the file whose name it takes.
+    Beside(Unfinished, PathBuf),
+}
+
+impl Begun {
+    /// Begins to write the file at `path`; `-` is standard output.
+    ///
+    /// # Errors
+    /// [`WriteError`].
+    pub(crate) fn at(path: &Path) -> Result<Self, WriteError> {
+        let place = match path.to_str() {
+            Some("-") => Ok(Place::StandardOutput),
+            _ => place(path),
+        };
+        let path = path.to_owned();
+        match place {
+            Ok(place) => Ok(Self { path, place }),
+            Err(error) => Err(WriteError { path, error }),
+        }
+    }
+
+    /// Where it is going to be.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Has `write` write it.
+    ///
+    /// # Errors
+    /// [`WriteError`]; a reader of a pipe that goes away is none.
+    pub(crate) fn write(
+        self,
+        write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+    ) -> Result<(), WriteError> {
+        let written = match self.place {
+            Place::StandardOutput => directly(io::stdout().lock(), write),
+            Place::There(file) => directly(file, write),
+            Place::Beside(unfinished, path) => replace(unfinished, &path, write),
+        };
+        let path = self.path;
+        written.map_err(|error| WriteError { path, error })
+    }
+}
+
+/// The same at once.
 ///
 /// # Errors
-/// [`WriteError`]; a reader of a pipe that goes away is none.
+/// As both.
 pub(crate) fn write(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
 ) -> Result<(), WriteError> {
-    let written = match path.to_str() {
-        Some("-") => directly(io::stdout().lock(), write),
-        _ => replace(path, write),
-    };
-    written.map_err(|error| WriteError {
-        path: path.to_owned(),
-        error,
-    })
+    Begun::at(path)?.write(write)
 }
 
 fn directly(
@@ -65,7 +114,7 @@ fn directly(
     }
 }
 
-fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io::Result<()> {
+fn place(path: &Path) -> io::Result<Place> {
     // A symbolic link stays one: what it points to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
     let old = fs::metadata(&path).ok();
@@ -73,36 +122,37 @@ fn replace(path: &Path, write: impl FnOnce(&mut dyn Write) -> io::Result<()>) ->
         return Err(io::ErrorKind::IsADirectory.into());
     }
     if old.as_ref().is_some_and(|old| !old.is_file()) {
-        return directly(File::options().write(true).open(&path)?, write);
+        let there = File::options().write(true).open(&path)?;
+        return Ok(Place::There(there));
     }
     let directory = match path.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
         _ => Path::new("."),
     };
-    // Without permissions of an old file, those that the umask leaves.
-    let file = tempfile::Builder::new()
-        .prefix(".rsunwind-")
-        .permissions(Permissions::from_mode(0o666))
-        .tempfile_in(directory)
-        .map_err(|error| {
-            error
-                .raw_os_error()
-                .map_or(error, io::Error::from_raw_os_error)
-        })?;
+    let unfinished = Unfinished::in_directory(directory)?;
     if let Some(old) = old {
-        file.as_file().set_permissions(old.permissions())?;
+        unfinished.file.set_permissions(old.permissions())?;
     }
-    let mut out = BufWriter::new(file.as_file());
+    Ok(Place::Beside(unfinished, path))
+}
+
+fn replace(
+    unfinished: Unfinished,
+    path: &Path,
+    write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut out = BufWriter::new(&unfinished.file);
     write(&mut out)?;
     out.flush()?;
     drop(out);
-    file.persist(&path).map_err(|failed| failed.error)?;
-    Ok(())
+    unfinished.finish(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn a_failed_write_leaves_the_old_file_and_nothing_else() {

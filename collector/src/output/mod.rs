@@ -18,6 +18,7 @@ mod speedscope;
 mod svg;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unfinished;
 
 pub use atomic::WriteError;
 

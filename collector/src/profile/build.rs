@@ -8,6 +8,7 @@ use super::{
 };
 use crate::charge::{Reason, Row};
 use crate::intern::{HashMap, Interner, Pairs};
+use crate::progress;
 use crate::recording::{
     FrameId, KernelHalf, LabelsId, ProcessId, RawFrame, RawSample, Recording, StackId, ThreadId,
 };
@@ -41,7 +42,9 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
     let of_time = of_time.filter(|sample| sample.event == CPU_EVENT).count();
     let mut samples = Vec::with_capacity(of_time);
     let mut aside = Vec::with_capacity(recording.samples.len() - of_time);
+    progress::begin("stacks", recording.samples.len() as u64);
     for sample in &recording.samples {
+        progress::add(1);
         let made = builder.sample(sample);
         match sample.event {
             CPU_EVENT => samples.push(made),

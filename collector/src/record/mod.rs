@@ -155,14 +155,13 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         Some(status) => {
             // From here on Ctrl-C is for rsunwind itself: it ends what may take a while.
             drop(watch);
-            let signals = (!recorded.is_for_export()).then_some(signals);
             session.close(still_needed);
             recorded
-                .publish(args.quiet, status, signals.as_ref())
+                .publish(args.quiet, status, &signals)
                 .map(|()| status)
         }
         None => {
-            let published = recorded.publish(args.quiet, 0, Some(&signals));
+            let published = recorded.publish(args.quiet, 0, &signals);
             let status = exit_status(outwait(&mut watch), end.told);
             drop(watch);
             session.close(still_needed);

@@ -7,6 +7,7 @@
 
 use super::signals::Signals;
 use crate::profile::Profile;
+use crate::progress_bar::Working;
 use crate::recording::names;
 use crate::recording::write::{OwnChunks, Writer};
 use crate::symbolize::Places;
@@ -114,7 +115,12 @@ impl Done {
     }
 }
 
-fn patiently<T: Send + 'static>(
+/// Does what may take a while, until the limit, or a signal that would end rsunwind. What is not
+/// waited for any more goes on until the process ends.
+///
+/// # Errors
+/// [`NoNames`].
+pub fn patiently<T: Send + 'static>(
     limit: Duration,
     signals: &Signals,
     work: impl FnOnce() -> Result<T, String> + Send + 'static,
@@ -125,6 +131,7 @@ fn patiently<T: Send + 'static>(
         let _ = sender.send(work());
     });
     spawned.map_err(|error| NoNames::Failed(error.to_string()))?;
+    let _working = Working::begin();
     let done = wait(&receiver, limit, || is_told_to_end(signals))?;
     done.map_err(NoNames::Failed)
 }

@@ -4,11 +4,12 @@
 use super::args::Args;
 use super::drain::Drain;
 use super::error::Error;
-use super::naming::{Done, NoNames, is_told_to_end};
+use super::naming::{Done, NoNames, is_told_to_end, patiently};
 use super::output::Destination;
 use super::packing::pack;
 use super::signals::Signals;
 use crate::kept::Begun;
+use crate::output::unfinished;
 use crate::profile::Profile;
 use crate::symbolize::Places;
 use crate::visible::{Shown, say};
@@ -76,19 +77,13 @@ impl Recorded {
         }
     }
 
-    /// Whether what is recorded is only for the time being.
-    #[must_use]
-    pub const fn is_for_export(&self) -> bool {
-        matches!(self.destination, Destination::Export { .. })
-    }
-
-    /// Says what was recorded and where it is; makes of it what was asked for. With `signals`,
-    /// those that would end rsunwind end its work on names.
+    /// Says what was recorded and where it is; makes of it what was asked for. `signals` that would
+    /// end rsunwind end its work on that and on names.
     ///
     /// # Errors
     /// [`Error::Recording`] if it broke off, [`Error::Export`]. `status` is the program's, for the
     /// exit status then.
-    pub fn publish(self, quiet: bool, status: u8, signals: Option<&Signals>) -> Result<(), Error> {
+    pub fn publish(self, quiet: bool, status: u8, signals: &Signals) -> Result<(), Error> {
         let Self {
             destination,
             length,
@@ -120,13 +115,8 @@ impl Recorded {
                 path,
                 format,
             } => {
-                let published = export(
-                    recording,
-                    &path,
-                    format.as_deref(),
-                    (quiet, verbose),
-                    status,
-                );
+                let written = write(recording.path(), &path, format, signals);
+                let published = exported(written, recording, &path, (quiet, verbose), status);
                 (path, published)
             }
             // It cannot be read again.
@@ -139,7 +129,7 @@ impl Recorded {
             } => {
                 let mut told = false;
                 let mut go_on = || {
-                    told |= signals.is_some_and(is_told_to_end);
+                    told |= is_told_to_end(signals);
                     !told
                 };
                 let recording = match plain || result.is_err() {
@@ -156,13 +146,13 @@ impl Recorded {
                     status,
                 });
                 if result.is_ok() && named.is_ok() {
-                    let profile = signals.and_then(|signals| match told {
+                    let profile = match told {
                         true => {
                             complain(&path, &NoNames::Stopped);
                             None
                         }
                         false => name(&path, done, patience, signals, quiet),
-                    });
+                    };
                     if !quiet {
                         summarise(&path, Some(&path), profile.as_ref(), verbose);
                     }
@@ -210,15 +200,14 @@ fn open(recording: &Path) -> Result<Profile, crate::recording::OpenError> {
     Profile::open(&[recording], &Places::default())
 }
 
-fn export(
+fn exported(
+    written: Result<Written, export::Error>,
     mut recording: Begun,
     path: &Path,
-    format: Option<&str>,
     (quiet, verbose): (bool, bool),
     status: u8,
 ) -> Result<(), Error> {
-    let exported = write(recording.path(), path, format);
-    match exported {
+    match written {
         Ok((mut profile, left_out)) if !quiet => {
             if !left_out.is_empty() {
                 say(format_args!(
@@ -246,16 +235,34 @@ fn export(
     }
 }
 
-/// Writes the profile of a recording; gives it, and the names of events that are not in the file.
+/// A profile that was written, and the names of events that are not in the file.
+type Written = (Profile, Vec<String>);
+
+/// Writes the profile of a recording. A signal that would end rsunwind ends that.
 fn write(
     recording: &Path,
     path: &Path,
-    format: Option<&str>,
-) -> Result<(Profile, Vec<String>), export::Error> {
-    let mut profile = open(recording).map_err(|error| export::Error::Read(error.into()))?;
-    let left_out = export::show_usual(&mut profile, output::choose(format, path)?);
-    export::write(&profile, path, format)?;
-    Ok((profile, left_out))
+    format: Option<String>,
+    signals: &Signals,
+) -> Result<Written, export::Error> {
+    let (from, to) = (recording.to_owned(), path.to_owned());
+    let work = move || {
+        let mut profile = open(&from).map_err(|error| export::Error::Read(error.into()))?;
+        let chosen = output::choose(format.as_deref(), &to)?;
+        let left_out = export::show_usual(&mut profile, chosen);
+        export::write(&profile, &to, format.as_deref())?;
+        Ok((profile, left_out))
+    };
+    let written = patiently(Duration::MAX, signals, move || Ok(work()));
+    written.unwrap_or_else(|why| {
+        drop(unfinished::remove());
+        let path = path.to_owned();
+        let why = match why {
+            NoNames::Failed(why) => why,
+            NoNames::Stopped | NoNames::TooLong(_) => "a signal came first".to_owned(),
+        };
+        Err(export::Error::Stopped { path, why })
+    })
 }
 
 /// Says how it went: in three lines, or in full.

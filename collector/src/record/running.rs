@@ -102,8 +102,7 @@ impl<'a> Running<'a> {
         });
         let recorded = Recorded::new(destination, &mut drain, self.args, idle, result);
         // From here on Ctrl-C ends rsunwind's own work.
-        let signals = (!recorded.is_for_export()).then_some(self.signals);
-        let published = recorded.publish(self.args.quiet, 0, signals.as_ref());
+        let published = recorded.publish(self.args.quiet, 0, &self.signals);
         published.map(|()| 0)
     }
 }

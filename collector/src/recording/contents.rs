@@ -11,6 +11,7 @@ use super::scan::Place;
 use super::source::Source;
 use super::{OpenFile, Reader, source};
 use crate::intern::HashMap;
+use crate::progress;
 use std::cmp::Reverse;
 use std::path::{Path, PathBuf};
 
@@ -53,8 +54,11 @@ impl Contents {
     /// are no recordings are reported as damages if another one is.
     pub(crate) fn open(paths: &[impl AsRef<Path>]) -> Result<Self, OpenError> {
         let mut reader = Reader::default();
-        for path in paths {
-            let files = source::files_of(path.as_ref())?;
+        let found: Result<Vec<_>, _> = paths.iter().map(|p| source::files_of(p.as_ref())).collect();
+        let found = found?;
+        let lengths = found.iter().flatten().map(|file| length(file));
+        progress::begin("reading", lengths.fold(0, u64::saturating_add));
+        for files in found {
             let several = files.len() > 1;
             let mut refused = None;
             let before = reader.files.len();
@@ -97,6 +101,8 @@ impl Contents {
         }
         let mut sizes: Vec<_> = sizes.into_iter().collect();
         sizes.sort_unstable_by_key(|(process, size)| (Reverse(*size), *process));
+        let whole = self.places.iter().map(|(.., place)| place.length as u64);
+        progress::begin("reading samples", whole.fold(0, u64::saturating_add));
         let mut parts = vec![(0, Vec::new()); most.min(sizes.len()).max(1)];
         let mut owners = HashMap::default();
         for (process, size) in sizes {
@@ -139,6 +145,7 @@ impl Part<'_> {
         let Some((thread, file, place)) = self.places.next() else {
             return Ok(None);
         };
+        progress::add(place.length as u64);
         let offset = self.files[file].read(&place, &mut self.records)?;
         Ok(Some(ChunkRecords {
             thread,
@@ -172,6 +179,10 @@ impl ChunkRecords<'_> {
             },
         );
     }
+}
+
+fn length(file: &Path) -> u64 {
+    std::fs::metadata(file).map_or(0, |file| file.len())
 }
 
 /// Names a chunk: pid, process key, sequence. A chunk may be in a recording and still in its

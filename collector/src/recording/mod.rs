@@ -50,6 +50,7 @@ pub use model::{
 pub use modules::{Module, ModuleMap};
 pub(crate) use stack_table::StackTable;
 
+use crate::progress;
 use chunk_records::{Budget, walk};
 use engine::wire::WireError;
 use engine::wire::file::{self, FileInfo, FileKind};
@@ -129,6 +130,7 @@ impl Reader {
             error,
         };
         let (source, promised) = source.unpacked().map_err(|error| failed(&path, error))?;
+        let on_disk = std::fs::metadata(&path).map_or(0, |file| file.len());
         let mut start = Vec::new();
         source
             .read(0, file::HEADER_SIZE, &mut start)
@@ -147,7 +149,16 @@ impl Reader {
             damages: &mut damages,
             budget: Budget::for_file(source.length()),
         };
+        let (whole, mut passed) = (source.length().max(1) as f64, 0);
+        let mut pass = |offset: u64| {
+            let now = (offset as f64 / whole * on_disk as f64) as u64;
+            progress::add(now.saturating_sub(passed));
+            passed = now.max(passed);
+        };
         let scanned = scan.run(|place, step| {
+            if step.is_none() {
+                pass(place.offset);
+            }
             // Without a record, a chunk says something only of a ring: what did not fit.
             let info = &place.info;
             let says = step.is_some() || info.is_from_ring() || info.is_from_names();
@@ -176,6 +187,7 @@ impl Reader {
                 }
             }
         });
+        pass(source.length());
         scanned.map_err(|error| failed(&path, error))?;
         match names.names() {
             Ok(names) => self.facts.names(names),

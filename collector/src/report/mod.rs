@@ -25,6 +25,8 @@ pub use selection::Selection;
 
 use crate::kept::NoneHere;
 use crate::profile::{FilterError, Names, NoEvent, NoLabel, NoLanguage, PREEMPTED, Profile};
+use crate::progress;
+use crate::progress_bar::Working;
 use crate::recording::OpenError;
 use crate::summary;
 use crate::visible::{say, visible_lines};
@@ -215,10 +217,12 @@ pub fn run(args: &Args) -> Result<(), Error> {
     if args.summary {
         selection.event = Some("cpu".to_owned()); // the account is of CPU time, and has a line for each other event
     }
+    let working = Working::begin();
     let mut profile = selection.open(&args.files)?;
     if let Some(key) = args.by.as_ref().and_then(|rows| rows.label.as_deref()) {
         profile.keep_label(key)?;
     }
+    progress::begin("counting", 0);
     let text = if args.summary {
         visible_lines(&summary::text(&profile)).into_owned()
     } else {
@@ -227,6 +231,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             _ => for_machines(&profile, args)?,
         }
     };
+    drop(working);
     complain(&profile);
     pager::show(&text, args.no_pager || args.format != Format::Text)?;
     profile.leave();

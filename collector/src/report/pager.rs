@@ -1,6 +1,7 @@
 //! Shows text on a terminal page by page, as git does: through `$PAGER`, or `less` with `LESS=FRX`
 //! unless the user has set his own. Anywhere else it is just written.
 
+use crate::interrupt::leave_to_pager;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
@@ -25,10 +26,12 @@ fn through(pager: &str, text: &str) -> io::Result<bool> {
     let Ok(mut child) = command.spawn() else {
         return Ok(false);
     };
-    if let Some(mut input) = child.stdin.take() {
-        quiet(input.write_all(text.as_bytes()))?;
-    }
-    let status = child.wait()?;
+    let status = leave_to_pager(|| {
+        if let Some(mut input) = child.stdin.take() {
+            quiet(input.write_all(text.as_bytes()))?;
+        }
+        child.wait()
+    })?;
     Ok(status.code() != Some(127))
 }
 

@@ -19,7 +19,6 @@ mod kernel;
 mod name_tests;
 mod perf_map;
 mod plt;
-mod progress;
 mod scope;
 mod short;
 mod stored;
@@ -34,14 +33,15 @@ pub(crate) use vdso::own_bytes as own_vdso;
 
 use crate::intern::{HashMap, Interner};
 use crate::jit_map;
+use crate::progress;
 use crate::recording::names::Owner;
 use crate::recording::{CodeId, LanguageId, Module, Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
 use perf_map::PerfMap;
-use progress::Progress;
 use std::fs::File;
 use std::io::Read;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -266,7 +266,8 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
         let (addresses, slots) = both.into_iter().unzip();
         (batch.addresses, batch.slots) = (addresses, slots);
     }
-    let progress = Progress::new(batches.values().map(|batch| batch.slots.len()).sum());
+    let all = batches.values().map(|batch| batch.slots.len() as u64);
+    progress::begin("names", all.sum());
     let mut queue: Vec<Batch> = batches.into_values().collect();
     queue.sort_by_key(|batch| (batch.slots.len(), batch.image));
     let workers = std::thread::available_parallelism().map_or(1, usize::from);
@@ -280,7 +281,7 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
                 let symbolizer = elf::symbolizer(&places.debug_directories);
                 while let Some(batch) = next(&queue) {
                     let image = &images[batch.image.index()];
-                    let named = name_batch(&symbolizer, image, &batch, places, &progress);
+                    let named = name_batch(&symbolizer, image, &batch, places);
                     let Ok(mut results) = results.lock() else {
                         return;
                     };
@@ -297,14 +298,13 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
             });
         }
     });
-    progress.finish();
 }
 
 fn next(queue: &Mutex<Vec<Batch>>) -> Option<Batch> {
     queue.lock().ok()?.pop()
 }
 
-/// How many addresses are looked up between two updates of the progress bar.
+/// How many addresses are looked up before they count as done.
 const STEP: usize = 2000;
 
 fn name_batch(
@@ -312,14 +312,13 @@ fn name_batch(
     image: &Image,
     batch: &Batch,
     places: &Places,
-    progress: &Progress,
 ) -> Result<(Vec<Vec<Named>>, NameSource), String> {
     let own_vdso;
     let (symbols, code, debug): (PathBuf, Option<PathBuf>, bool) = if image.path == vdso::NAME {
         own_vdso = vdso::own_copy(&image.build_id).ok_or_else(|| {
             "[vdso] has no symbols: it is recorded from another kernel than the one running here".to_owned()
         })?;
-        (own_vdso.path().to_owned(), None, false)
+        (own_descriptor(&own_vdso), None, false)
     } else {
         match places.find(image) {
             Found::Files {
@@ -334,7 +333,7 @@ fn name_batch(
     let mut met = elf::Met::of(debug);
     for addresses in batch.addresses.chunks(STEP) {
         named.extend(elf::names(symbolizer, &symbols, addresses, &mut met)?);
-        progress.add(addresses.len());
+        progress::add(addresses.len() as u64);
     }
     let code = code.as_ref().unwrap_or(&symbols);
     name_without_symbols(code, image.name(), &batch.addresses, &mut named);
@@ -343,6 +342,10 @@ fn name_batch(
         false => NameSource::Symbols,
     };
     Ok((named, source))
+}
+
+fn own_descriptor(file: &File) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Names what the symbols of a binary do not, by what else there is in its file.

@@ -78,9 +78,7 @@ fn functions(program: &Path, sections: &[&str]) -> Vec<Vec<Named>> {
     };
     let places = Places::default();
     let symbolizer = elf::symbolizer(&places.debug_directories);
-    name_batch(&symbolizer, &image, &batch, &places, &Progress::new(0))
-        .unwrap()
-        .0
+    name_batch(&symbolizer, &image, &batch, &places).unwrap().0
 }
 
 fn names<'a>(found: impl Iterator<Item = &'a Named>) -> BTreeSet<String> {

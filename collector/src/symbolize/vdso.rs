@@ -6,19 +6,18 @@ use object::Object;
 use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
-use tempfile::NamedTempFile;
 
 /// The path under which modules record it.
 pub(super) const NAME: &str = "[vdso]";
 
-/// Our own vDSO as a file, if it has that build-id.
-pub(super) fn own_copy(build_id: &[u8]) -> Option<NamedTempFile> {
+/// Our own vDSO as a file without a name, if it has that build-id.
+pub(super) fn own_copy(build_id: &[u8]) -> Option<File> {
     let bytes = own_bytes().ok()?;
     let elf = object::File::parse(&*bytes).ok()?;
     if elf.build_id().ok().flatten().unwrap_or_default() != build_id {
         return None;
     }
-    let mut file = NamedTempFile::with_prefix("rsunwind-vdso-").ok()?;
+    let mut file = tempfile::tempfile().ok()?;
     file.write_all(&bytes).ok()?;
     Some(file)
 }

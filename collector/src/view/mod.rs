@@ -9,6 +9,8 @@
 mod server;
 
 use crate::output::{self, Options};
+use crate::progress;
+use crate::progress_bar::Working;
 use crate::report::{self, Selection};
 use crate::visible::{Shown, say};
 use clap::Args as ClapArgs;
@@ -112,14 +114,17 @@ fn is_page(path: &Path) -> bool {
 }
 
 fn made(args: &Args, files: &[PathBuf]) -> Result<Vec<u8>, Error> {
+    let working = Working::begin();
     let profile = args.selection.open(files)?;
-    report::complain(&profile);
     let options = Options {
         names: args.selection.names(),
         ..Options::default()
     };
     let mut page = Vec::new();
+    progress::begin("writing", 0);
     output::page().write(&profile, &options, &mut page)?;
+    drop(working);
+    report::complain(&profile);
     Ok(page)
 }
 

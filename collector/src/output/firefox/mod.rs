@@ -5,6 +5,7 @@
 //! label that is its number, and `tables` then puts the functions, frames, symbols and libraries in
 //! the place of the labels.
 
+mod regions;
 mod tables;
 
 use super::{Format, Options, command, started_at, thread_name};
@@ -133,7 +134,26 @@ impl<'a> Maker<'a> {
             let time = self.time(sample.time_ns);
             self.out.add_sample(thread, time, Some(stack), cpu, weight);
         }
+        self.mark_regions();
         self.out
+    }
+
+    fn mark_regions(&mut self) {
+        let profile = self.profile;
+        if !profile.recording.labels.any() {
+            return;
+        }
+        for samples in profile.samples.chunk_by(|a, b| a.thread == b.thread) {
+            let thread = self.thread(samples[0].thread);
+            for region in regions::of_thread(profile, samples) {
+                let (begin, end) = (self.time(region.begin_ns), self.time(region.end_ns));
+                let key = self.out.intern_string(&region.key);
+                let value = self.out.intern_string(&region.value);
+                let timing = fx::MarkerTiming::Interval(begin, end);
+                let marker = regions::Marker { key, value };
+                self.out.add_marker(thread, timing, marker);
+            }
+        }
     }
 
     fn time(&self, ns: u64) -> fx::Timestamp {

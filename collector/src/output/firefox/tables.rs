@@ -95,6 +95,8 @@ struct Tables {
     known_symbols: HashMap<(ImageId, u64), usize>,
     resources: Table,
     known_resources: HashMap<ImageId, usize>,
+    /// The names of markers.
+    markers: Vec<usize>,
 }
 
 impl Tables {
@@ -115,6 +117,11 @@ impl Tables {
             let frame = frame.ok_or_else(broken)?;
             let old = |name: &str| thread["frameTable"][name][row].clone();
             tables.frame(profile, frame, old("category"), old("subcategory"));
+        }
+        for name in column("markers", "name")? {
+            let name = at(strings, name).ok_or_else(broken)?;
+            let name = tables.string(name.as_str().unwrap_or_default());
+            tables.markers.push(name);
         }
         Ok(tables)
     }
@@ -211,6 +218,7 @@ impl Tables {
 
     fn put(self, thread: &mut Value) {
         thread["stringArray"] = json!(self.strings);
+        thread["markers"]["name"] = json!(self.markers);
         thread["funcTable"] = self.functions.finish(&[
             "name",
             "isJS",

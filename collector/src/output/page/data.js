@@ -1,6 +1,8 @@
 // What data.rs beside this file has written, read.
 
 const CPU = 0, UNSAMPLED = 1, OFF = 2;
+/// What a sample is that is not chosen.
+const NOTHING = 0xffff;
 
 /// The bytes of the page's data. In pieces, as some browsers have a limit for one address.
 async function bytesOfPage() {
@@ -57,6 +59,7 @@ function decode(buffer) {
   const what = column(new Uint16Array(samples));
   const node = column(new Int32Array(samples));
   const amount = column(new Float64Array(samples));
+  const label = head.labels.length ? column(new Uint32Array(samples)) : null;
   let end = 1;
   for (const thread of head.threads) {
     for (let i = thread.first, now = 0; i < thread.behind; i++) {
@@ -65,7 +68,8 @@ function decode(buffer) {
       if (until > end && what[i] !== UNSAMPLED) end = until;
     }
   }
-  return {head, calls: new Calls(parent, func), time, what, node, amount, samples, end,
+  return {head, calls: new Calls(parent, func), time, what, recorded: what, node, amount, label,
+    samples, end,
     functions: functionsOf(head.functions)};
 }
 

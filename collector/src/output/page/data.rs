@@ -5,7 +5,8 @@
 //! head   JSON: what there is, names of functions, threads (`head`)
 //! nodes  how much less deep than the one before each is, less one; then the function of each
 //! samples, by thread and time: µs since the one before (the first of a thread: since the start),
-//!        what it is (an index of the head's events), node, amount (ns, or what the event counts)
+//!        what it is (an index of the head's events), node, amount (ns, or what the event counts);
+//!        where anything is labelled its set of labels (an index of the head's labels)
 //! ```
 //!
 //! Columns are numbers in LEB128, one column after the other.
@@ -14,7 +15,7 @@ use super::tree::Tree;
 use crate::intern::HashMap;
 use crate::output::{Options, command, started_at, thread_name};
 use crate::profile::{Kinds, Profile, Sample, is_time};
-use crate::recording::ThreadId;
+use crate::recording::{LabelsId, ThreadId};
 use crate::summary;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::{OFF_CPU, WALL};
@@ -90,6 +91,11 @@ fn columns(profile: &Profile, tree: &Tree, samples: &[(&Sample, u32)], out: &mut
     for (sample, _) in samples {
         number(out, profile.time_ns(sample).min(MOST));
     }
+    if profile.recording.labels.any() {
+        for (sample, _) in samples {
+            number(out, sample.labels.number().into());
+        }
+    }
 }
 
 fn number(out: &mut Vec<u8>, mut number: u64) {
@@ -133,6 +139,7 @@ fn head(
         },
         "nodes": tree.nodes.len(),
         "functions": functions(profile, options),
+        "labels": labels(profile),
         "languages": profile.recording.languages,
         "processes": processes(profile),
         "threads": threads(profile, samples),
@@ -162,6 +169,20 @@ fn functions(profile: &Profile, options: &Options) -> Value {
         of_kinds.push(kinds.kind(function).number());
     }
     json!({"texts": texts, "name": names, "whole": wholes, "image": images, "kind": of_kinds})
+}
+
+/// The labels of each set; none at all if nothing is labelled.
+fn labels(profile: &Profile) -> Value {
+    let labels = &profile.recording.labels;
+    let sets = (0..).map(LabelsId::new).zip(labels.iter());
+    let texts = sets.filter(|_| labels.any()).map(|(id, set)| match id {
+        LabelsId::UNKNOWN => json!(["[not known]"]),
+        _ => set
+            .iter()
+            .map(|(key, value)| format!("{key}={value}"))
+            .collect(),
+    });
+    texts.collect()
 }
 
 fn processes(profile: &Profile) -> Value {

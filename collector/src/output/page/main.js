@@ -33,6 +33,15 @@ function threadsChosen() {
     && thread.title.toLowerCase().includes(part));
 }
 
+/// Leaves the samples with a label that is called so, or else with that text in one of theirs.
+function keepLabel(text) {
+  const {head, recorded, label} = data, part = text.toLowerCase();
+  const isOne = head.labels.flat().includes(text);
+  const kept = head.labels.map(set =>
+    isOne ? set.includes(text) : set.some(one => one.toLowerCase().includes(part)));
+  data.what = text ? recorded.map((event, i) => kept[label[i]] ? event : NOTHING) : recorded;
+}
+
 /// The busiest process first, and in it the busiest thread.
 function byAmount(threads, events) {
   const ofProcess = new Map(), ofThread = new Map();
@@ -209,6 +218,10 @@ function fill() {
   const names = new Set(head.threads.map(thread => thread.name));
   byId('threads').append(...[...names].map(name => option(name, '')));
   byId('thread').oninput = event => { chosen.thread = event.target.value; recount(); };
+  const labels = [...new Set(head.labels.flat())].sort();
+  byId('labelled').hidden = !labels.length;
+  byId('labels').append(...labels.slice(0, 1000).map(name => option(name, '')));
+  byId('label').oninput = event => { keepLabel(event.target.value.trim()); recount(); };
   byId('frames').append(option('', 'all'), option('user', 'without the kernel'),
     option('own', "the program's own"), ...(head.languages.length > 1
       ? [option('languages', 'all languages')] : []),
@@ -255,6 +268,10 @@ function listen() {
     press('tab', tab);
     if (tab === 'timeline' || tab === 'heat') press('times', tab);
   });
+  byId('filters').onclick = event => {
+    const isOpen = document.body.classList.toggle('filters');
+    event.target.setAttribute('aria-expanded', isOpen);
+  };
   byId('reset').onclick = () => { chosen.mode = 'flame'; showFlame(); };
   byId('all-time').onclick = () => setRange(null, true);
   byId('closer').onclick = () => { timeline.zoom(chosen.range); byId('wider').disabled = false; };

@@ -210,3 +210,27 @@ fn large_numbers_and_no_samples_are_written() {
     assert_eq!(data.at, data.bytes.len());
     assert_eq!(data.head["threads"], serde_json::json!([]));
 }
+
+#[test]
+fn samples_have_the_labels_of_their_regions() {
+    let mut profile = example();
+    assert_eq!(
+        Data::of(&page(&profile)).head["labels"],
+        serde_json::json!([])
+    );
+    let labels = [("route", "/a"), ("user", "7")];
+    let labels = labels.map(|(key, value)| (key.into(), value.into()));
+    profile.recording.labels.list().push(labels.to_vec());
+    profile.samples[1].labels = crate::recording::LabelsId::new(2);
+    let mut data = Data::of(&page(&profile));
+    let sets = serde_json::json!([[], ["[not known]"], ["route=/a", "user=7"]]);
+    assert_eq!(data.head["labels"], sets);
+    data.nodes();
+    for _ in 0..4 {
+        data.column(4);
+    }
+    let mut of_samples = data.column(4);
+    of_samples.sort_unstable();
+    assert_eq!(of_samples, [0, 0, 0, 2]);
+    assert_eq!(data.at, data.bytes.len(), "nothing is left");
+}

@@ -157,7 +157,9 @@ class Timeline extends Times {
       pen.fillText(name, 4, y + ROW / 2);
       const left = label - 18 - pen.measureText(name).width;
       pen.fillStyle = quiet;
-      if (left > 40) pen.fillText(fitText(pen, thread.owner, left), label - 6 - left, y + ROW / 2);
+      if (left > 40 && thread.owner !== thread.title) {
+        pen.fillText(fitText(pen, thread.owner, left), label - 6 - left, y + ROW / 2);
+      }
       this.drawRow(pen, this.binsOf(thread, columns), y + ROW - 1);
     }
     pen.fillStyle = ink('back');
@@ -194,7 +196,8 @@ class Timeline extends Times {
       const x = Math.round(label + (time - from) / (to - from) * (width - label)) + 0.5;
       pen.moveTo(x, 0);
       pen.lineTo(x, height);
-      pen.fillText(timeText(time, step), x + 3, AXIS / 2);
+      const text = timeText(time, step);
+      if (x + 3 + pen.measureText(text).width < width) pen.fillText(text, x + 3, AXIS / 2);
     }
     pen.stroke();
   }
@@ -212,6 +215,18 @@ class Timeline extends Times {
     pen.fillRect(b - 1, 0, 2, height);
   }
 
+  /// The labels of the first sample from then on, if it is near.
+  labelsAt(thread, from, step) {
+    const {time, label, head} = this.data;
+    if (!label) return [];
+    let low = thread.first, high = thread.behind;
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (time[middle] < from) low = middle + 1; else high = middle;
+    }
+    return low < thread.behind && time[low] < from + step ? head.labels[label[low]] : [];
+  }
+
   describe(x, y) {
     const thread = this.data && this.threads[this.row(y)];
     if (!thread) return null;
@@ -225,7 +240,7 @@ class Timeline extends Times {
     const part = share => percent(Math.min(1, share), 1);
     lines.push(`${part(bins.own[at])} in the program, ${part(bins.kernel[at])} in the kernel, `
       + `${part(bins.waits[at])} waiting`);
-    return {lines};
+    return {lines: [...lines, ...this.labelsAt(thread, this.spanAt(x)[0], step)]};
   }
 
   key(key, grows) {
