@@ -4,7 +4,7 @@
 //! The kernel's samples are not counted for this. A perf event stands still while the scheduler
 //! switches threads, and runs on while an interrupt or the hypervisor has the processor: programs
 //! that sleep often would be a tenth too light, disturbed ones too heavy. The CPU clock of the
-//! thread is what the user pays for, so the weights add up to it.
+//! thread is what the user pays for, so the weights add up to it ([`crate::cpu_clock`] has it).
 
 /// Counts periods of a thread's CPU time.
 #[derive(Clone, Copy, Debug, Default)]

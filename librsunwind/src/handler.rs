@@ -144,7 +144,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
             Origin::Ours(Request {
                 trigger: Trigger::PerfUser,
                 nonce: this.trigger.next_nonce(),
-                weight: this.take_weight(1),
+                weight: this.take_weight(1, false),
                 flags: this.left_out(),
                 sampled_ns: 0,
             })
@@ -171,14 +171,19 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
         true => flags::RING_FULL,
         false => 0,
     };
-    let weight = this.take_weight(counted.saturating_mul(this.trigger.periods()));
+    let is_next = drained.lone.is_some() && !drained.was_full;
+    let counted = counted.saturating_mul(this.trigger.periods());
+    let weight = this.take_weight(counted, is_next);
     this.count_missing(&drained, weight);
     Origin::Ours(Request {
         trigger,
         nonce: drained.cursor,
         weight,
         flags: full | this.left_out(),
-        sampled_ns: drained.sampled_ns,
+        sampled_ns: drained
+            .lone
+            .filter(|lone| lone.in_user)
+            .map_or(0, |lone| lone.time_ns),
     })
 }
 

@@ -19,7 +19,7 @@
 //! | [`signal_info`] | whose signal it is |
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
-//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_meter`, `described`, `gate`, `pace`, `trace_context` | facts |
+//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_clock`, `cpu_meter`, `described`, `gate`, `pace`, `trace_context` | facts |
 //! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
@@ -28,6 +28,7 @@ mod budget;
 pub mod clients;
 pub mod clock;
 pub mod config;
+mod cpu_clock;
 mod cpu_meter;
 mod described;
 pub mod errno;

@@ -1,9 +1,12 @@
 //! Programs that use SIGPROF themselves, and programs that block signals: both see what they would
 //! see without us, and are sampled.
 
+use rsunwind_tests::beside::Beside;
 use rsunwind_tests::recording::ThreadFacts;
 use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::victim::{self, Compiler};
+use rsunwind_tests::{assert_measured, statistics};
+use std::process::Command;
 
 /// With the signal that these programs use.
 const SETTINGS: &str = "rate=1000,signal=prof";
@@ -55,6 +58,27 @@ fn a_timer_of_the_programs_own_ticks_as_often_as_it_asked() {
         assert!((10..=200).contains(&ticks), "{settings}: {ticks} ticks");
         assert!(busiest(&outcome).delivered() >= 900, "{settings}");
     }
+}
+
+#[test]
+fn a_timer_by_the_kernels_ticks_sees_as_much_as_plain() {
+    let program = victim::c("ticks.c");
+    let seen = |run: Run| {
+        let text = run.outcome().quiet().text();
+        let (ticks, used) = text.trim().split_once(' ').unwrap();
+        ticks.parse::<f64>().unwrap() / used.parse::<f64>().unwrap()
+    };
+    statistics::judge(|| {
+        let mut other = Command::new(&program);
+        let _competes = Beside::silent(other.arg("for-ever"));
+        let plain = seen(Run::plain(&program));
+        // Asked for its CPU clock at each sample half of the ticks would not find it.
+        let recorded = seen(Run::profiled("rate=4000,cost=1", &program));
+        assert_measured!(
+            recorded > 0.8 * plain,
+            "{recorded:.2} of the CPU time, {plain:.2} plain"
+        );
+    });
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) fn take_last(this: &ThreadState) {
         Trigger::Timer => this.trigger.next_nonce(),
         _ => this.drain_perf().cursor.max(1),
     };
-    let weight = this.take_weight(0);
+    let weight = this.take_weight(0, false);
     if weight == 0 {
         return;
     }

@@ -3,6 +3,7 @@
 //! Totals and name are atomics, which ordinary code and the handler share. The meter is used in the
 //! handler, or with the signal held back.
 
+use crate::cpu_clock::CpuClock;
 use crate::cpu_meter::CpuMeter;
 use core::cell::Cell;
 use core::sync::atomic::AtomicU64;
@@ -17,6 +18,7 @@ const NAME_SIZE: usize = 16;
 pub(super) struct Account {
     pub totals: ThreadTotals,
     meter: Cell<CpuMeter>,
+    clock: Cell<CpuClock>,
     /// Samples that have found no room in the ring, by the time they stand for; the kernel tells
     /// how many only with the next sample.
     untold: Cell<u64>,
@@ -28,6 +30,31 @@ impl Account {
     /// Counts from that CPU time of the thread on, ns.
     pub fn count_from(&self, cpu_ns: u64) {
         self.meter.set(CpuMeter::starting_at(cpu_ns));
+        self.forget_clock();
+    }
+
+    /// CPU time at a sample, `read` only where it cannot be told otherwise; `is_next`: it comes one
+    /// period of the trigger's after the one before.
+    pub fn cpu_ns_at_sample(
+        &self,
+        period_ns: u64,
+        is_next: bool,
+        read: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        let mut clock = self.clock.get();
+        let told_ns = is_next.then(|| clock.at_sample(period_ns)).flatten();
+        let cpu_ns = told_ns.or_else(|| {
+            let cpu_ns = read()?;
+            clock.read(cpu_ns, period_ns, is_next);
+            Some(cpu_ns)
+        });
+        self.clock.set(clock);
+        cpu_ns
+    }
+
+    /// The clock is to be read at the next sample.
+    pub fn forget_clock(&self) {
+        self.clock.set(CpuClock::default());
     }
 
     /// Periods used up at that CPU time that were not given before.
@@ -112,6 +139,7 @@ impl Account {
             total.store(0, Relaxed);
         }
         self.meter.set(CpuMeter::default());
+        self.forget_clock();
         self.untold.set(0);
         self.forget_name();
     }

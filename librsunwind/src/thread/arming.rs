@@ -250,6 +250,7 @@ impl ThreadState {
     /// As `TriggerSlot::replace`.
     pub(super) unsafe fn replace_trigger(&self, armed: Armed) {
         self.calls.ended_by(armed.kind());
+        self.account.forget_clock();
         // SAFETY: the caller's promise.
         unsafe { self.trigger.replace(armed) };
     }

@@ -231,16 +231,20 @@ impl ThreadState {
         self.account.count_from(0);
     }
 
-    /// Weight of a sample now; `counted` where the thread's clock cannot be read. For the handler,
-    /// or with the signal held back.
+    /// Weight of a sample now; `counted` where the thread's clock cannot be read. `is_next`: of its
+    /// trigger there was just one since the sample before. For the handler, or with the signal held
+    /// back.
     ///
     /// # Signal safety
-    /// One system call.
-    pub fn take_weight(&self, counted: u64) -> u64 {
-        let Some(cpu_ns) = self.cpu_ns() else {
-            return counted;
-        };
-        self.account.take(cpu_ns, PROCESS.period_ns())
+    /// One system call at most.
+    pub fn take_weight(&self, counted: u64, is_next: bool) -> u64 {
+        let period_ns = PROCESS.period_ns();
+        let apart_ns = period_ns.saturating_mul(self.trigger.periods());
+        let read = || self.cpu_ns();
+        match self.account.cpu_ns_at_sample(apart_ns, is_next, read) {
+            Some(cpu_ns) => self.account.take(cpu_ns, period_ns),
+            None => counted,
+        }
     }
 
     /// The flag that says that walks have been left out since the last sample, if that is so. For

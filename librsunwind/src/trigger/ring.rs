@@ -12,8 +12,8 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
-    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, REPLACED, RingRecord, RingSample,
-    SERVED_OFFSET, TAIL_OFFSET, THREAD, read, time_of_lone_user_sample,
+    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, LoneSample, OWNER_OFFSET, REPLACED, RingRecord,
+    RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, lone_sample, read,
 };
 
 /// A ring of this thread.
@@ -43,9 +43,8 @@ pub struct Drained {
     /// The thread has taken all out, but some may have found no room: the kernel tells of them with
     /// the next sample that finds some.
     pub was_full: bool,
-    /// When the only new sample was taken (`CLOCK_MONOTONIC`, ns), if there is one alone and it is
-    /// of user mode; else 0.
-    pub sampled_ns: u64,
+    /// The only new sample, if there is one alone.
+    pub lone: Option<LoneSample>,
 }
 
 impl Ring {
@@ -122,11 +121,8 @@ impl Ring {
         let drained = self.look_for(shared, visit);
         // What was written since the last look is there until the kernel comes round to it, which
         // it does not while the thread is here.
-        let sampled_ns = time_of_lone_user_sample(|at| self.word(at), seen, drained.cursor);
-        Drained {
-            sampled_ns: sampled_ns.unwrap_or(0),
-            ..drained
-        }
+        let lone = lone_sample(|at| self.word(at), seen, drained.cursor);
+        Drained { lone, ..drained }
     }
 
     fn look_for(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
@@ -188,7 +184,7 @@ impl Ring {
             lost: 0,
             stands_still: !moved && self.was_full.get(),
             was_full: false,
-            sampled_ns: 0,
+            lone: None,
         }
     }
 

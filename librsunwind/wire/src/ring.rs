@@ -124,21 +124,34 @@ impl RingSample {
     }
 }
 
-/// When the record at position `at` was written (`CLOCK_MONOTONIC`, ns), if it is a sample of user
-/// mode that ends at `head`: from then on the kernel has done nothing for the thread but to raise
-/// its signal.
+/// A sample that is alone in what is looked at of a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LoneSample {
+    /// The kernel's number of the event.
+    pub event_id: u64,
+    /// When it was written (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// Whether it was taken in user mode: from then on the kernel has done nothing for the thread
+    /// but to raise its signal.
+    pub in_user: bool,
+}
+
+/// The record at position `at`, if it is a sample that ends at `head`.
 ///
 /// # Signal safety
-/// Reads two words through `word`.
-pub fn time_of_lone_user_sample(word: impl Fn(u64) -> u64, at: u64, head: u64) -> Option<u64> {
+/// Reads up to three words through `word`.
+pub fn lone_sample(word: impl Fn(u64) -> u64, at: u64, head: u64) -> Option<LoneSample> {
     if at == head {
         return None;
     }
     let header = word(at);
     let (kind, misc, size) = (header as u32, header >> 32 & 0xffff, header >> 48);
     let is_lone = kind == RECORD_SAMPLE && at.wrapping_add(size) == head;
-    let is_of_user_mode = misc & CPU_MODE_MASK == CPU_MODE_USER;
-    (is_lone && is_of_user_mode).then(|| word(at.wrapping_add(32)))
+    is_lone.then(|| LoneSample {
+        event_id: word(at.wrapping_add(8)),
+        time_ns: word(at.wrapping_add(32)),
+        in_user: misc & CPU_MODE_MASK == CPU_MODE_USER,
+    })
 }
 
 /// What a record says.
@@ -311,9 +324,14 @@ mod tests {
             ring.events[0].event = 3;
             assert_eq!(sample.recorded(&ring).unwrap().weight(), 0);
             assert!(sample.unserved(&ring).is_none());
-            let time = |at, head| time_of_lone_user_sample(|at| words[at as usize / 8], at, head);
-            assert_eq!(time(0, 88), (mode == 2).then_some(1234));
-            assert_eq!((time(0, 80), time(88, 88)), (None, None));
+            let lone = |at, head| lone_sample(|at| words[at as usize / 8], at, head);
+            let expected = LoneSample {
+                event_id: 77,
+                time_ns: 1234,
+                in_user: mode == CPU_MODE_USER,
+            };
+            assert_eq!(lone(0, 88), Some(expected));
+            assert_eq!((lone(0, 80), lone(88, 88)), (None, None));
         }
     }
 
