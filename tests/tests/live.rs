@@ -20,6 +20,7 @@ mod dump;
 mod earlier_recordings;
 mod event_cost;
 mod events;
+mod examples;
 mod exec_watch;
 mod families;
 mod fork_kernel;
