@@ -2,7 +2,7 @@
 //!
 //! ```sh
 //! cargo run -p librsunwind --example client
-//! rsunwind record -o profile.rsu -- target/debug/examples/client && rsunwind report --by label=request profile.rsu
+//! rsunwind record -- target/debug/examples/client && rsunwind report --by label=request
 //! ```
 #![allow(unsafe_code, reason = "callbacks are given plain pointers, as in C")]
 
