@@ -29,7 +29,7 @@ const SAMPLE: u32 = 9;
 /// Words of a sample up to its time ([`engine::perf_event::SAMPLE_TYPE`]).
 const TIME_AT: usize = 4;
 /// Trials for the account, of which the median counts.
-const FEW_TRIALS: usize = 3;
+const FEW_TRIALS: usize = 5;
 /// Trials for the rate, of which the upper quartile counts: events cost more in programs than here,
 /// and one trial in a few says half of what the others do.
 const MANY_TRIALS: usize = 9;
@@ -43,7 +43,7 @@ static CAME_NS: [AtomicU64; 512] = [const { AtomicU64::new(0) }; 512];
 struct Cost {
     /// All in all, ns.
     all_ns: u64,
-    /// From its sample to its handler, ns; 0 where no signal was raised.
+    /// From its sample to its handler, ns; 0 where signals were left out.
     seen_ns: u64,
 }
 
@@ -52,7 +52,7 @@ pub fn setting(args: &Args) -> String {
     if !is_questioned(args.rate.period_ns(), args.share().0) || !is_known(args) {
         return String::new();
     }
-    let measured = apart(|| upper_quartile(measure(true, MANY_TRIALS)?));
+    let measured = apart(|| upper_quartile(measure(MANY_TRIALS)?));
     measured.map_or_else(String::new, |cost| {
         format!("cost={},seen={},", cost.all_ns, cost.seen_ns)
     })
@@ -63,13 +63,13 @@ pub fn is_known(args: &Args) -> bool {
     args.trigger != Trigger::Timer && !seccomp::is_in_force()
 }
 
-/// Cost of an event without a signal, and with one, ns; `None` where perf is refused.
+/// Cost of an event with its signal, ns: what a program cannot see of it, and what it can; `None`
+/// where perf is refused.
 pub fn in_two_parts() -> Option<(u64, u64)> {
-    let cost = |raises_signal| {
-        let costs = measure(raises_signal, FEW_TRIALS)?;
-        median(costs.iter().map(|cost| cost.all_ns).collect())
-    };
-    apart(move || Some((cost(false)?, cost(true)?)))
+    let costs = apart(|| measure(FEW_TRIALS))?;
+    let of = |part: fn(&Cost) -> u64| median(costs.iter().map(part).collect());
+    let seen_ns = of(|cost| cost.seen_ns)?;
+    Some((of(|cost| cost.all_ns)?.saturating_sub(seen_ns), seen_ns))
 }
 
 fn upper_quartile(mut values: Vec<Cost>) -> Option<Cost> {
@@ -82,9 +82,8 @@ fn apart<T: Send + 'static>(measure: impl FnOnce() -> Option<T> + Send + 'static
     thread::spawn(measure).join().ok().flatten()
 }
 
-/// Cost of an event, with a signal or without, ns, in each of so many trials; `None` where perf is
-/// refused.
-fn measure(raises_signal: bool, trials: usize) -> Option<Vec<Cost>> {
+/// Cost of an event with its signal in each of so many trials; `None` where perf is refused.
+fn measure(trials: usize) -> Option<Vec<Cost>> {
     let _counting = Counting::begin().ok()?;
     let mut memory = vec![1; TRIAL_BYTES];
     let mut trial = Trial::new(&mut memory, clock::thread_cpu_ns);
@@ -93,9 +92,7 @@ fn measure(raises_signal: bool, trials: usize) -> Option<Vec<Cost>> {
         // On a machine that others use the first times may all have been long ones.
         trial.calm();
         let mut ring = ring(TRIAL_PERIOD_NS)?;
-        if raises_signal {
-            signal_this_thread(ring.event()).ok()?;
-        }
+        signal_this_thread(ring.event()).ok()?;
         SIGNALS.store(0, Relaxed);
         enable(ring.event()).ok()?;
         let disturbed_ns = trial.disturbed_ns();
@@ -104,8 +101,7 @@ fn measure(raises_signal: bool, trials: usize) -> Option<Vec<Cost>> {
         let seen = times.iter().zip(&CAME_NS);
         let seen = seen.map(|(time_ns, came)| came.load(Relaxed).saturating_sub(*time_ns));
         let seen_ns = median(seen.collect()).filter(|_| signals == samples);
-        let count = if raises_signal { signals } else { samples };
-        costs.extend(disturbed_ns.checked_div(count).map(|all_ns| Cost {
+        costs.extend(disturbed_ns.checked_div(signals).map(|all_ns| Cost {
             all_ns,
             seen_ns: seen_ns.unwrap_or(0).min(all_ns),
         }));
@@ -226,7 +222,7 @@ mod tests {
     #[test]
     fn an_event_costs_something_and_leaves_no_handler() {
         let before = SIGNALS.load(Relaxed);
-        match thread::spawn(|| measure(true, MANY_TRIALS)).join().unwrap() {
+        match thread::spawn(|| measure(MANY_TRIALS)).join().unwrap() {
             Some(costs) => {
                 let cost = upper_quartile(costs.clone()).unwrap();
                 assert!((1..10_000_000).contains(&cost.all_ns), "{cost:?}");

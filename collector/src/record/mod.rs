@@ -63,6 +63,7 @@ use event_requests::EventRequests;
 use events::Event;
 use executable::Executable;
 use forward::Forwarder;
+use load_cost::Preload;
 use nix::sys::signal::Signal;
 use output::Output;
 use program::{Program, Status};
@@ -71,6 +72,7 @@ use rings::Rings;
 use session::Session;
 use signals::Signals;
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use watch::Watch;
@@ -129,9 +131,13 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         say(descendants::run_on(&conclusion.running));
     }
     let charged = watch.program().charged();
+    let preload = Preload {
+        library: &library,
+        settings: &|place| settings(args, &"1", "", place),
+    };
     let result = conclusion
         .result
-        .and_then(|()| account.close(watch.drain(), pid, end, charged, Some(&library)));
+        .and_then(|()| account.close(watch.drain(), pid, end, charged, Some(preload)));
     let recorded = Recorded::new(
         destination,
         watch.drain(),
@@ -217,9 +223,20 @@ fn environment(
         .obstacle
         .as_ref()
         .is_none_or(|obstacle| !obstacle.refuses_the_library());
+    let others = events::setting(events, args.rate.millihertz.div_ceil(1000));
+    let others = others + &event_cost::setting(args);
+    let settings = settings(args, &args.rate, &others, session.path());
+    let options = match args.jit_names {
+        true => jit_options::variables(),
+        false => Vec::new(),
+    };
+    launch::environment(taken.then_some(library), &settings, &options)
+}
+
+/// Settings of programs, with `others` beside those that are always said, each with its comma.
+fn settings(args: &Args, rate: &dyn Display, others: &str, place: &Path) -> OsString {
     let mut settings = OsString::from(format!(
-        "rate={},overhead={},trigger={},signal={},unwind={},depth={},size={},follow={},{}{}session=",
-        args.rate,
+        "rate={rate},overhead={},trigger={},signal={},unwind={},depth={},size={},follow={},{others}session=",
         args.share(),
         args.trigger.name(),
         args.signal.name(),
@@ -227,15 +244,9 @@ fn environment(
         args.max_depth,
         args.size,
         if args.no_follow { "no" } else { "yes" },
-        events::setting(events, args.rate.millihertz.div_ceil(1000)),
-        event_cost::setting(args),
     ));
-    settings.push(session.path());
-    let options = match args.jit_names {
-        true => jit_options::variables(),
-        false => Vec::new(),
-    };
-    launch::environment(taken.then_some(library), &settings, &options)
+    settings.push(place);
+    settings
 }
 
 /// How the program, or the time given to it, ended.

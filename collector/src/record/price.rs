@@ -9,9 +9,9 @@ const FEW_SWITCHES: u64 = 100;
 /// What one of each costs, ns; 0 where that is not known.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Price {
-    /// An event without a signal.
+    /// What the program cannot see of an event with its signal.
     pub event_ns: u64,
-    /// What a signal adds, with its way back.
+    /// What it can.
     pub signal_ns: u64,
     /// What the event adds to a context switch of its thread.
     pub switch_ns: u64,
@@ -24,12 +24,12 @@ impl Price {
     /// says whether there were events that tell of programs.
     #[must_use]
     pub fn measured(period_ns: u64, switches: u64, listens: bool) -> Self {
-        let Some((event_ns, both_ns)) = event_cost::in_two_parts() else {
+        let Some((event_ns, signal_ns)) = event_cost::in_two_parts() else {
             return Self::default();
         };
         let price = Self {
             event_ns,
-            signal_ns: both_ns.saturating_sub(event_ns),
+            signal_ns,
             ..Self::default()
         };
         if switches < FEW_SWITCHES {

@@ -5,7 +5,7 @@ use super::args::Args;
 use super::drain::Drain;
 use super::event_cost;
 use super::events::Event;
-use super::load_cost::LoadCost;
+use super::load_cost::{LoadCost, Preload};
 use super::price::Price;
 use super::program::Charged;
 use crate::clock;
@@ -19,7 +19,6 @@ use nix::unistd::{Pid, SysconfVar, sysconf};
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 
 /// Most bytes kept of the command line.
 const LONGEST_COMMAND: usize = 32 << 10;
@@ -75,7 +74,7 @@ impl Account {
     }
 
     /// At the end: writes it, and finishes the recording. `charged` is what the kernel charged the
-    /// program, `library` what was loaded into it, if anything was. All that the collector started
+    /// program, `preload` what that was started with, if anything. All that the collector started
     /// must have ended: it measures.
     ///
     /// # Errors
@@ -86,7 +85,7 @@ impl Account {
         pid: Pid,
         end: End,
         charged: Charged,
-        library: Option<&Path>,
+        preload: Option<Preload<'_>>,
     ) -> io::Result<()> {
         for (event, number) in self.events.iter().zip(1u32..) {
             let source = Source {
@@ -117,12 +116,12 @@ impl Account {
                 .own((0, 0), RecordKind::Clocks, |out| clocks.encode(out))?;
         }
         let period_ns = drain.period_ns().unwrap_or(self.period_ns);
-        let price = match library {
+        let price = match preload {
             Some(_) if self.perf => Price::measured(period_ns, charged.switches, self.listens),
             _ => Price::default(),
         };
-        let loading = library.map_or_else(LoadCost::default, |library| {
-            LoadCost::measured(drain.runs(), library)
+        let loading = preload.map_or_else(LoadCost::default, |preload| {
+            LoadCost::measured(drain.runs(), &preload)
         });
         let system = uname().ok();
         let text =

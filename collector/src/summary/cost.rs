@@ -3,13 +3,13 @@
 //! - what clocks of ours show in the programs: the handler with the kernel's delivery of its
 //!   signals, functions that stand in front of libc's, the preparation of programs, and the arming
 //!   of threads and its end;
-//! - what the kernel's events and the loader cost, which is in nobody's clock alone. So it is an
-//!   estimate: what a sample, a context switch, a thread's beginning and end, and a program's cost
-//!   more on this machine when recording ended, as often as there was one;
+//! - what the kernel's events cost where the programs cannot see it, and loading the library and
+//!   its end, which is in nobody's clock alone. So it is an estimate: what a sample, a context
+//!   switch, a thread's beginning and end, and a program's cost more on this machine when recording
+//!   ended, as often as there was one;
 //! - the collector's own CPU time, which the programs are not charged with.
 //!
-//! Not here: the end of what a program that is profiled has mapped; `tests/costs` measures all of
-//! it together.
+//! `tests/costs` compares the sum with what is measured.
 
 use super::line;
 use super::threads::Account;
@@ -123,7 +123,7 @@ fn of_kernel(session: &SessionInfo, events: u64, threads: u64) -> Option<(u64, S
     (all > 0).then(|| (all, format!("the kernel's perf events ({text})")))
 }
 
-/// With what the loader took for the library in that many programs.
+/// With what the library took where no clock of its own runs, in that many programs.
 fn and_loading(
     estimate: Option<(u64, String)>,
     session: &SessionInfo,
@@ -134,7 +134,7 @@ fn and_loading(
         return estimate;
     }
     let text = format!(
-        "loading the library ({} at {})",
+        "loading the library and its end ({} at {})",
         plural(programs, "program", "programs"),
         duration(session.load_ns)
     );

@@ -128,7 +128,7 @@ fn what_the_kernel_and_the_collector_took_is_said_apart_and_adds_up() {
     let session = profile.recording.session.as_mut().unwrap();
     session.load_ns = 70_000;
     let said = text(&profile);
-    let loading = "2 threads at 30.0 µs), loading the library (1 program at 70.0 µs)\n";
+    let loading = "2 threads at 30.0 µs), loading the library and its end (1 program at 70.0 µs)\n";
     assert!(said.contains(loading), "{said}");
     profile.recording.processes[0].cpu_ns = 0;
     // Without perf events there is nothing that they cost.

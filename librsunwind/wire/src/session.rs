@@ -64,9 +64,10 @@ pub struct Session<'a> {
     /// What the kernel charged the command and all descendants that were waited for, until their
     /// ends (`wait4`), ns; 0 if it did not end.
     pub charged_ns: u64,
-    /// What a perf event of CPU time costs on this machine without a signal, ns; 0 if unknown.
+    /// What a perf event of CPU time with its signal costs on this machine where the program cannot
+    /// see it, before its sample and behind its handler, ns; 0 if unknown.
     pub event_ns: u64,
-    /// What its signal adds, from its raising to the return from an empty handler, ns; 0 if
+    /// What it costs where the program can see it, from its sample to its handler, ns; 0 if
     /// unknown.
     pub signal_ns: u64,
     /// Context switches of the command and of all descendants that were waited for, until their
@@ -80,8 +81,8 @@ pub struct Session<'a> {
     pub thread_ns: u64,
     /// CPU time of the collector itself until it wrote this, ns; 0 if unknown.
     pub collector_ns: u64,
-    /// What the preload library makes the start and the end of a program cost more where its own
-    /// clock does not run, ns; 0 if unknown, or too few programs were started.
+    /// What recording makes the start and the end of a program cost more where no clock of the
+    /// library's runs, ns; 0 if unknown, or too few programs were started.
     pub load_ns: u64,
     /// What hypervisors took of all processors meanwhile, ns: perf's events count it, the clocks of
     /// threads do not; 0 if unknown.
