@@ -251,8 +251,10 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     let [sent] = &sent[..] else {
         panic!("{sent:?}; {says}");
     };
-    let label = ("name".to_owned(), "second".to_owned());
-    assert!(sent.attributes.contains(&label), "{sent:?}; {says}");
+    for (key, value) in [("name", "second"), ("service.name", "published")] {
+        let said = (key.to_owned(), value.to_owned());
+        assert!(sent.attributes.contains(&said), "{sent:?}; {says}");
+    }
     let functions = &mut sent.functions.iter();
     assert!(
         functions.any(|one| one == "work_a_while"),

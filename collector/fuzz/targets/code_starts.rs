@@ -45,7 +45,13 @@ fuzz_target!(|bytes: &[u8]| {
         length
     };
     let mut named: Vec<Vec<Named>> = addresses.iter().map(|_| Vec::new()).collect();
-    code_starts::name(&elf, read, "a", &addresses, addresses.iter().zip(&mut named));
+    code_starts::name(
+        &elf,
+        read,
+        "a",
+        &addresses,
+        addresses.iter().zip(&mut named),
+    );
     for (address, named) in addresses.iter().zip(named) {
         assert!(named.len() <= 1);
         for start in named.iter().map(|named| named.start.unwrap()) {

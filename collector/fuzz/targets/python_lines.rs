@@ -8,7 +8,11 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((head, lines)) = bytes.split_first_chunk::<4>() else {
         return;
     };
-    let formats = [LineFormat::Python39, LineFormat::Python310, LineFormat::Python311];
+    let formats = [
+        LineFormat::Python39,
+        LineFormat::Python310,
+        LineFormat::Python311,
+    ];
     for format in formats {
         let code = Code {
             first_line: u32::from_le_bytes(*head),

@@ -45,7 +45,11 @@ fn read(bytes: Vec<u8>) {
 
 fn check(found: &Recording, length: usize) {
     // A packed file has as many as it unpacks to.
-    let length = found.files.iter().map(|file| file.length as usize).fold(length, usize::max);
+    let length = found
+        .files
+        .iter()
+        .map(|file| file.length as usize)
+        .fold(length, usize::max);
     // Every frame and every sample takes bytes; a gap or a lost root adds a frame of its own.
     assert!(found.samples.len() <= length);
     assert!(found.stacks.len() <= 3 * length.max(1) + 64 * 1024);
@@ -56,7 +60,11 @@ fn check(found: &Recording, length: usize) {
     for sample in &found.samples {
         assert!(sample.thread.index() < found.threads.len());
         assert!(sample.labels.index() < found.labels.iter().count());
-        assert!(sample.stack.is_none_or(|stack| stack.index() < found.stacks.len()));
+        assert!(
+            sample
+                .stack
+                .is_none_or(|stack| stack.index() < found.stacks.len())
+        );
     }
     for thread in &found.threads {
         assert!(thread.process.index() < found.processes.len());
@@ -69,7 +77,12 @@ fn check(found: &Recording, length: usize) {
         assert!(at.is_none(), "process {index} is its own ancestor");
     }
     for file in &found.files {
-        assert!(file.damages.listed.iter().all(|damage| damage.offset <= length as u64));
+        assert!(
+            file.damages
+                .listed
+                .iter()
+                .all(|damage| damage.offset <= length as u64)
+        );
     }
 }
 
@@ -79,7 +92,9 @@ fn with_right_checks(mut bytes: Vec<u8>) -> Vec<u8> {
     while let Some(found) = bytes[at..].windows(4).position(|word| word == magic) {
         let start = at + found;
         at = start + 4;
-        let Ok(info) = ChunkInfo::parse(&bytes[start..]) else { continue };
+        let Ok(info) = ChunkInfo::parse(&bytes[start..]) else {
+            continue;
+        };
         let first = start + chunk::HEADER_SIZE;
         let end = (first + info.committed as usize).min(bytes.len());
         let mut next = first.min(end);

@@ -8,8 +8,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Attributes of everything that is sent. What settings say holds.
-pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, String> {
+/// Attributes of everything that is sent. What settings say holds, and then what the target
+/// process publishes of itself.
+pub(super) fn attributes(
+    args: &Args,
+    settings: &Settings,
+    published: &BTreeMap<String, String>,
+) -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
     let mut put = |key: &str, value: String| {
         if !value.is_empty() {
@@ -29,13 +34,7 @@ pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, S
     }
     put("os.type", "linux".into());
     put("host.id", read("/etc/machine-id"));
-    let targets = args.target.pid.as_deref().map(target::find);
-    let pid = targets
-        .and_then(Result::ok)
-        .and_then(|found| match &found[..] {
-            [one] => Some(one.pid.as_raw()),
-            _ => None,
-        });
+    let pid = running(args);
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let executable = match (pid, args.target.command.first()) {
         (Some(pid), _) => fs::read_link(format!("/proc/{pid}/exe")).ok(),
@@ -58,11 +57,21 @@ pub(super) fn attributes(args: &Args, settings: &Settings) -> BTreeMap<String, S
         put("k8s.pod.uid", pod(&group).unwrap_or_default());
         put("linux.cgroup.path", group);
     }
+    all.extend(published.clone());
     all.extend(settings.labels.clone());
     if let Some(service) = &settings.service {
         all.insert("service.name".into(), service.clone());
     }
     all
+}
+
+/// The process that was named, if that is one.
+pub(super) fn running(args: &Args) -> Option<i32> {
+    let found = target::find(args.target.pid.as_deref()?).ok()?;
+    match &found[..] {
+        [one] => Some(one.pid.as_raw()),
+        _ => None,
+    }
 }
 
 fn read(path: &str) -> String {

@@ -22,6 +22,8 @@ mod form;
 mod names;
 mod notify;
 mod otlp;
+mod process_context;
+mod published;
 mod queue;
 mod receiver;
 mod recorder;
@@ -179,7 +181,8 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let settings = Settings::read(args)?;
     let mut agent = Agent {
         args,
-        attributes: context::attributes(args, &settings).into(),
+        attributes: context::attributes(args, &settings, &BTreeMap::new()).into(),
+        published: BTreeMap::new(),
         settings: settings.clone(),
         senders: Vec::new(),
         leaving: Vec::new(),
@@ -212,6 +215,8 @@ struct Agent<'a> {
     settings: Settings,
     /// What is said of everything that is sent.
     attributes: Arc<BTreeMap<String, String>>,
+    /// Of that what the target process publishes of itself.
+    published: BTreeMap<String, String>,
     senders: Vec<Sender>,
     /// To which nothing new is sent.
     leaving: Vec<Sender>,
@@ -221,7 +226,7 @@ impl Agent<'_> {
     /// Sends by those settings. Receivers that are still named keep what waits for them; others are
     /// tried for a while.
     fn connect(&mut self, settings: Settings) -> Result<(), String> {
-        let attributes = context::attributes(self.args, &settings);
+        let attributes = context::attributes(self.args, &settings, &self.published);
         let service = attributes.get("service.name").cloned().unwrap_or_default();
         let limits = Limits {
             // All together have as much.
@@ -312,6 +317,10 @@ impl Agent<'_> {
             }
             self.part();
             let now = Instant::now();
+            // Its process may be gone before the window ends, and say it late.
+            if next <= now || self.published.is_empty() && windows.is_first() {
+                self.learn(recorder);
+            }
             if next <= now {
                 next = now + self.settings.window;
                 let made = windows.next(&self.forms(), &self.attributes);
@@ -334,6 +343,18 @@ impl Agent<'_> {
                     other => recorder.signal(other),
                 }
             }
+        }
+    }
+
+    /// What the target process says of itself by now; when it is gone, what it said holds.
+    fn learn(&mut self, recorder: &mut Recorder) {
+        let pid = context::running(self.args).or_else(|| recorder.program());
+        let pid = pid.and_then(|pid| u32::try_from(pid).ok());
+        let published = pid.map_or_else(BTreeMap::new, process_context::of);
+        if !published.is_empty() && published != self.published {
+            self.published = published;
+            let all = context::attributes(self.args, &self.settings, &self.published);
+            self.attributes = all.into();
         }
     }
 

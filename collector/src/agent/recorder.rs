@@ -4,6 +4,7 @@
 
 use super::Args;
 use crate::kept;
+use crate::processes::{self, Stat};
 use crate::underway::{Guardian, Orphaned, limit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -26,6 +27,8 @@ const LEASH: u64 = 64 << 20;
 pub(super) struct Recorder {
     folder: TempDir,
     child: Child,
+    /// What it has started, once that is known.
+    program: Option<i32>,
     /// Does what is left to do when we have ended.
     guardian: Guardian,
 }
@@ -52,6 +55,7 @@ impl Recorder {
         Ok(Self {
             folder,
             child,
+            program: None,
             guardian,
         })
     }
@@ -59,6 +63,17 @@ impl Recorder {
     /// Where everything is that is there only as long as we are.
     pub(super) fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// The program that it has started, once it has.
+    pub(super) fn program(&mut self) -> Option<i32> {
+        let recorder = self.child.id();
+        let is_its = |pid: &i32| {
+            let stat = u32::try_from(*pid).ok().and_then(Stat::read);
+            stat.is_some_and(|stat| stat.parent() == Some(recorder))
+        };
+        self.program = self.program.or_else(|| processes::all().find(is_its));
+        self.program
     }
 
     /// The status to exit with, if it has ended.

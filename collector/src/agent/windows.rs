@@ -83,6 +83,11 @@ impl Windows {
         }
     }
 
+    /// Whether none was made yet.
+    pub(super) const fn is_first(&self) -> bool {
+        self.last.time_ns == 0
+    }
+
     /// The recording, if it has begun.
     pub(super) fn recording(&self) -> Option<PathBuf> {
         underway::recording_in(&self.folder, self.name)
