@@ -3,7 +3,7 @@
 //! each stack is new.
 
 use super::samples::Made;
-use crate::recording::{RawSample, Recording};
+use crate::recording::{RawFrame, RawSample, Recording, StackId};
 
 /// What was made of all parts; never of none.
 pub(super) fn together(parts: Vec<Made>, recording: &mut Recording) {
@@ -22,17 +22,37 @@ pub(super) fn together(parts: Vec<Made>, recording: &mut Recording) {
     recording.samples = whole.samples;
 }
 
+/// Where a frame or a stack can be.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Anybodys,
+    /// In no other part: it is not looked for.
+    OfPart,
+}
+
 fn add(whole: &mut Made, part: Made) {
-    let frames = part.frames.into_iter();
-    let frames: Vec<_> = frames.map(|frame| whole.frame(frame)).collect();
-    let mut stacks = Vec::with_capacity(part.stacks.len());
+    whole.frames.reserve(part.frames.len());
+    let frames = part.frames.into_iter().map(|frame| match frame {
+        RawFrame::Code { .. } => (whole.new_frame(frame), Whose::OfPart),
+        _ => (whole.frame(frame), Whose::Anybodys),
+    });
+    let frames: Vec<_> = frames.collect();
+    whole.stacks.reserve(part.stacks.len());
+    let mut stacks: Vec<(StackId, Whose)> = Vec::with_capacity(part.stacks.len());
     for node in part.stacks {
         let parent = node.parent.map(|parent| stacks[parent.index()]);
-        stacks.push(whole.call(parent, frames[node.frame.index()]));
+        let (frame, whose) = frames[node.frame.index()];
+        let whose = parent.map_or(whose, |(_, of_parent)| of_parent.max(whose));
+        let parent = parent.map(|(parent, _)| parent);
+        let stack = match whose {
+            Whose::OfPart => whole.new_call(parent, frame),
+            Whose::Anybodys => whole.call(parent, frame),
+        };
+        stacks.push((stack, whose));
     }
     let samples = part.samples.into_iter();
     whole.samples.extend(samples.map(|sample| RawSample {
-        stack: sample.stack.map(|stack| stacks[stack.index()]),
+        stack: sample.stack.map(|stack| stacks[stack.index()].0),
         ..sample
     }));
     whole.late_cpu_ns.extend(part.late_cpu_ns);

@@ -39,6 +39,18 @@ impl Made {
         self.table.frame(&mut self.frames, frame)
     }
 
+    /// A frame that cannot be there, nor ever be looked for.
+    pub(super) fn new_frame(&mut self, frame: RawFrame) -> FrameId {
+        self.frames.push(frame);
+        FrameId::next_of(self.frames.len() - 1)
+    }
+
+    /// A stack that cannot be there, nor ever be looked for.
+    pub(super) fn new_call(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
+        self.stacks.push(StackNode { parent, frame });
+        StackId::next_of(self.stacks.len() - 1)
+    }
+
     /// The stack of a frame and its caller's stack.
     pub(super) fn call(&mut self, parent: Option<StackId>, frame: FrameId) -> StackId {
         self.table.push(&mut self.stacks, parent, frame)

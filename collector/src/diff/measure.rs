@@ -101,10 +101,12 @@ impl Side {
     }
 }
 
-/// Threads and processes of two runs have names in common, but no numbers.
+/// Threads and processes of two runs have names in common, but no numbers. What a function of the
+/// program's own called most may be another one.
 fn without_build(origin: &str, by: By) -> &str {
     match by {
         By::Thread => origin.rsplit_once(" (").map_or(origin, |(name, _)| name),
+        By::Own => "",
         _ => origin,
     }
 }

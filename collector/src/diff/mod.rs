@@ -4,13 +4,13 @@
 //! ([`crate::output`]).
 
 mod measure;
+mod sentences;
 #[cfg(test)]
 mod tests;
 
 use crate::kept::{self, NoneHere};
-use crate::numbers::duration;
 use crate::output::{Options, Roots, WriteError, atomic, differential};
-use crate::profile::{Profile, is_time};
+use crate::profile::Profile;
 use crate::progress;
 use crate::progress_bar::{self, Working};
 use crate::report::look::{Look, padded, without_end};
@@ -18,7 +18,8 @@ use crate::report::{self, By, Selection, Sort, columns, pager};
 use crate::visible::say;
 use clap::Args as ClapArgs;
 use console::measure_text_width;
-use measure::{Change, Comparison, Measure, compare};
+use measure::{Comparison, Measure, compare};
+use sentences::{change, grown, own, words};
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -228,25 +229,6 @@ fn picture(
     Ok(())
 }
 
-/// A value in words.
-fn words(value: f64, measure: Measure, profile: &Profile) -> String {
-    match measure {
-        Measure::Share => format!("{value:.1} %"),
-        _ if is_time(profile.shown_event) => duration(value.abs().round() as u64),
-        _ => format!("{value:.1}"),
-    }
-}
-
-/// A difference in words, with its sign.
-fn change(change: &Change, measure: Measure, profile: &Profile) -> String {
-    let sign = if change.change() < 0.0 { "-" } else { "+" };
-    let size = change.change().abs();
-    match measure {
-        Measure::Share => format!("{sign}{size:.1} pp"),
-        _ => format!("{sign}{}", words(size, measure, profile)),
-    }
-}
-
 fn text(
     args: &Args,
     profiles: [&Profile; 2],
@@ -280,6 +262,14 @@ fn text(
         Sort::Total => "with what it called",
         _ => "in itself",
     };
+    if args.by == By::Function
+        && let Some(own) = own(profiles, measure, args.selection.names(), comparison)
+    {
+        let fitted = look
+            .width
+            .map(|width| without_end(&own, width).into_owned());
+        let _ = writeln!(out, "{}", fitted.unwrap_or(own));
+    }
     let _ = writeln!(
         out,
         "{which}; ~ is noise: sampling alone explains it; pp are points of per cent\n"
@@ -322,32 +312,6 @@ fn text(
         let _ = writeln!(out, "… and {more} more (-n shows them)");
     }
     out
-}
-
-/// What has grown by more than `limit` per cent of all before, and by more than noise; a sentence
-/// each.
-fn grown(comparison: &Comparison, measure: Measure, limit: f64, after: &Profile) -> Vec<String> {
-    let whole = &comparison.whole;
-    let of_all = match measure {
-        Measure::Share => 100.0,
-        _ => whole.values[0],
-    };
-    let part = |row: &Change| 100.0 * row.change() / of_all;
-    let is_grown = |row: &&Change| !row.noise && part(row) > limit;
-    let sentence = |row: &Change, name: &str| {
-        let [first, second] = row.values.map(|value| words(value, measure, after));
-        let part = part(row);
-        format!(
-            "{name} has grown from {first} to {second}: {part:.1} % of all before, above {limit} %"
-        )
-    };
-    let all = Some(whole).filter(|_| measure != Measure::Share);
-    let all = all
-        .filter(is_grown)
-        .map(|row| sentence(row, "all together"));
-    let rows = comparison.changes.iter().filter(is_grown);
-    let rows = rows.map(|row| sentence(row, &row.name));
-    all.into_iter().chain(rows).collect()
 }
 
 /// Numbers of operations: of both runs, or of each.

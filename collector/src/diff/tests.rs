@@ -1,5 +1,6 @@
 //! Differences of profiles made for the test.
 
+use super::measure::Change;
 use super::*;
 use crate::profile::Names;
 use crate::profile::tests::example;
@@ -106,4 +107,30 @@ fn numbers_of_operations_and_parts_are_checked() {
     assert_eq!(percent("5%").unwrap(), 5.0);
     assert_eq!(percent("2.5 %").unwrap(), 2.5);
     assert!(percent("five").is_err() && percent("-1").is_err());
+}
+
+#[test]
+fn functions_of_the_programs_own_are_named_where_the_first_row_does_not() {
+    let (before, after) = (grown_by("leaf", 100), grown_by("leaf", 300));
+    let compare = |by| {
+        compare(
+            [&before, &after],
+            Measure::Share,
+            by,
+            Sort::Own,
+            Names::Short,
+        )
+    };
+    let said = own(
+        [&before, &after],
+        Measure::Share,
+        Names::Short,
+        &compare(By::Module),
+    );
+    let said = said.unwrap();
+    assert!(said.contains(" pp leaf"), "{said}");
+    assert!(
+        said.starts_with("of the program's own functions (--by own): "),
+        "{said}"
+    );
 }

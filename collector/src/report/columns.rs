@@ -1,10 +1,9 @@
 //! Prints rows in aligned columns, as wide as the terminal is.
 
 use super::By;
-use super::look::{Look, padded, without_beginning, without_end};
+use super::look::{Look, padded, width_of, without_beginning, without_end};
 use super::table::Row;
 use crate::numbers::share;
-use console::measure_text_width;
 
 /// The widest that a column becomes which others follow: names of templates can be longer than any
 /// terminal, and what follows need not line up with those.
@@ -81,7 +80,7 @@ struct Widths {
 impl Widths {
     fn of(rows: &[Row], by: By, width: Option<usize>) -> Self {
         let widest = |column: fn(&Row) -> &str, heading: &str| {
-            let widths = rows.iter().map(|row| measure_text_width(column(row)));
+            let widths = rows.iter().map(|row| width_of(column(row)));
             widths.max().unwrap_or(0).max(heading.len())
         };
         let (name, origin) = headings(by);

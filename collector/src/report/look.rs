@@ -1,6 +1,6 @@
 //! What a text is made for: a terminal has a width and colours, a file has neither.
 
-use console::{Alignment, Style, pad_str, truncate_str};
+use console::{Style, measure_text_width, truncate_str};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
 
@@ -70,17 +70,20 @@ impl Look {
 
 /// Text without its end where it is too wide.
 pub(crate) fn without_end(text: &str, width: usize) -> Cow<'_, str> {
-    truncate_str(text, width, "…")
+    match width_of(text) <= width {
+        true => Cow::Borrowed(text),
+        false => truncate_str(text, width, "…"),
+    }
 }
 
 /// Text without its beginning where it is too wide: the end of a path says more.
 pub(crate) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
-    let wide = console::measure_text_width(text);
+    let wide = width_of(text);
     if wide <= width {
         return Cow::Borrowed(text);
     }
     let mut rest = text.chars();
-    while console::measure_text_width(rest.as_str()) >= width.max(1) {
+    while width_of(rest.as_str()) >= width.max(1) {
         rest.next();
     }
     Cow::Owned(format!("…{}", rest.as_str()))
@@ -88,7 +91,18 @@ pub(crate) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
 
 /// Text with blanks behind it, for a column.
 pub(crate) fn padded(text: &str, width: usize) -> Cow<'_, str> {
-    pad_str(text, width, Alignment::Left, None)
+    match width.saturating_sub(width_of(text)) {
+        0 => Cow::Borrowed(text),
+        missing => Cow::Owned(format!("{text}{:missing$}", "")),
+    }
+}
+
+/// The columns of a terminal that text takes; most is plain, of which there may be much.
+pub(crate) fn width_of(text: &str) -> usize {
+    match text.bytes().all(|byte| matches!(byte, b' '..=b'~')) {
+        true => text.len(),
+        false => measure_text_width(text),
+    }
 }
 
 #[cfg(test)]
