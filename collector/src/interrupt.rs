@@ -36,12 +36,9 @@ pub(crate) fn watch() {
     });
 }
 
-/// While `page` runs a pager, keys that interrupt are for that.
-pub(crate) fn leave_to_pager<T>(page: impl FnOnce() -> T) -> T {
-    PAGED.store(true, SeqCst);
-    let done = page();
-    PAGED.store(false, SeqCst);
-    done
+/// Keys that interrupt are for a pager from now on, or are not.
+pub(crate) fn keys_are_for_pager(are: bool) {
+    PAGED.store(are, SeqCst);
 }
 
 fn is_ignored(signal: i32) -> bool {

@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rsunwind_tests::command::{Bench, rsunwind, wait_for};
+use rsunwind_tests::command::{Bench, rsunwind, status, wait_for};
 use rsunwind_tests::terminal::Terminal;
 use std::fs;
 use std::net::TcpListener;
@@ -69,4 +69,27 @@ fn signals_that_are_ignored_stay_so() {
     kill(pid, Signal::SIGTERM).unwrap();
     let status = wait_for("the end", || child.try_wait().unwrap());
     assert_eq!(status.signal(), Some(libc::SIGTERM), "{status}");
+}
+
+#[test]
+fn while_a_pager_shows_a_table_ctrl_c_is_the_pagers() {
+    let bench = Bench::new();
+    assert_eq!(status(bench.record(&["-q"]).arg("true")), 0);
+    let (terminal, slave) = Terminal::new();
+    let pager = "cat >/dev/null; touch begun; until [ -e go ]; do sleep 0.01; done; echo paged";
+    let mut child = Command::new(rsunwind())
+        .current_dir(bench.path(""))
+        .args(["report", "profile.rsu"])
+        .env("PAGER", pager)
+        .stdin(Stdio::null())
+        .stdout(Stdio::from(slave))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    wait_for("the pager", || bench.path("begun").exists().then_some(()));
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGINT).unwrap();
+    fs::write(bench.path("go"), "").unwrap();
+    let status = wait_for("the end", || child.try_wait().unwrap());
+    assert!(status.success(), "{status}");
+    terminal.shows(&["paged"]);
 }

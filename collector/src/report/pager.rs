@@ -1,7 +1,7 @@
 //! Shows text on a terminal page by page, as git does: through `$PAGER`, or `less` with `LESS=FRX`
 //! unless the user has set his own. Anywhere else it is just written.
 
-use crate::interrupt::leave_to_pager;
+use crate::interrupt::keys_are_for_pager;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
@@ -26,13 +26,14 @@ fn through(pager: &str, text: &str) -> io::Result<bool> {
     let Ok(mut child) = command.spawn() else {
         return Ok(false);
     };
-    let status = leave_to_pager(|| {
-        if let Some(mut input) = child.stdin.take() {
-            quiet(input.write_all(text.as_bytes()))?;
-        }
-        child.wait()
-    })?;
-    Ok(status.code() != Some(127))
+    keys_are_for_pager(true);
+    if let Some(mut input) = child.stdin.take() {
+        quiet(input.write_all(text.as_bytes()))?;
+    }
+    // Also when it has ended: a key of before may still be on its way.
+    let has_shown = child.wait()?.code() != Some(127);
+    keys_are_for_pager(has_shown);
+    Ok(has_shown)
 }
 
 fn quiet(result: io::Result<()>) -> io::Result<()> {
