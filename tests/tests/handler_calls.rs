@@ -1,6 +1,6 @@
 //! What the handler asks of the kernel in steady state: with a perf event now and then the thread's
-//! CPU clock, with a timer nothing; wherever the thread stands on a stack of its own, its walks read it
-//! without asking.
+//! CPU clock, with a timer nothing; wherever the thread stands on a stack of its own, its
+//! walks read it without asking.
 
 use engine::wire::sample::flags;
 use rsunwind_tests::run::Run;

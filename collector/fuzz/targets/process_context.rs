@@ -1,5 +1,5 @@
-//! Reads arbitrary bytes as what a process publishes of itself. Nothing may panic, and what is taken
-//! of it is bounded.
+//! Reads arbitrary bytes as what a process publishes of itself. Nothing may panic, and what is
+//! taken of it is bounded.
 #![no_main]
 #[path = "../../src/agent/published.rs"]
 mod published;
