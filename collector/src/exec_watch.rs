@@ -11,6 +11,7 @@
 //! Not here: what is in the rings ([`crate::cpu_rings`]), and what is made of it ([`crate::copy`]).
 
 mod copied_already;
+mod linked;
 
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::request::{self, Kind, Request, Tells};
@@ -24,6 +25,7 @@ use crate::processes;
 use crate::seccomp;
 use copied_already::{Beginning, CopiedAlready};
 use engine::wire::session::CONTROL_FILE;
+use linked::Linked;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, geteuid};
@@ -53,9 +55,14 @@ const OUT_OF_REACH: &str = "the session's folder cannot be reached from where it
 /// Files whose nature is remembered.
 const MOST_FILES: usize = 1000;
 
+/// Whether programs can be noticed here.
+pub(crate) fn is_possible() -> bool {
+    processors().len() <= MOST_PROCESSORS
+}
+
 /// Opens the events that tell of programs on a process that is about to call exec, or runs.
 pub(crate) fn listen(pid: Pid, start: Start) -> Result<Vec<CpuRing>, Refusal> {
-    if processors().len() > MOST_PROCESSORS {
+    if !is_possible() {
         return Ok(Vec::new());
     }
     let request = Request {
@@ -120,6 +127,7 @@ pub(crate) struct ExecWatch {
     unproven: Vec<Unproven>,
     /// Events on the threads of each program that is copied, all of whose descendants inherit them.
     copied: Vec<Vec<OwnedFd>>,
+    linked: Linked,
     /// errno of the refusal to sample kernel mode, if it was refused.
     kernel_refused: Option<u32>,
 }
@@ -127,6 +135,7 @@ pub(crate) struct ExecWatch {
 impl ExecWatch {
     pub(crate) fn new(request: Request) -> Self {
         Self {
+            linked: Linked::new(&request),
             request,
             natures: HashMap::new(),
             copied_already: CopiedAlready::default(),
@@ -144,12 +153,14 @@ impl ExecWatch {
     /// In how long there is something to look at, if there is.
     pub(crate) fn next_look(&self) -> Option<Duration> {
         let due = self.unproven.iter().map(|one| one.due).min();
+        let due = due.into_iter().chain(self.linked.next_look()).min();
         due.map(|due| due.saturating_duration_since(Instant::now()) + Duration::from_millis(1))
     }
 
     /// Ends the sampling of all.
-    pub(crate) fn disable(&self) {
+    pub(crate) fn disable(&mut self) {
         self.copied.iter().flatten().for_each(request::disable);
+        self.linked.close();
     }
 
     /// Looks at the programs that began according to what was `found`, and adds what there is to
@@ -160,6 +171,7 @@ impl ExecWatch {
         for beginning in self.copied_already.began(found, tells, processes::born_ns) {
             let pid = beginning.pid;
             self.unproven.retain(|known| known.pid != pid);
+            self.linked.forget(pid);
             match self.obstacle(pid) {
                 Some(obstacle) if !beginning.is_copied || obstacle.takes_events() => {
                     found.extend(self.circumvent(pid, &obstacle, rings));
@@ -177,6 +189,7 @@ impl ExecWatch {
                 }
             }
         }
+        self.linked.look();
         let now = Instant::now();
         let due = self.unproven.extract_if(.., |one| one.due <= now);
         let due: Vec<Unproven> = due.collect();
@@ -251,7 +264,11 @@ impl ExecWatch {
         rings: &mut Vec<CpuRing>,
     ) -> Option<TaskRecord> {
         match obstacle.kind {
-            ObstacleKind::Static { .. } | ObstacleKind::Sanitized => {}
+            ObstacleKind::Linked if linked::records_itself(pid) => {
+                let refusal = self.linked.begin(pid).err()?;
+                return Some(unprofiled(pid, &refusal.to_string()));
+            }
+            ObstacleKind::Static { .. } | ObstacleKind::Linked | ObstacleKind::Sanitized => {}
             ObstacleKind::Privileged(_) if geteuid().is_root() => {
                 std::thread::sleep(TAKING_RIGHTS);
             }
@@ -344,16 +361,10 @@ fn obstacle_of(path: &Path) -> Option<Obstacle> {
 /// Whether the session that stands in its environment is not there as the process sees the file
 /// system. One that is over is nowhere.
 fn is_out_of_reach(pid: i32) -> bool {
-    let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-    let mut variables = environment.split(|byte| *byte == 0);
-    let settings = variables.find_map(|variable| variable.strip_prefix(b"RSUNWIND="));
-    let mut settings = settings
-        .into_iter()
-        .flat_map(|all| all.split(|byte| *byte == b','));
-    let Some(session) = settings.find_map(|setting| setting.strip_prefix(b"session=")) else {
+    let Some(session) = processes::setting(pid, b"session=") else {
         return false;
     };
-    let control = Path::new(OsStr::from_bytes(session)).join(CONTROL_FILE);
+    let control = Path::new(OsStr::from_bytes(&session)).join(CONTROL_FILE);
     let Ok(inside) = control.strip_prefix("/") else {
         return false;
     };

@@ -9,6 +9,7 @@
 #![allow(unsafe_code)]
 
 use crate::visible::Shown;
+use engine::wire::file::VERSION;
 use nix::libc;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getegid, geteuid};
@@ -31,6 +32,9 @@ const MACHINE: u16 = if cfg!(target_arch = "aarch64") {
     elf::EM_X86_64
 };
 
+/// The name of the note of our library, linked in.
+const LINKED_NOTE: &[u8] = b"rsunwind-linked";
+
 /// Why the preload library does not get into a program.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Obstacle {
@@ -48,6 +52,8 @@ pub enum ObstacleKind {
         /// Then the remedy is known better.
         go: bool,
     },
+    /// No dynamic loader either, but our library is linked in: it records itself.
+    Linked,
     /// A runtime that insists on being the first library, as AddressSanitizer's does.
     Sanitized,
     /// Setuid, setgid or file capabilities: the loader ignores `LD_PRELOAD`.
@@ -76,7 +82,24 @@ impl Obstacle {
     }
 }
 
+impl ObstacleKind {
+    /// Whether events can be opened on a process that is about to become the program.
+    #[must_use]
+    pub const fn is_seen_at_exec(self) -> bool {
+        matches!(self, Self::Static { .. } | Self::Linked | Self::Sanitized)
+    }
+}
+
 impl Obstacle {
+    /// What is said where the program records itself.
+    #[must_use]
+    pub fn records_itself(&self) -> String {
+        format!(
+            "{} is statically linked with librsunwind: it unwinds itself, in user mode only",
+            self.path.shown()
+        )
+    }
+
     /// What is said where the kernel copies the program's stacks instead; whether those of its own
     /// are recorded, too.
     #[must_use]
@@ -100,7 +123,7 @@ impl fmt::Display for Obstacle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let path = self.path.shown();
         match self.kind {
-            ObstacleKind::Static { go: false } => write!(
+            ObstacleKind::Static { go: false } | ObstacleKind::Linked => write!(
                 f,
                 "{path} is statically linked, so the preload library cannot get into it: it runs unprofiled \
                  (dynamically linked programs that it starts are profiled); link it dynamically to profile it"
@@ -169,8 +192,10 @@ impl Nature {
                 let privileged = privileges(&file).map(ObstacleKind::Privileged);
                 privileged.or(sanitized.then_some(ObstacleKind::Sanitized))
             }
-            Some(Binary::Static { go }) if !is_loader(&file) => Some(ObstacleKind::Static { go }),
-            Some(Binary::Static { .. }) | None => None,
+            Some(Binary::Static { .. }) if is_loader(&file) => None,
+            Some(Binary::Static { linked: true, .. }) => Some(ObstacleKind::Linked),
+            Some(Binary::Static { go, .. }) => Some(ObstacleKind::Static { go }),
+            None => None,
         };
         nature.obstacle = kind.map(|kind| Obstacle { path: file, kind });
         nature
@@ -214,7 +239,7 @@ fn is_loader(path: &Path) -> bool {
 
 enum Binary {
     Dynamic { loader: PathBuf, sanitized: bool },
-    Static { go: bool },
+    Static { go: bool, linked: bool },
     Other(ObstacleKind),
 }
 
@@ -258,7 +283,28 @@ fn binary<'data>(data: impl ReadRef<'data>) -> Option<Binary> {
     let go = header
         .sections(endian, data)
         .is_ok_and(|sections| sections.section_by_name(endian, b".go.buildinfo").is_some());
-    Some(Binary::Static { go })
+    let segments = header.program_headers(endian, data).ok()?;
+    let linked = segments
+        .iter()
+        .any(|segment| has_linked_note(segment, endian, data).unwrap_or(false));
+    Some(Binary::Static { go, linked })
+}
+
+/// Whether the segment has the note of our library (`linked/src/lib.rs`), of this version.
+fn has_linked_note<'data>(
+    segment: &elf::ProgramHeader64<Endianness>,
+    endian: Endianness,
+    data: impl ReadRef<'data>,
+) -> object::Result<bool> {
+    let Some(mut notes) = segment.notes(endian, data)? else {
+        return Ok(false);
+    };
+    while let Some(note) = notes.next()? {
+        if note.name() == LINKED_NOTE && note.n_type(endian) == 1 {
+            return Ok(note.desc() == VERSION.to_le_bytes());
+        }
+    }
+    Ok(false)
 }
 
 /// Whether the program needs a runtime that ends it unless it is the first library.

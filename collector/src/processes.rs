@@ -182,6 +182,22 @@ pub(crate) fn has_session_only(pid: i32) -> bool {
     any(&format!("/{CONTROL_FILE}")) && !any(".seg")
 }
 
+/// The environment that a process was started with; empty if that may not be seen, or exec is about
+/// to put it there.
+pub(crate) fn environment(pid: i32) -> Vec<u8> {
+    fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
+}
+
+/// What the settings of ours that a process was started with have for a key, which ends in `=`.
+pub(crate) fn setting(pid: i32, key: &[u8]) -> Option<Vec<u8>> {
+    let environment = environment(pid);
+    let mut variables = environment.split(|byte| *byte == 0);
+    let settings = variables.find_map(|variable| variable.strip_prefix(b"RSUNWIND="))?;
+    let mut settings = settings.split(|byte| *byte == b',');
+    let value = settings.find_map(|setting| setting.strip_prefix(key));
+    value.map(<[u8]>::to_vec)
+}
+
 /// Identity of a process, as far as it is still there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {

@@ -5,7 +5,8 @@
  * A program has the functions if it is linked with librsunwind.so or librsunwind.a (linked/install
  * installs them; pkg-config rsunwind), or if it runs under `rsunwind record` or with
  * librsunwind_preload.so in LD_PRELOAD. It need not be recorded. Linked programs that run with the
- * preload library use the one runtime that is in that. To run with and without any of them, define
+ * preload library use the one runtime that is in that; static ones record themselves under
+ * `rsunwind record`, by SIGURG. To run with and without any of them, define
  * RSUNWIND_OPTIONAL before this header: the functions are then weak, and null without a library.
  *
  * It also says what its threads are at, by labels of regions, which samples then have.

@@ -6,6 +6,7 @@ pub mod source;
 use crate::text::{PATH_SIZE, Text, parse_decimal};
 use asked::Asked;
 use engine::affordable;
+use engine::wire::file::VERSION;
 use engine::wire::sample::Trigger;
 
 /// Where samples go.
@@ -180,6 +181,18 @@ impl Config {
         depths.next_back().unwrap_or(DEFAULT_DEPTH)
     }
 
+    /// `si_fd` of the signals of events that a collector of this version opens on programs where
+    /// nothing stands in front of libc's functions, if it does: `outside=VERSION.NUMBER`.
+    #[must_use]
+    pub fn outside(text: &[u8]) -> Option<i32> {
+        let mut settings = text.split(|byte| *byte == b',');
+        let value = settings.find_map(|setting| setting.strip_prefix(b"outside="))?;
+        let mut parts = value.split(|byte| *byte == b'.');
+        let is_ours = parse_decimal(parts.next()?)? == u64::from(VERSION);
+        let number = parse_decimal(parts.next()?)?;
+        i32::try_from(number).ok().filter(|_| is_ours)
+    }
+
     fn set(&mut self, key: &[u8], value: &[u8]) -> Result<(), ConfigError> {
         let bad = |what, remedy| Err(ConfigError { what, remedy });
         match key {
@@ -193,6 +206,7 @@ impl Config {
                 None => return bad("rate", "give 0.1 to 100000 samples a second"),
             },
             b"cost" => self.event_cost_ns = parse_decimal(value),
+            b"outside" => {} // see `Config::outside`
             b"seen" => self.event_seen_ns = parse_decimal(value).unwrap_or(0),
             b"overhead" => match parse_share(value) {
                 Some(share) => self.share = share,
@@ -349,6 +363,18 @@ mod tests {
             Config::parse(b"session=/dev/shm/a").unwrap().destination,
             Destination::Session(_)
         ));
+    }
+
+    #[test]
+    fn another_versions_collector_opens_no_events() {
+        let own = format!("rate=9,outside={VERSION}.60521,session=/dev/shm/a");
+        assert_eq!(Config::outside(own.as_bytes()), Some(60_521));
+        assert!(Config::parse(own.as_bytes()).is_ok());
+        for other in ["", "9.7", "9", "x.7", "9999999999.7"] {
+            let text = format!("outside={other}");
+            assert_eq!(Config::outside(text.as_bytes()), None, "{other}");
+        }
+        assert_eq!(Config::outside(b"rate=9"), None);
     }
 
     #[test]

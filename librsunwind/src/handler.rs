@@ -31,6 +31,10 @@ use engine::wire::event::EventKind;
 use engine::wire::sample::{Trigger, flags};
 use engine::wire::thread::ThreadEndReason;
 
+#[cfg(all(feature = "outside", not(feature = "inside")))]
+// Upwards: a thread is born at its first signal, and its end is to be awaited.
+use crate::life::thread_end;
+
 enum Origin {
     Ours(Request),
     /// Ours, but there is nothing to do: coalesced, or from a trigger that is gone.
@@ -77,9 +81,9 @@ pub(crate) unsafe extern "C" fn on_signal(
     } else {
         0
     };
-    // Brought into a process that runs, nothing stands in front of the program's handlers, and no
-    // event comes in a call: none is to be made again.
-    if theirs == 0 && cfg!(not(feature = "inside")) {
+    // Where nothing stands in front of the program's handlers, no event comes in a call: none is to
+    // be made again.
+    if theirs == 0 && cfg!(not(feature = "outside")) {
         // SAFETY: (both) the kernel's ucontext.
         unsafe {
             this.calls
@@ -102,7 +106,16 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
     context: *mut c_void,
 ) -> usize {
     // SAFETY: as above.
-    stray(unsafe { &*info }, context, None)
+    let info = unsafe { &*info };
+    #[cfg(all(feature = "outside", not(feature = "inside")))]
+    if matches!(info.code, POLL_IN..=POLL_HUP) && trigger::is_outside(info.value as i32) {
+        // The thread has its state from here on; the next sample stands for this one.
+        if !crate::thread::outside::word_at_entry().is_null() {
+            thread_end::expect_anywhere();
+        }
+        return 0;
+    }
+    stray(info, context, None)
 }
 
 fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
@@ -293,7 +306,7 @@ fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&ThreadState>) ->
                 // SAFETY: (both) the kernel's ucontext; the shim has pushed the handler's
                 // arguments.
                 unsafe {
-                    if cfg!(not(feature = "inside")) {
+                    if cfg!(not(feature = "outside")) {
                         this.calls.before_own(context, says(libc::SA_RESTART));
                     }
                     let on_alternate = says(libc::SA_ONSTACK);

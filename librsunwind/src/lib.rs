@@ -20,7 +20,7 @@
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
 //! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_clock`, `cpu_meter`, `described`, `gate`, `pace`, `trace_context` | facts |
-//! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`errno`], [`error`] | the kernel, the processor, libc |
+//! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`environment`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
 pub mod arch;
@@ -31,6 +31,7 @@ pub mod config;
 mod cpu_clock;
 mod cpu_meter;
 mod described;
+pub mod environment;
 pub mod errno;
 pub mod error;
 mod gate;

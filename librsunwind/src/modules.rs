@@ -76,15 +76,25 @@ pub struct Auxiliary {
 }
 
 impl Auxiliary {
-    /// Those of this process; nothing where libc has no `getauxval`.
+    /// Those of this process. Static programs may have no `getauxval`.
     pub fn of_process() -> Self {
         type Getauxval = unsafe extern "C" fn(u64) -> u64;
         let getauxval = weak_address!("getauxval");
         if getauxval == 0 {
-            return Self::default();
+            let mut vector = [0; 1024];
+            let (words, _) = sys::read_file(b"/proc/self/auxv\0", &mut vector).as_chunks::<8>();
+            let (pairs, _) = words.as_chunks::<2>();
+            return Self::from(|kind: u64| {
+                let found = pairs.iter().find(|[key, _]| *key == kind.to_ne_bytes());
+                found.map_or(0, |[_, value]| u64::from_ne_bytes(*value))
+            });
         }
         // SAFETY: the program's function of that signature.
         let value = |kind| unsafe { core::mem::transmute::<usize, Getauxval>(getauxval)(kind) };
+        Self::from(value)
+    }
+
+    fn from(value: impl Fn(u64) -> u64) -> Self {
         Self {
             vdso: value(libc::AT_SYSINFO_EHDR) as usize,
             entry: value(libc::AT_ENTRY),
@@ -243,7 +253,8 @@ fn record(this: &ThreadState, module: &Module, build_id: &[u8], path: &[u8]) {
         bias: module.bias,
         build_id,
         path,
-        ours: module.contains(here()),
+        // What is linked in cannot be told from the program.
+        ours: module.contains(here()) && !module.contains(program()),
     };
     this.write(RecordKind::Module, |out| record.encode(out));
 }

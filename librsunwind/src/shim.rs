@@ -156,7 +156,7 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         set_mask = const libc::SIG_SETMASK,
         rt_sigprocmask = const libc::SYS_rt_sigprocmask,
         #[cfg(feature = "inside")]
-        word_at_entry = sym crate::thread::inside::word_at_entry,
+        word_at_entry = sym crate::thread::outside::word_at_entry,
         on_signal = sym handler::on_signal,
         on_stray_signal = sym handler::on_stray_signal,
     )
@@ -185,7 +185,7 @@ pub unsafe extern "C" fn abandon_handler() -> ! {
         "add rsp, 24",
         "ret",
         #[cfg(feature = "inside")]
-        thread_word = sym crate::thread::inside::word,
+        thread_word = sym crate::thread::outside::word,
         saved_sp = const offset_of!(ThreadState, shim.saved_sp),
     )
 }

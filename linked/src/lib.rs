@@ -1,9 +1,10 @@
 //! The library that an interpreter is linked with: the functions of `include/rsunwind.h` and
 //! nothing else. `linked/install` makes `librsunwind.so` and `librsunwind.a` of it.
 //!
-//! It records nothing, and stands in front of no function of libc. Where the preload library is in
-//! the program too, that one does the work: every function here leads to its namesake there, so
-//! that the process has one runtime, and what the program registers is known to it.
+//! It stands in front of no function of libc. Where the preload library is in the program too, that
+//! one does the work: every function here leads to its namesake there, so that the process has one
+//! runtime, and what the program registers is known to it. A static program, which nothing is
+//! preloaded to, records itself ([`linked`]).
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -12,8 +13,13 @@ mod memory_functions;
 
 use core::ffi::{c_char, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use rsunwind::environment::{SETTINGS_KEY, variable};
 use rsunwind::interface::{Functions, clients, languages, regions};
+use rsunwind::life::{linked, process};
+use rsunwind::modules::Auxiliary;
 use rsunwind::weak_address;
+use rsunwind::wire::file::VERSION;
+use rsunwind::wire::thread::ThreadEndReason;
 
 macro_rules! export {
     ($($name:ident = $function:path,)*) => {
@@ -51,16 +57,57 @@ rsunwind::for_each_function!(export);
 /// loaded by then, if it is there.
 #[used]
 #[unsafe(link_section = ".init_array.00100")]
-static CONSTRUCTOR: extern "C" fn() = yield_to_preloaded;
+static CONSTRUCTOR: extern "C" fn() = construct;
 
-/// Has the preload library's functions called, if it is there and has them all: an older one may
-/// not.
-extern "C" fn yield_to_preloaded() {
+#[used]
+#[unsafe(link_section = ".fini_array")]
+static DESTRUCTOR: extern "C" fn() = destruct;
+
+/// By which the collector knows of a static program that this library is in it: an ELF note.
+#[used]
+#[unsafe(link_section = ".note.rsunwind.linked")]
+static NOTE: Note = Note {
+    name_size: NAME.len() as u32,
+    size: 4,
+    kind: 1,
+    name: *NAME,
+    version: VERSION,
+};
+
+const NAME: &[u8; 16] = b"rsunwind-linked\0";
+
+#[repr(C)]
+struct Note {
+    name_size: u32,
+    size: u32,
+    kind: u32,
+    name: [u8; NAME.len()],
+    version: u32,
+}
+
+extern "C" fn construct() {
+    if yield_to_preloaded() {
+        return;
+    }
+    let auxiliary = Auxiliary::of_process();
+    // Where no loader was asked for: it would have loaded the preload library.
+    if let (true, Some(settings)) = (auxiliary.by_loader, variable(SETTINGS_KEY)) {
+        linked::start(settings.to_bytes(), auxiliary);
+    }
+}
+
+extern "C" fn destruct() {
+    process::end(ThreadEndReason::ProcessExit);
+}
+
+/// Has the preload library's functions called, if it has them all: an older one may not. Gives
+/// whether it is there.
+fn yield_to_preloaded() -> bool {
     type Dlsym = unsafe extern "C" fn(*mut c_void, *const c_char) -> *mut c_void;
     const RTLD_DEFAULT: *mut c_void = core::ptr::null_mut();
     let dlsym = weak_address!("dlsym");
     if dlsym == 0 {
-        return; // a static program, which nothing is preloaded to
+        return false; // a static program, which nothing is preloaded to
     }
     // SAFETY: the program's function, with that signature; the preload library alone has a symbol
     // of that name.
@@ -70,16 +117,17 @@ extern "C" fn yield_to_preloaded() {
     };
     // SAFETY: null or what that library has there, for good.
     let Some(functions) = (unsafe { found.as_ref() }) else {
-        return;
+        return false;
     };
     if functions.count < PRELOADED.len() {
-        return;
+        return true;
     }
     for (index, place) in PRELOADED.iter().enumerate() {
         // SAFETY: there are as many.
         let function = unsafe { *functions.all.as_ptr().add(index) };
         place.store(function as usize, Relaxed);
     }
+    true
 }
 
 #[panic_handler]

@@ -10,11 +10,10 @@ use core::cell::UnsafeCell;
 use core::ffi::{CStr, c_char};
 use core::ptr;
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use rsunwind::environment::{self, SETTINGS_KEY, Strings, environ, strings};
 use rsunwind::process::PROCESS;
+use rsunwind::sys;
 use rsunwind::text::Text;
-use rsunwind::{sys, weak_address};
-
-type Strings = *const *const c_char;
 
 /// `LD_PRELOAD=…`, `RSUNWIND=…` and `RSUNWIND_PLUGINS=…` (if it was) as this process was given
 /// them, and the library's own path: copies of our own, made once.
@@ -27,72 +26,15 @@ static LIBRARY: AtomicUsize = AtomicUsize::new(0);
 static MEASURED: AtomicUsize = AtomicUsize::new(0);
 
 const PRELOAD_KEY: &[u8] = b"LD_PRELOAD=";
-/// What says how to record.
-pub const SETTINGS_KEY: &[u8] = b"RSUNWIND=";
 /// What names plug-ins.
 pub const PLUGINS_KEY: &[u8] = b"RSUNWIND_PLUGINS=";
 const LIBRARY_NAME: &[u8] = b"rsunwind_preload";
 
-/// The program's environment, or an empty one.
-pub fn environ() -> Strings {
-    static EMPTY: usize = 0;
-    let environ = weak_address!("environ");
-    if environ == 0 {
-        return (&raw const EMPTY).cast();
-    }
-    // SAFETY: the program's variable of that name.
-    let strings = unsafe { *(environ as *const Strings) };
-    if strings.is_null() {
-        (&raw const EMPTY).cast()
-    } else {
-        strings
-    }
-}
-
-/// Iterates over a null-terminated array of strings.
-///
-/// # Safety
-/// It is one, and stays so meanwhile.
-unsafe fn pointers(array: Strings) -> impl Iterator<Item = *const c_char> {
-    let mut at = array;
-    core::iter::from_fn(move || {
-        // SAFETY: not yet behind the null that ends the array.
-        let string = (!at.is_null()).then(|| unsafe { *at })?;
-        if string.is_null() {
-            return None;
-        }
-        // SAFETY: as above.
-        at = unsafe { at.add(1) };
-        Some(string)
-    })
-}
-
-/// The same, each with its length.
-///
-/// # Safety
-/// As above.
-unsafe fn strings(array: Strings) -> impl Iterator<Item = &'static CStr> {
-    // SAFETY: the caller's promise.
-    unsafe { pointers(array).map(|string| CStr::from_ptr(string)) }
-}
-
-/// Only of the string that is found the length is looked for: an environment may be long.
+/// Of this process's environment, or one that the caller of [`Environment::for_program`] promises
+/// to be one.
 fn find(array: Strings, key: &[u8]) -> Option<&'static CStr> {
-    // SAFETY: an environment, whose strings end in a zero byte, which no key has.
-    unsafe {
-        let begins = |string: &*const c_char| {
-            let mut key = key.iter().enumerate();
-            key.all(|(at, byte)| *string.add(at) as u8 == *byte)
-        };
-        let found = pointers(array).find(begins)?;
-        Some(CStr::from_ptr(found))
-    }
-}
-
-/// The value of a variable of this process: `key` is its name with the sign behind it.
-pub fn variable(key: &[u8]) -> Option<&'static CStr> {
-    let value = find(environ(), key)?.to_bytes_with_nul().get(key.len()..)?;
-    CStr::from_bytes_with_nul(value).ok()
+    // SAFETY: as said.
+    unsafe { environment::find(array, key) }
 }
 
 /// So many bytes of copies need no page of their own.

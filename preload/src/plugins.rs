@@ -4,8 +4,9 @@
 //! They run with the program's rights, so only files are taken that nobody but root and its user
 //! can have put there.
 
-use crate::environment;
+use crate::environment::PLUGINS_KEY;
 use core::ffi::{CStr, c_char, c_int, c_void};
+use rsunwind::environment::variable;
 use rsunwind::error::Error;
 use rsunwind::life::complaint::Line;
 use rsunwind::modules::Auxiliary;
@@ -53,7 +54,7 @@ enum Refusal<'a> {
 /// Loads the plug-ins that the environment names; says of each that is left out why.
 #[inline(never)] // most programs have none, and some have little stack
 pub fn load() {
-    let Some(list) = environment::variable(environment::PLUGINS_KEY) else {
+    let Some(list) = variable(PLUGINS_KEY) else {
         return;
     };
     if Auxiliary::of_process().is_secure {

@@ -6,6 +6,7 @@ use crate::plugins;
 use core::ffi::{CStr, c_void};
 use core::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use rsunwind::config::{Config, ConfigError};
+use rsunwind::environment::{SETTINGS_KEY, variable};
 use rsunwind::life::complaint::{self, Line, reason};
 use rsunwind::life::start::{self, StartError};
 use rsunwind::life::thread_end;
@@ -35,7 +36,7 @@ extern "C" fn construct() {
         return;
     }
     notes::closing_is_seen();
-    let settings = environment::variable(environment::SETTINGS_KEY);
+    let settings = variable(SETTINGS_KEY);
     if let Some(settings) = settings {
         environment::remember();
         begin(settings);

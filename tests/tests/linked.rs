@@ -2,10 +2,14 @@
 //! by itself, and its frames are there where it is recorded.
 
 use collector::profile::{Profile, Show};
+use collector::recording::Thread;
 use collector::symbolize::Places;
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, cargo, output, text};
 use rsunwind_tests::language::{assert_stacks, stacks};
+use rsunwind_tests::profiles::delivered;
 use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim::{self, Compiler};
 use rsunwind_tests::{lock, repository, target_directory};
 use std::path::{Path, PathBuf};
@@ -84,6 +88,63 @@ fn a_linked_interpreter_runs_plain_and_has_its_frames_where_it_is_recorded() {
         let outcome = Run::plain(noted).outcome().quiet();
         assert_eq!(outcome.text(), "frames: 2\n", "{kind}");
     }
+}
+
+/// CPU time that each thread says it used, ns; that is all that it may say.
+fn used(printed: &str) -> Vec<(u32, f64)> {
+    let number = |line: &str| {
+        let (tid, ns) = line.split_once(' ')?;
+        Some((tid.parse().ok()?, ns.parse().ok()?))
+    };
+    let lines = printed.lines();
+    let all = lines.map(|line| number(line).unwrap_or_else(|| panic!("{printed}")));
+    all.collect()
+}
+
+/// Its threads, its child, and what they see of it.
+#[test]
+fn a_static_interpreter_records_itself() {
+    let prefix = install();
+    let archive = prefix.join("lib/librsunwind.a");
+    let include = flags(&prefix, "--cflags");
+    let mut arguments = vec!["-static", archive.to_str().unwrap()];
+    arguments.extend(include.iter().map(String::as_str));
+    let program = victim::compile(Compiler::C, "linked_static.c", &arguments);
+    judge(|| {
+        let bench = Bench::new();
+        let result = output(bench.record(&["-F", "2000"]).arg(&program));
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{said}");
+        assert!(said.contains("it unwinds itself"), "{said}");
+        let used = used(&text(&result.stdout));
+        assert_eq!(used.len(), 3, "{used:?}");
+        let profile = Profile::with(bench.recording(), &Places::default(), Show::default());
+        let recording = &profile.recording;
+        for (tid, ns) in used {
+            let of_it = |thread: &&Thread| thread.tid == tid;
+            let thread = recording.threads.iter().find(of_it).expect("it is known");
+            // Not before it was found.
+            let unarmed = thread.unarmed_cpu_ns() as f64;
+            let got = delivered(&profile, tid, |_| true) as f64;
+            assert_measured!(
+                stands_for(got, ns - unarmed, (ns - unarmed) * 0.02 + 500_000.0),
+                "{tid}: {got} of {ns}, {unarmed} ns before it was armed"
+            );
+            assert_measured!(unarmed < 50e6, "{tid}: {unarmed} of {ns} ns unarmed");
+        }
+        let stacks = stacks(&profile).into_iter();
+        let at_work = stacks.filter(|(names, _)| names.iter().any(|name| name == "work"));
+        let (mut whole, mut all) = (0, 0);
+        for (names, weight) in at_work {
+            let has = |wanted: &[&str]| names.windows(wanted.len()).any(|part| part == wanted);
+            let is_first = has(&WHOLE);
+            let is_other = has(&[&["worker"], &WHOLE[1..]].concat());
+            all += weight;
+            whole += if is_first || is_other { weight } else { 0 };
+        }
+        assert_measured!(all > 700 && whole * 100 >= all * 98, "{whole} of {all}");
+        assert_eq!(recording.processes.len(), 2);
+    });
 }
 
 /// A crate of its own, with cargo's own profiles: many codegen units, and no link-time

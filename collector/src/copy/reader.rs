@@ -117,7 +117,7 @@ impl Reader {
             if last {
                 let events = self.rings.iter().map(|ring| ring.buffer.event());
                 events.chain(&self.lent).for_each(request::disable);
-                self.execs.iter().for_each(ExecWatch::disable);
+                self.execs.iter_mut().for_each(ExecWatch::disable);
             }
             let mut found = std::mem::take(&mut self.early);
             for ring in &mut self.rings {

@@ -22,6 +22,8 @@ use nix::unistd::Pid;
 use std::collections::HashMap;
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// No program has a descriptor of its own there that raises SIGURG, unless by intent.
 const HIGH: u64 = 60_521;
@@ -30,23 +32,25 @@ const SIGNAL: i32 = libc::SIGURG;
 const IO_PGETEVENTS: i64 = 333;
 
 /// The number by which the handler knows the signals.
-pub(super) fn descriptor() -> i32 {
+pub(crate) fn descriptor() -> i32 {
     let most = getrlimit(Resource::RLIMIT_NOFILE).map_or(1024, |(most, _)| most);
     i32::try_from(HIGH.min(most.saturating_sub(1))).unwrap_or(i32::MAX)
 }
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(super) struct Events {
+pub(crate) struct Events {
     period_ns: u64,
-    /// Of each thread; none where it [`may_be_sampled`] not.
+    /// Of each thread; none where it may not be sampled, or that cannot be told yet ([`Look`]).
     open: HashMap<i32, Option<OwnedFd>>,
+    /// Threads of which it cannot be told yet.
+    unknown: HashMap<i32, Look>,
     /// What those that are closed had counted, ns.
     counted_ns: u64,
 }
 
 impl Events {
-    pub(super) fn new(period_ns: u64) -> Self {
+    pub(crate) fn new(period_ns: u64) -> Self {
         Self {
             period_ns,
             ..Self::default()
@@ -54,26 +58,56 @@ impl Events {
     }
 
     /// Opens events on threads that have none, and closes those of threads that are gone or may not
-    /// be sampled any more.
+    /// be sampled any more. Gives whether it could be told of all threads whether they may.
     ///
     /// # Errors
     /// [`Refusal::Events`].
-    pub(super) fn open(&mut self, pid: u32) -> Result<(), Refusal> {
+    pub(crate) fn open(&mut self, pid: u32) -> Result<bool, Refusal> {
         let tids = processes::threads(pid.cast_signed());
         let gone = self.open.extract_if(|tid, _| !tids.contains(tid));
         let gone = gone.filter_map(|(_, event)| event);
         self.counted_ns += gone.map(|event| perf_event::count(&event)).sum::<u64>();
+        self.unknown.retain(|tid, _| tids.contains(tid));
         for tid in tids {
             // Both may change.
             let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
-            match may_be_sampled(pid, tid) {
-                true if is_armed => {}
-                true => drop(self.open.insert(tid, self.event(tid)?)),
-                false => {
-                    let before = self.open.insert(tid, None).flatten();
-                    self.counted_ns += before.map_or(0, |event| perf_event::count(&event));
+            let look = Look::at(pid, tid);
+            if !look.is_free() {
+                let before = self.open.insert(tid, None).flatten();
+                self.counted_ns += before.map_or(0, |event| perf_event::count(&event));
+                self.unknown.remove(&tid);
+            } else if !is_armed {
+                self.open.insert(tid, None);
+                self.unknown.entry(tid).or_insert(look);
+            }
+        }
+        let began = Instant::now();
+        while !self.unknown.is_empty() && began.elapsed() < PATIENCE {
+            thread::sleep(BETWEEN);
+            for (tid, before) in std::mem::take(&mut self.unknown) {
+                let now = Look::at(pid, tid);
+                if now.is_confirmed(&before) {
+                    let event = self.event(tid)?;
+                    self.open.insert(tid, event);
+                } else if now.is_free() {
+                    // The first of those that say the same tells how long that is.
+                    let is_same = now.is_same(&before);
+                    self.unknown.insert(tid, if is_same { before } else { now });
                 }
             }
+        }
+        Ok(self.unknown.is_empty())
+    }
+
+    /// Opens an event on the first thread of a program that has just begun: what mask it has is its
+    /// own.
+    ///
+    /// # Errors
+    /// [`Refusal::Events`].
+    pub(crate) fn open_first(&mut self, pid: i32) -> Result<(), Refusal> {
+        if Look::at(pid.cast_unsigned(), pid).is_free() {
+            let event = self.event(pid)?;
+            self.open.insert(pid, event);
         }
         Ok(())
     }
@@ -96,12 +130,12 @@ impl Events {
     }
 
     /// How many threads have events, and how many have none.
-    pub(super) fn counts(&self) -> (usize, usize) {
+    pub(crate) fn counts(&self) -> (usize, usize) {
         let armed = self.open.values().flatten().count();
         (armed, self.open.len() - armed)
     }
 
-    pub(super) fn close(&mut self) {
+    pub(crate) fn close(&mut self) {
         let open = self.open.drain().filter_map(|(_, event)| event);
         self.counted_ns += open.map(|event| perf_event::count(&event)).sum::<u64>();
     }
@@ -135,14 +169,58 @@ fn raise(event: &OwnedFd, tid: i32) -> Result<(), Errno> {
     }
 }
 
-/// Whether the signal does a thread no harm. One that blocks it may wait for it, and one that waits
-/// in a call under another mask would have it end the call: the kernel shows that mask meanwhile. A
-/// seccomp filter may kill for a call of the handler's.
-fn may_be_sampled(pid: u32, tid: i32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status")).unwrap_or_default();
-    let is_filtered = !status.contains("\nSeccomp:\t0\n");
-    let there = || Whereabouts::of(pid, tid.cast_unsigned());
-    !is_filtered && !has_signal(&status, "SigBlk:", SIGNAL) && !is_under_other_mask(there())
+/// What a thread is in, and whether the signal does it no harm there. One that blocks it may wait
+/// for it, and one that waits in a call under another mask would have it end the call. A seccomp
+/// filter may kill for a call of the handler's.
+#[derive(Debug)]
+struct Look {
+    is_filtered: bool,
+    blocks: bool,
+    /// How often it has slept.
+    sleeps: Option<u64>,
+    there: Whereabouts,
+    cpu_ns: u64,
+}
+
+/// It is out of a call after less CPU time, ns.
+const OUT_NS: u64 = 30_000;
+const BETWEEN: Duration = Duration::from_micros(100);
+/// For so long it is looked whether a mask is that of a call.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+impl Look {
+    fn at(pid: u32, tid: i32) -> Self {
+        let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
+        let status = status.unwrap_or_default();
+        let mut lines = status.lines();
+        let sleeps = lines.find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"));
+        Self {
+            is_filtered: !status.contains("\nSeccomp:\t0\n"),
+            blocks: has_signal(&status, "SigBlk:", SIGNAL),
+            sleeps: sleeps.and_then(|count| count.trim().parse().ok()),
+            there: Whereabouts::of(pid, tid.cast_unsigned()),
+            cpu_ns: processes::cpu_ns(pid.cast_signed(), tid).unwrap_or(0),
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        !self.is_filtered && !self.blocks && !is_under_other_mask(self.there)
+    }
+
+    /// Whether it has not slept since.
+    fn is_same(&self, before: &Self) -> bool {
+        self.sleeps == before.sleeps && self.there == before.there
+    }
+
+    /// Whether the mask that it showed is the thread's own. The kernel shows the mask of a call
+    /// until the thread has come out of it, which may wait for a processor by then. So it is that
+    /// of a thread that sleeps, in a call that has no other, or of one that has run for a moment
+    /// since and did not sleep.
+    fn is_confirmed(&self, before: &Self) -> bool {
+        let sleeps = matches!(self.there, Whereabouts::Asleep { .. });
+        let has_run = self.cpu_ns.saturating_sub(before.cpu_ns) >= OUT_NS;
+        self.is_free() && self.is_same(before) && (sleeps || has_run)
+    }
 }
 
 /// Whether it waits in a call with a mask for the time of that.
@@ -169,6 +247,8 @@ fn is_under_other_mask(there: Whereabouts) -> bool {
 mod tests {
     use super::*;
     use nix::sys::signal::{SigSet, Signal};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::mpsc::channel;
 
     fn asleep(number: i64, arguments: [u64; 6]) -> Whereabouts {
@@ -191,16 +271,62 @@ mod tests {
         assert!(!is_under_other_mask(Whereabouts::Running));
     }
 
+    /// Whether it gets an event; none if that cannot be told.
+    fn is_sampled(tid: i32) -> Option<bool> {
+        let pid = std::process::id();
+        let before = Look::at(pid, tid);
+        thread::sleep(BETWEEN);
+        let now = Look::at(pid, tid);
+        match now.is_free() {
+            true => now.is_confirmed(&before).then_some(true),
+            false => Some(false),
+        }
+    }
+
+    /// A moment that is over may mean one mask or the other, but never the wrong one.
+    #[test]
+    fn who_sleeps_under_another_mask_again_and_again_is_not_sampled() {
+        let (send, tids) = channel();
+        let over = Arc::new(AtomicBool::new(false));
+        let is_over = Arc::clone(&over);
+        let waits = std::thread::spawn(move || {
+            let all = SigSet::all();
+            all.thread_block().unwrap();
+            send.send(nix::unistd::gettid().as_raw()).unwrap();
+            while !is_over.load(Ordering::Relaxed) {
+                let moment = libc::timespec {
+                    tv_sec: 0,
+                    tv_nsec: 50_000,
+                };
+                // SAFETY: a set, no place for what came, a time.
+                unsafe {
+                    libc::sigtimedwait(all.as_ref(), std::ptr::null_mut(), &raw const moment)
+                };
+                let until = std::time::Instant::now() + Duration::from_micros(50);
+                while std::time::Instant::now() < until {}
+            }
+        });
+        let tid = tids.recv().unwrap();
+        let wrong = (0..2000).filter(|_| is_sampled(tid) == Some(true)).count();
+        over.store(true, Ordering::Relaxed);
+        waits.join().unwrap();
+        assert_eq!(wrong, 0);
+    }
+
     #[test]
     fn who_waits_for_the_signal_is_not_sampled() {
         let (send, tids) = channel();
         let waits = std::thread::spawn(move || {
             let tid = nix::unistd::gettid().as_raw();
-            assert!(may_be_sampled(std::process::id(), tid));
+            // Asked by another thread, which sees it sleep.
+            std::thread::scope(|scope| {
+                let asked = scope.spawn(|| while is_sampled(tid) != Some(true) {});
+                asked.join().unwrap();
+            });
             let mut set = SigSet::empty();
             set.add(Signal::SIGURG);
             set.thread_block().unwrap();
-            assert!(!may_be_sampled(std::process::id(), tid));
+            assert!(is_sampled(tid) == Some(false));
             send.send(tid).unwrap();
             set.wait().unwrap()
         });
@@ -213,7 +339,7 @@ mod tests {
         while !is_asleep() {
             std::thread::yield_now();
         }
-        assert!(!may_be_sampled(std::process::id(), tid));
+        assert!(is_sampled(tid) == Some(false));
         // SAFETY: no memory involved.
         unsafe { libc::syscall(libc::SYS_tgkill, std::process::id(), tid, SIGNAL) };
         assert_eq!(waits.join().unwrap(), Signal::SIGURG);

@@ -25,6 +25,7 @@ mod refusal;
 mod time_limit;
 mod undisturbed;
 
+pub(crate) use events::{Events, descriptor};
 pub use missed::Lacks;
 pub use refusal::Refusal;
 
@@ -154,11 +155,12 @@ impl Inside {
         self.pid
     }
 
-    /// Opens events on those of its threads that have none yet.
+    /// Opens events on those of its threads that have none yet. Gives whether it could be told of
+    /// all threads whether they may have one.
     ///
     /// # Errors
     /// [`Refusal`] if they are refused.
-    pub fn arm(&mut self) -> Result<(), Refusal> {
+    pub fn arm(&mut self) -> Result<bool, Refusal> {
         self.missed.look();
         self.events.open(self.pid)
     }

@@ -1,6 +1,7 @@
 //! What `rsunwind record` takes on its command line. Numbers with units are read in
 //! [`crate::units`].
 
+use crate::exec_watch;
 use crate::units;
 use clap::{Args as ClapArgs, ValueEnum};
 use std::ffi::OsString;
@@ -157,6 +158,13 @@ impl Args {
     #[must_use]
     pub const fn records_off_cpu(&self) -> bool {
         self.off_cpu || self.wall
+    }
+
+    /// Whether it is noticed that programs begin: then those that cannot load the preload library
+    /// are copied, and events opened on those that have it linked in.
+    #[must_use]
+    pub fn notices_programs(&self) -> bool {
+        !self.no_follow && self.trigger != Trigger::Timer && exec_watch::is_possible()
     }
 
     /// Whether processes are to be recorded that run already.

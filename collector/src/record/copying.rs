@@ -57,9 +57,11 @@ impl<'a> Copies<'a> {
     pub fn new(args: &Args, obstacle: Option<&'a Obstacle>) -> Self {
         let realtime_offset_ns = clock::realtime_offset_ns();
         let mut settings = Settings::new(args.rate.period_ns(), args.max_depth, realtime_offset_ns);
-        settings.cpu_time = obstacle.is_some();
+        let is_linked = obstacle.is_some_and(|one| one.kind == ObstacleKind::Linked);
+        let records_itself = is_linked && args.notices_programs();
+        settings.cpu_time = obstacle.is_some() && !records_itself;
         settings.switches = args.records_off_cpu();
-        settings.execs = obstacle.is_none() && !args.no_follow && args.trigger != Trigger::Timer;
+        settings.execs = !settings.cpu_time && args.notices_programs();
         Self {
             obstacle,
             quiet: args.quiet,
@@ -101,9 +103,7 @@ impl<'a> Copies<'a> {
     /// The program's process is there, and about to become the program.
     pub fn before_exec(&mut self, pid: Pid) {
         match self.way() {
-            Some((ObstacleKind::Static { .. } | ObstacleKind::Sanitized, true)) => {
-                self.attach(pid, Start::AtExec)
-            }
+            Some((kind, true)) if kind.is_seen_at_exec() => self.attach(pid, Start::AtExec),
             Some((ObstacleKind::Privileged(_), true)) if geteuid().is_root() => {
                 self.hold = Hold::at_exec(pid);
             }
@@ -144,7 +144,7 @@ impl<'a> Copies<'a> {
 
     fn tried(&self) -> bool {
         match self.way() {
-            Some((ObstacleKind::Static { .. } | ObstacleKind::Sanitized, allowed)) => allowed,
+            Some((kind, allowed)) if kind.is_seen_at_exec() => allowed,
             Some((ObstacleKind::Privileged(_), allowed)) => allowed && geteuid().is_root(),
             _ => false,
         }
@@ -159,10 +159,10 @@ impl<'a> Copies<'a> {
         match attached {
             Ok(attached) => {
                 if let (Some(obstacle), false) = (self.obstacle, self.quiet) {
-                    say(format_args!(
-                        "{}",
-                        obstacle.circumvented(attached.samples_kernel())
-                    ));
+                    say(match self.settings.cpu_time {
+                        true => obstacle.circumvented(attached.samples_kernel()),
+                        false => obstacle.records_itself(),
+                    });
                 }
                 self.state = State::Attached(Box::new(attached));
             }

@@ -28,6 +28,8 @@ const INTERVAL: Duration = Duration::from_millis(20);
 const MANY: usize = 200;
 /// Samples are taken out of the segments this often.
 const DRAIN: Duration = Duration::from_millis(120);
+/// For so long it is waited at the beginning for threads that wait for a processor.
+const ARMING: Duration = Duration::from_millis(500);
 /// No thread should be held for longer, if there is a processor for it.
 const LONG: Duration = Duration::from_millis(20);
 const IDLE: &str = "nothing was recorded";
@@ -111,7 +113,10 @@ fn enter(targets: &[Target], settings: &Settings) -> Result<Vec<Inside>, Error> 
 
 fn arm(targets: &[Target], entered: &mut [Inside]) -> Result<(), Error> {
     for (inside, target) in entered.iter_mut().zip(targets) {
-        inside.arm().map_err(|refusal| refused(target, refusal))?;
+        let began = Instant::now();
+        let mut arm = || inside.arm().map_err(|refusal| refused(target, refusal));
+        // Of one that waits for a processor it cannot be told.
+        while !arm()? && began.elapsed() < ARMING {}
     }
     Ok(())
 }

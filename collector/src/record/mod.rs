@@ -59,6 +59,7 @@ use crate::clock;
 use crate::seccomp;
 use copying::Copies;
 use drain::Drain;
+use engine::wire::file::VERSION;
 use event_requests::EventRequests;
 use events::Event;
 use executable::Executable;
@@ -225,6 +226,10 @@ fn environment(
         .is_none_or(|obstacle| !obstacle.refuses_the_library());
     let others = events::setting(events, args.rate.millihertz.div_ceil(1000));
     let others = others + &event_cost::setting(args);
+    let others = match args.notices_programs() {
+        true => format!("outside={VERSION}.{},{others}", crate::inside::descriptor()),
+        false => others,
+    };
     let settings = settings(args, &args.rate, &others, session.path());
     let options = match args.jit_names {
         true => jit_options::variables(),

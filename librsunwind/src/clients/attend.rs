@@ -79,6 +79,10 @@ pub(super) fn attend() -> Result<&'static ThreadState, Error> {
     // SAFETY: fresh, and this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };
     thread_end::expect_anywhere();
+    #[cfg(feature = "outside")]
+    if PROCESS.is_active() {
+        crate::thread::outside::arm(this);
+    }
     Ok(this)
 }
 

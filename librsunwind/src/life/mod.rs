@@ -8,6 +8,10 @@ mod identity;
 #[cfg(feature = "inside")]
 pub mod inside;
 pub mod leave;
+#[cfg(all(feature = "outside", not(feature = "inside")))]
+pub mod linked;
+#[cfg(feature = "outside")]
+mod outside;
 pub mod process;
 pub mod start;
 mod thread;

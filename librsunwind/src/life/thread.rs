@@ -25,9 +25,9 @@ pub(super) fn take_last(this: &ThreadState) {
         return;
     }
     let _held = HeldBack::all();
-    let nonce = match trigger {
-        Trigger::Timer => this.trigger.next_nonce(),
-        _ => this.drain_perf().cursor.max(1),
+    let nonce = match this.drain_perf().cursor {
+        0 => this.trigger.next_nonce(), // no ring, or nothing in it so far
+        cursor => cursor,
     };
     let weight = this.take_weight(0, false);
     if weight == 0 {

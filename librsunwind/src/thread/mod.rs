@@ -16,11 +16,11 @@ mod belief;
 mod birth;
 mod early;
 pub mod handler_stack;
-#[cfg(feature = "inside")]
-pub(crate) mod inside;
 mod labels;
 mod memory;
 mod output;
+#[cfg(feature = "outside")]
+pub(crate) mod outside;
 mod records;
 pub(crate) mod regions;
 mod registry;

@@ -2,9 +2,10 @@
 //! so the calling thread is disarmed just before, and armed again if exec fails; `posix_spawn` and
 //! vfork children have no events of their own and only get the environment.
 
-use crate::environment::{Environment, environ, variable};
+use crate::environment::Environment;
 use core::ffi::{CStr, c_char, c_int, c_void};
 use core::ptr;
+use rsunwind::environment::{Strings, environ, variable};
 use rsunwind::life::process;
 use rsunwind::process::PROCESS;
 use rsunwind::signal;
@@ -16,7 +17,6 @@ use rsunwind::wire::thread::ThreadEndReason;
 use rsunwind::{program_signal, shim};
 
 type Path = *const c_char;
-type Strings = *const *const c_char;
 
 mod real {
     use super::{Path, Strings, c_int, c_void};
@@ -122,7 +122,7 @@ fn search<'b>(name: &'b CStr, buffer: &'b mut [u8; 1024]) -> Option<&'b CStr> {
     if bytes.contains(&b'/') {
         return Some(name);
     }
-    let path = variable(b"PATH").map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
+    let path = variable(b"PATH=").map_or(&b"/bin:/usr/bin"[..], CStr::to_bytes);
     let length = path.split(|byte| *byte == b':').find_map(|directory| {
         let length = directory.len().checked_add(bytes.len())?.checked_add(2)?;
         let place = buffer.get_mut(..length)?;

@@ -1,5 +1,6 @@
-//! Threads that ran before the library was there: each gets its state at its first signal, and is
-//! known by its number and its thread pointer from then on.
+//! Threads whose events the collector opens: each gets its state at its first signal. Where the
+//! library was brought into a process that runs, a thread is known by its number and its thread
+//! pointer from then on.
 //!
 //! # Safety
 //! Called by the signal handler's entry, on whatever stack the thread is on, and by ordinary code
@@ -15,12 +16,14 @@ use crate::{arch, signal};
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
+#[cfg(feature = "inside")]
 use engine::registers::thread_block;
 
 /// The calling thread's word.
 ///
 /// # Signal safety
 /// One system call.
+#[cfg(feature = "inside")]
 pub(crate) extern "C" fn word() -> *mut c_void {
     arch::thread_word()
 }
@@ -34,12 +37,13 @@ pub(crate) extern "C" fn word_at_entry() -> *mut c_void {
     let word = arch::thread_word();
     // SAFETY: null, or a state, which stays.
     match unsafe { ThreadState::live(word.cast()) } {
-        Some(this) if this.shared.block.load(Relaxed) == thread_block() => return word,
-        // Its number is another thread's by now.
-        Some(this) => {
+        #[cfg(feature = "inside")]
+        Some(this) if this.shared.block.load(Relaxed) != thread_block() => {
+            // Its number is another thread's by now.
             this.shared.leave();
             arch::set_thread_word(ptr::null_mut());
         }
+        Some(_) => return word,
         None if word.is_null() => {}
         None => return ptr::null_mut(), // wiped by a fork
     }
@@ -66,20 +70,32 @@ fn begin(state: *mut ThreadState) -> *mut c_void {
         this.shared.leave();
         return ptr::null_mut();
     }
+    arm(this);
+    state.cast()
+}
+
+/// From now on a thread's samples are those that the collector's event asks for.
+pub(crate) fn arm(this: &ThreadState) {
     let period_ns = PROCESS.period_ns();
     // The signal says that a period is over, which began before.
     let used_ns = sys::thread_cpu_ns(this.tid()).unwrap_or(0);
-    let base_ns = used_ns.saturating_sub(period_ns);
+    let before_ns = used_ns.saturating_sub(period_ns);
+    // What threads used before the library came is not in the recording.
+    let (base_ns, unarmed_cpu_ns) = match cfg!(feature = "inside") {
+        true => (before_ns, 0),
+        false => (0, before_ns),
+    };
     this.shared.base_ns.store(base_ns, Relaxed);
-    this.account.count_from(0);
+    this.account.count_from(unarmed_cpu_ns);
+    let total = &this.account.totals.unarmed_cpu_ns;
+    total.store(unarmed_cpu_ns, Relaxed);
     let armed = Armed::Outside;
     this.shared.armed(armed.kind(), false);
-    // SAFETY: nobody holds a reference to the trigger of a fresh state.
+    // SAFETY: the signal is held back, and nobody holds a reference to the trigger.
     unsafe { this.replace_trigger(armed) };
     this.trigger.set_arming(Arming {
         period_ns,
         refused: Errno(0),
-        unarmed_cpu_ns: 0,
+        unarmed_cpu_ns,
     });
-    state.cast()
 }
