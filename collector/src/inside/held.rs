@@ -35,9 +35,14 @@ const SOON: Duration = Duration::from_millis(2);
 /// How long what is called may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-const GET_MASK: libc::c_uint = 0x420a;
-const SET_MASK: libc::c_uint = 0x420b;
-const GET_RSEQ: libc::c_uint = 0x420f;
+const GET_MASK: Request = 0x420a;
+const SET_MASK: Request = 0x420b;
+/// What libc's `ptrace` takes first.
+#[cfg(target_env = "musl")]
+type Request = libc::c_int;
+#[cfg(not(target_env = "musl"))]
+type Request = libc::c_uint;
+const GET_RSEQ: Request = 0x420f;
 const NT_X86_XSTATE: usize = 0x202;
 /// Code of 64 bits.
 const OF_64_BITS: u64 = 0x33;
@@ -337,7 +342,7 @@ impl Drop for Held {
 
 /// # Safety
 /// As the request.
-unsafe fn trace(request: libc::c_uint, tid: Pid, what: usize, data: usize) -> Result<i64, Refusal> {
+unsafe fn trace(request: Request, tid: Pid, what: usize, data: usize) -> Result<i64, Refusal> {
     // SAFETY: the caller's promise.
     let done = unsafe { libc::ptrace(request, tid.as_raw(), what, data) };
     Errno::result(done).map_err(Refusal::Ptrace)
