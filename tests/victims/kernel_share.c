@@ -180,10 +180,13 @@ static void signals(void) {
 }
 
 // A call that works for a while and then sleeps for good: the pipe holds half of what is written.
+// Before it, calls that work for 2 ms of CPU time, so that no machine is too fast to be sampled.
 static void *fill_and_sleep(void *unused) {
   size_t half = (size_t)1 << 20;
   int ends[2];
   if (pipe(ends) != 0 || fcntl(ends[1], F_SETPIPE_SZ, (int)half) < 0) { perror("pipe"); exit(1); }
+  for (double begun = now(CLOCK_THREAD_CPUTIME_ID); now(CLOCK_THREAD_CPUTIME_ID) < begun + 2e-3;)
+    munmap(fresh(half, MAP_POPULATE), half);
   char *memory = fresh(2 * half, MAP_POPULATE);
   if (write(ends[1], memory, 2 * half) != 0) exit(1);
   return unused;
