@@ -71,7 +71,12 @@ impl Events {
         for tid in tids {
             // Both may change.
             let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
-            let look = Look::at(pid, tid);
+            let mut look = Look::at(pid, tid);
+            if is_armed && !look.is_free() {
+                // Our handler holds all signals back, and is soon over.
+                thread::sleep(BETWEEN);
+                look = Look::at(pid, tid);
+            }
             if !look.is_free() {
                 let before = self.open.insert(tid, None).flatten();
                 self.counted_ns += before.map_or(0, |event| perf_event::count(&event));
