@@ -86,6 +86,15 @@ impl Events {
                 self.unknown.entry(tid).or_insert(look);
             }
         }
+        self.open_rest(pid)
+    }
+
+    /// Opens events on those threads of which it could not be told before. Gives whether it can be
+    /// told of all now.
+    ///
+    /// # Errors
+    /// [`Refusal::Events`].
+    pub(crate) fn open_rest(&mut self, pid: u32) -> Result<bool, Refusal> {
         let began = Instant::now();
         while !self.unknown.is_empty() && began.elapsed() < PATIENCE {
             thread::sleep(BETWEEN);

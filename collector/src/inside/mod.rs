@@ -165,6 +165,14 @@ impl Inside {
         self.events.open(self.pid)
     }
 
+    /// The same of those of which it could not be told before.
+    ///
+    /// # Errors
+    /// As [`Inside::arm`].
+    pub fn arm_rest(&mut self) -> Result<bool, Refusal> {
+        self.events.open_rest(self.pid)
+    }
+
     /// How many threads have events.
     #[must_use]
     pub fn threads(&self) -> usize {

@@ -114,9 +114,12 @@ fn enter(targets: &[Target], settings: &Settings) -> Result<Vec<Inside>, Error> 
 fn arm(targets: &[Target], entered: &mut [Inside]) -> Result<(), Error> {
     for (inside, target) in entered.iter_mut().zip(targets) {
         let began = Instant::now();
-        let mut arm = || inside.arm().map_err(|refusal| refused(target, refusal));
+        let mut armed = inside.arm();
         // Of one that waits for a processor it cannot be told.
-        while !arm()? && began.elapsed() < ARMING {}
+        while matches!(armed, Ok(false)) && began.elapsed() < ARMING {
+            armed = inside.arm_rest();
+        }
+        armed.map_err(|refusal| refused(target, refusal))?;
     }
     Ok(())
 }
