@@ -63,7 +63,7 @@ impl Linked {
         self.running.retain_mut(|(pid, events)| {
             // Refused for a thread that is born later, it is not sampled.
             let _ = events.open(pid.cast_unsigned());
-            events.counts() != (0, 0)
+            events.are_any()
         });
         self.looked = Instant::now();
     }

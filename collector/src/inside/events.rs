@@ -143,10 +143,15 @@ impl Events {
         Ok(Some(event))
     }
 
-    /// How many threads have events, and how many have none.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// Whether any thread was there.
+    pub(crate) fn are_any(&self) -> bool {
+        !self.open.is_empty()
+    }
+
+    /// How many threads have events, and how many may have none.
+    pub(super) fn counts(&self) -> (usize, usize) {
         let armed = self.open.values().flatten().count();
-        (armed, self.open.len() - armed)
+        (armed, self.open.len() - armed - self.unknown.len())
     }
 
     pub(crate) fn close(&mut self) {
