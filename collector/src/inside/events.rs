@@ -99,14 +99,15 @@ impl Events {
         while !self.unknown.is_empty() && began.elapsed() < PATIENCE {
             thread::sleep(BETWEEN);
             for (tid, before) in std::mem::take(&mut self.unknown) {
-                let now = Look::at(pid, tid);
-                if now.is_confirmed(&before) {
+                let mut now = Look::at(pid, tid);
+                now.is_out = now.is_confirmed(&before);
+                if now.is_out && (before.is_out || now.is_asleep()) {
                     let event = self.event(tid)?;
                     self.open.insert(tid, event);
                 } else if now.is_free() {
                     // The first of those that say the same tells how long that is.
-                    let is_same = now.is_same(&before);
-                    self.unknown.insert(tid, if is_same { before } else { now });
+                    let is_kept = now.is_same(&before) && !now.is_out;
+                    self.unknown.insert(tid, if is_kept { before } else { now });
                 }
             }
         }
@@ -151,7 +152,8 @@ impl Events {
     /// How many threads have events, and how many may have none.
     pub(super) fn counts(&self) -> (usize, usize) {
         let armed = self.open.values().flatten().count();
-        (armed, self.open.len() - armed - self.unknown.len())
+        let may_not = |tid: &&i32| self.open[tid].is_none() && !self.unknown.contains_key(tid);
+        (armed, self.open.keys().filter(may_not).count())
     }
 
     pub(crate) fn close(&mut self) {
@@ -198,7 +200,10 @@ struct Look {
     /// How often it has slept.
     sleeps: Option<u64>,
     there: Whereabouts,
-    cpu_ns: u64,
+    /// CPU time used when the look began, and when it ended.
+    cpu_ns: [u64; 2],
+    /// It was not in the call that it slept in last.
+    is_out: bool,
 }
 
 /// It is out of a call after less CPU time, ns.
@@ -209,6 +214,8 @@ const PATIENCE: Duration = Duration::from_millis(5);
 
 impl Look {
     fn at(pid: u32, tid: i32) -> Self {
+        let cpu_ns = || processes::cpu_ns(pid.cast_signed(), tid).unwrap_or(0);
+        let began_ns = cpu_ns();
         let status = fs::read_to_string(format!("/proc/{pid}/task/{tid}/status"));
         let status = status.unwrap_or_default();
         let mut lines = status.lines();
@@ -218,7 +225,8 @@ impl Look {
             blocks: has_signal(&status, "SigBlk:", SIGNAL),
             sleeps: sleeps.and_then(|count| count.trim().parse().ok()),
             there: Whereabouts::of(pid, tid.cast_unsigned()),
-            cpu_ns: processes::cpu_ns(pid.cast_signed(), tid).unwrap_or(0),
+            cpu_ns: [began_ns, cpu_ns()],
+            is_out: false,
         }
     }
 
@@ -231,14 +239,18 @@ impl Look {
         self.sleeps == before.sleeps && self.there == before.there
     }
 
-    /// Whether the mask that it showed is the thread's own. The kernel shows the mask of a call
-    /// until the thread has come out of it, which may wait for a processor by then. So it is that
-    /// of a thread that sleeps, in a call that has no other, or of one that has run for a moment
-    /// since and did not sleep.
+    fn is_asleep(&self) -> bool {
+        matches!(self.there, Whereabouts::Asleep { .. })
+    }
+
+    /// Whether the mask that it shows is not that of the call that it slept in last: of one that
+    /// sleeps, in a call that has no other, or has run for a moment between the two looks. The
+    /// kernel shows the mask of a call until the thread has come out of it, which may wait for a
+    /// processor by then; and for a moment before it sleeps, so one look of that kind is not
+    /// enough.
     fn is_confirmed(&self, before: &Self) -> bool {
-        let sleeps = matches!(self.there, Whereabouts::Asleep { .. });
-        let has_run = self.cpu_ns.saturating_sub(before.cpu_ns) >= OUT_NS;
-        self.is_free() && self.is_same(before) && (sleeps || has_run)
+        let ran_ns = self.cpu_ns[0].saturating_sub(before.cpu_ns[1]);
+        self.is_free() && self.is_same(before) && (self.is_asleep() || ran_ns >= OUT_NS)
     }
 }
 
@@ -293,11 +305,14 @@ mod tests {
     /// Whether it gets an event; none if that cannot be told.
     fn is_sampled(tid: i32) -> Option<bool> {
         let pid = std::process::id();
-        let before = Look::at(pid, tid);
-        thread::sleep(BETWEEN);
-        let now = Look::at(pid, tid);
-        match now.is_free() {
-            true => now.is_confirmed(&before).then_some(true),
+        let looks = [(); 3].map(|()| {
+            thread::sleep(BETWEEN);
+            Look::at(pid, tid)
+        });
+        let [first, second, third] = &looks;
+        let is_sure = third.is_asleep() || second.is_confirmed(first);
+        match third.is_free() {
+            true => (third.is_confirmed(second) && is_sure).then_some(true),
             false => Some(false),
         }
     }
