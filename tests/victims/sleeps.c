@@ -134,11 +134,11 @@ int main(int count, char **arguments) {
     int is_socket = !strcmp(call, "recv");
     if (is_socket ? socketpair(AF_UNIX, SOCK_STREAM, 0, in) : pipe(in)) return 1;
     int without = is_socket || !strcmp(call, "read") || !strcmp(call, "epoll");
+    long began = now(); /* before who writes to it begins to wait */
     if (fork() == 0) {
       prctl(PR_SET_NAME, call);
       dup2(in[0], 0);
       close(in[1]);
-      long began = now();
       int well = sleeps(call, ms);
       printf("%s %s %ld\n", call, well ? "well" : strerror(errno), now() - began);
       return 0;
