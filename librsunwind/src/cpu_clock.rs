@@ -45,7 +45,9 @@ impl CpuClock {
             _ if is_next => since_ns
                 .checked_div(samples)
                 .unwrap_or(0)
-                .clamp(period_ns >> 1, period_ns.saturating_mul(2)),
+                // `clamp` could panic.
+                .max(period_ns >> 1)
+                .min(period_ns.saturating_mul(2)),
             each_ns => each_ns,
         };
         (self.read_ns, self.samples) = (cpu_ns, 0);

@@ -37,7 +37,9 @@ pub unsafe fn syscall6(
 }
 
 // The signal restorer, byte for byte what unwinders and debuggers recognise as the end of a signal
-// handler.
+// handler. The call does not come back, unless a program has system calls handed over to it
+// (PR_SET_SYSCALL_USER_DISPATCH) without our having seen that: when it is done with this one, the
+// call is made again.
 global_asm!(
     ".pushsection .text.rsunwind_restorer,\"ax\",@progbits",
     ".hidden rsunwind_restorer",
@@ -47,6 +49,7 @@ global_asm!(
     "rsunwind_restorer:",
     "mov rax, 15",
     "syscall",
+    "jmp rsunwind_restorer",
     ".size rsunwind_restorer, . - rsunwind_restorer",
     ".popsection",
 );
