@@ -17,6 +17,7 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
     let request = json!({
         "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
         "names": path(names),
+        "thorough": false,
         "window": times,
         "forms": ["pprof"],
         "attributes": {},

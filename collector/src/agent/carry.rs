@@ -19,13 +19,15 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 /// What later samples need.
-const KEPT: [RecordKind; 9] = [
+const KEPT: [RecordKind; 11] = [
     RecordKind::Process,
     RecordKind::Module,
     RecordKind::ModuleGone,
     RecordKind::Thread,
+    RecordKind::ThreadName,
     RecordKind::PerfMap,
     RecordKind::Code,
+    RecordKind::MoreLines,
     RecordKind::CodeGone,
     RecordKind::Labels,
     RecordKind::Source,
@@ -166,8 +168,8 @@ impl Chunks {
         for (info, records) in &mut self.list {
             let thread = (info.pid, info.process_key, info.tid, info.thread_key);
             if self.threads.contains(&thread) {
-                let threads = RecordKind::Thread as u8;
-                *records = select(records, |found| found.kind != threads);
+                let of_thread = [RecordKind::Thread, RecordKind::ThreadName].map(|kind| kind as u8);
+                *records = select(records, |found| !of_thread.contains(&found.kind));
             }
         }
         self.forget_labels();

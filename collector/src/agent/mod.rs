@@ -7,7 +7,7 @@
 //! program ─► rsunwind record ─► recording, in shared memory      (a process; goes on without us)
 //!                                   │  windows: which part is next; what is done with is taken away
 //!                                   ▼
-//!                                 window: read and named          (a process for each; ends)
+//!                                 reader: read and named          (a process; ends if it grows)
 //!                                   │  form: pprof, otlp
 //!                                   ▼
 //!                                 queue ─► sender ─► receiver     (a thread for each)
@@ -25,6 +25,7 @@ mod otlp;
 mod process_context;
 mod published;
 mod queue;
+mod reader;
 mod receiver;
 mod recorder;
 mod sender;
@@ -165,12 +166,12 @@ impl Error {
     }
 }
 
-/// Reads one window, for the agent that asks for it on standard input.
+/// Reads windows, for the agent that asks for them on standard input.
 ///
 /// # Errors
 /// [`Error::Window`].
 pub fn read_window() -> Result<(), Error> {
-    window::run().map_err(Error::Window)
+    reader::run().map_err(Error::Window)
 }
 
 /// Records and sends, and gives the status to exit with: the program's.

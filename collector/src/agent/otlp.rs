@@ -2,6 +2,7 @@
 //! `v1development`). It is made of pprof's message, whose tables it shares: numbers there begin
 //! with 1, and 0 is nothing, as here.
 
+use crate::intern::HashMap;
 use crate::output::pprof::proto::{self, Profile};
 use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
@@ -9,7 +10,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::profiles::v1development as otel;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
 /// Which of pprof's columns is sent: CPU time.
 const CPU_TIME: usize = 1;
@@ -109,10 +110,10 @@ impl<'a> Tables<'a> {
                 attribute_table: vec![otel::KeyValueAndUnit::default()],
                 stack_table: vec![otel::Stack::default()],
             },
-            strings: HashMap::new(),
-            attributes: HashMap::new(),
-            stacks: HashMap::from([(Vec::new(), 0)]),
-            links: HashMap::new(),
+            strings: HashMap::default(),
+            attributes: HashMap::default(),
+            stacks: [(Vec::new(), 0)].into_iter().collect(),
+            links: HashMap::default(),
         };
         let numbered = window.string_table.iter().zip(0..);
         tables.strings = numbered.map(|(text, at)| (text.clone(), at)).collect();
@@ -164,17 +165,16 @@ impl<'a> Tables<'a> {
         let link = self.link(found);
         let is_said = |key: &str| link.is_none() || !matches!(key, TRACE_ID | SPAN_ID);
         let labels = found.label.iter();
-        let labels = labels.filter(|label| is_said(&self.string_at(label.key)));
+        let labels = labels.filter(|label| is_said(self.string_at(label.key)));
         let labels: Vec<_> = labels.collect();
         let attribute_indices = labels.into_iter().map(|label| {
-            let name = match &*self.string_at(label.key) {
-                "process" => "process.executable.name".to_owned(),
-                "thread" => "thread.name".to_owned(),
-                "pid" => "process.pid".to_owned(),
-                "tid" => "thread.id".to_owned(),
-                other => other.to_owned(),
-            };
-            let key = self.string(&name);
+            let key = self.string(match self.string_at(label.key) {
+                "process" => "process.executable.name",
+                "thread" => "thread.name",
+                "pid" => "process.pid",
+                "tid" => "thread.id",
+                other => other,
+            });
             self.attribute(key, label.str, label.num)
         });
         let attribute_indices = attribute_indices.collect();
@@ -203,7 +203,7 @@ impl<'a> Tables<'a> {
         let value = |key: &str| {
             let mut labels = found.label.iter();
             let label = labels.find(|label| self.string_at(label.key) == key)?;
-            bytes_of(&self.string_at(label.str))
+            bytes_of(self.string_at(label.str))
         };
         let trace_id = value(TRACE_ID).filter(|id| id.len() == 16)?;
         let span_id = value(SPAN_ID).filter(|id| id.len() == 8)?;
@@ -219,15 +219,16 @@ impl<'a> Tables<'a> {
     }
 
     fn attribute(&mut self, key_strindex: i32, string: i64, number: i64) -> i32 {
-        let value = match string {
-            0 => AnyValue {
-                value: Some(Value::IntValue(number)),
-            },
-            _ => text(&self.string_at(string)),
-        };
+        let written = self.string_at(string);
         let table = &mut self.dictionary.attribute_table;
         let name = (key_strindex, string, number);
         *self.attributes.entry(name).or_insert_with(|| {
+            let value = match string {
+                0 => AnyValue {
+                    value: Some(Value::IntValue(number)),
+                },
+                _ => text(written),
+            };
             table.push(otel::KeyValueAndUnit {
                 key_strindex,
                 value: Some(value),
@@ -237,13 +238,9 @@ impl<'a> Tables<'a> {
         })
     }
 
-    fn string_at(&self, at: i64) -> String {
+    fn string_at(&self, at: i64) -> &'a str {
         let at = usize::try_from(at).unwrap_or(0);
-        self.window
-            .string_table
-            .get(at)
-            .cloned()
-            .unwrap_or_default()
+        self.window.string_table.get(at).map_or("", String::as_str)
     }
 
     fn string(&mut self, text: &str) -> i32 {

@@ -1,42 +1,31 @@
-//! One window of a recording that goes on, read in a process of its own that ends when it is done:
-//! what reading, naming and writing takes of memory is given back.
+//! One window of a recording that goes on: what is asked for, and what is made of it.
 //!
-//! Start at [`cut`], which is on the agent's side, and [`run`], which is on the other: a request
-//! goes to its standard input as JSON, and what it has made comes out of its standard output, a
-//! line of JSON and then the messages that the line has the lengths of.
-//!
-//! Not here: which window is next ([`super::windows`]), and where messages go.
+//! Not here: which window is next ([`super::windows`]), the process that makes it
+//! ([`super::reader`]), and where messages go.
 
 use super::books::Books;
 use super::form::{Form, Source};
-use super::names;
+use super::names::Names;
 use crate::clickhouse::rows;
 use crate::clock;
 use crate::correlate::{self, Window};
-use crate::profile::Profile;
 use crate::recording::SessionInfo;
-use crate::symbolize::Places;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::ffi::OsString;
-use std::io::{self, BufRead as _, Read as _, Write as _};
+use std::io::{self, BufRead, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-/// The hidden subcommand.
-pub(super) const COMMAND: &str = "agent-window";
-/// A file that is read for names may lie where nobody answers any more.
-const PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     /// What is read: files, and the session's directory.
     pub(super) paths: Vec<PathBuf>,
-    /// Where names are kept from one window to the next.
+    /// Where names are kept from one reader to the next.
     pub(super) names: PathBuf,
+    /// Whether all is looked for that can be known of an address.
+    pub(super) thorough: bool,
     pub(super) window: Window,
     /// What the windows before it had.
     pub(super) books: Books,
@@ -59,50 +48,19 @@ pub(super) struct Made {
     pub(super) to_ns: u64,
     /// What the next one has to know.
     pub(super) books: Books,
+    /// Whether the reader ends.
+    pub(super) ends: bool,
     /// A message in each form that was asked for, unless there was nothing to say.
     pub(super) messages: Vec<(Form, Vec<u8>)>,
 }
 
-/// Has a window read.
+/// Makes a window.
 ///
 /// # Errors
 /// A sentence.
-pub(super) fn cut(request: &Request) -> Result<Made, String> {
-    let failed = |error: io::Error| error.to_string();
-    let mut command = Command::new("/proc/self/exe");
-    command.arg(COMMAND);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped());
-    let mut child = command.spawn().map_err(failed)?;
-    let written = child.stdin.take().map_or(Ok(()), |mut stdin| {
-        stdin.write_all(request.encode().as_bytes())
-    });
-    // Whatever went wrong, it is said by its status.
-    let output = child.wait_with_output().map_err(failed)?;
-    if !output.status.success() {
-        return Err(format!("the window's reader ended with {}", output.status));
-    }
-    written.map_err(failed)?;
-    Made::decode(&output.stdout).ok_or_else(|| "the window's reader said nothing".into())
-}
-
-/// The other side of [`cut`].
-///
-/// # Errors
-/// A sentence.
-pub(super) fn run() -> Result<(), String> {
-    let _ = nix::unistd::alarm::set(PATIENCE.as_secs() as u32);
-    let mut request = String::new();
-    let read = io::stdin().read_to_string(&mut request);
-    read.map_err(|error| error.to_string())?;
-    let request = Request::decode(&request).ok_or("this is for rsunwind agent alone")?;
-    let made = make(&request)?;
-    let written = made.write(&mut io::stdout().lock());
-    written.map_err(|error| error.to_string())
-}
-
-fn make(request: &Request) -> Result<Made, String> {
+pub(super) fn make(request: &Request, names: &mut Names) -> Result<Made, String> {
     let mut paths = request.paths.clone();
-    if request.names.exists() {
+    if names.is_empty() && request.names.exists() {
         paths.push(request.names.clone());
     }
     let window = request.window;
@@ -128,7 +86,7 @@ fn make(request: &Request) -> Result<Made, String> {
         realtime_offset_ns,
         ..recording.session.unwrap_or_default()
     });
-    let mut profile = Profile::of_part(recording, &Places::default(), &rows);
+    let profile = names.name(recording, &rows, request.thorough);
     let from_ns = realtime_offset_ns.saturating_add(start_ns);
     let mut made = Made {
         from_ns,
@@ -154,19 +112,18 @@ fn make(request: &Request) -> Result<Made, String> {
             let bytes = bytes.map_err(|error| error.to_string())?;
             made.messages.push((*form, bytes));
         }
-        // Without them the next window takes longer, and that is all.
-        let _ = names::keep(&mut profile, &request.names);
     }
     Ok(made)
 }
 
 impl Request {
-    fn encode(&self) -> String {
+    pub(super) fn encode(&self) -> String {
         let window = &self.window;
         let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
         json!({
             "paths": self.paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
             "names": path(&self.names),
+            "thorough": self.thorough,
             "window": [window.after_ns, window.until_ns, window.late_after_ns, window.late_until_ns],
             "forms": self.forms.iter().map(|form| form.name()).collect::<Vec<_>>(),
             "attributes": self.attributes,
@@ -175,7 +132,7 @@ impl Request {
         .to_string()
     }
 
-    fn decode(text: &str) -> Option<Self> {
+    pub(super) fn decode(text: &str) -> Option<Self> {
         let value: Value = serde_json::from_str(text).ok()?;
         let list = |name: &str| value.get(name)?.as_array();
         let byte = |value: &Value| u8::try_from(value.as_u64()?).ok();
@@ -197,6 +154,7 @@ impl Request {
         Some(Self {
             paths: list("paths")?.iter().map(path).collect::<Option<_>>()?,
             names: path(value.get("names")?)?,
+            thorough: value.get("thorough")?.as_bool()?,
             window: Window {
                 after_ns,
                 until_ns,
@@ -213,13 +171,14 @@ impl Request {
 }
 
 impl Made {
-    fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
+    pub(super) fn write(&self, out: &mut dyn io::Write) -> io::Result<()> {
         let messages = self.messages.iter();
         let messages = messages.map(|(form, bytes)| json!([form.name(), bytes.len()]));
         let head = json!({
             "numbers": [self.samples, self.weight, self.cpu_ns, self.from_ns, self.to_ns],
             "messages": messages.collect::<Vec<_>>(),
             "books": self.books.encode(),
+            "ends": self.ends,
         });
         writeln!(out, "{head}")?;
         for (_, bytes) in &self.messages {
@@ -228,30 +187,48 @@ impl Made {
         out.flush()
     }
 
-    fn decode(mut bytes: &[u8]) -> Option<Self> {
-        let mut head = String::new();
-        bytes.read_line(&mut head).ok()?;
-        let head: Value = serde_json::from_str(&head).ok()?;
+    /// Reads what [`Made::write`] gave, and nothing behind it.
+    ///
+    /// # Errors
+    /// As read, and if it is something else.
+    pub(super) fn read(from: &mut impl BufRead) -> io::Result<Self> {
+        let mut head = Vec::new();
+        from.read_until(b'\n', &mut head)?;
+        let made = Self::of_head(&head);
+        let (mut made, lengths) = made.ok_or(io::ErrorKind::InvalidData)?;
+        for (form, length) in lengths {
+            let mut message = Vec::new();
+            from.by_ref().take(length).read_to_end(&mut message)?;
+            if message.len() as u64 != length {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            made.messages.push((form, message));
+        }
+        Ok(made)
+    }
+
+    /// Without its messages; of each the form, and how many bytes it has.
+    fn of_head(head: &[u8]) -> Option<(Self, Vec<(Form, u64)>)> {
+        let head: Value = serde_json::from_slice(head).ok()?;
         let numbers = head.get("numbers")?.as_array()?.iter().map(Value::as_u64);
         let [samples, weight, cpu_ns, from_ns, to_ns] =
             numbers.collect::<Option<Vec<_>>>()?.try_into().ok()?;
-        let mut messages = Vec::new();
-        for message in head.get("messages")?.as_array()? {
+        let length = |message: &Value| {
             let form = Form::named(message.get(0)?.as_str()?)?;
-            let length = usize::try_from(message.get(1)?.as_u64()?).ok()?;
-            let (message, rest) = bytes.split_at_checked(length)?;
-            messages.push((form, message.to_vec()));
-            bytes = rest;
-        }
-        Some(Self {
+            Some((form, message.get(1)?.as_u64()?))
+        };
+        let messages = head.get("messages")?.as_array()?.iter();
+        let made = Self {
             samples,
             weight,
             cpu_ns,
             from_ns,
             to_ns,
             books: Books::decode(head.get("books")?)?,
-            messages,
-        })
+            ends: head.get("ends")?.as_bool()?,
+            messages: Vec::new(),
+        };
+        Some((made, messages.map(length).collect::<Option<_>>()?))
     }
 }
 
@@ -265,6 +242,7 @@ mod tests {
         let request = Request {
             paths: vec![OsStr::from_bytes(b"/a/\xff\n").into(), "/b".into()],
             names: "/n".into(),
+            thorough: true,
             window: Window {
                 after_ns: 1,
                 until_ns: u64::MAX,
@@ -284,13 +262,14 @@ mod tests {
             from_ns: u64::MAX,
             to_ns: 5,
             books: Books::default(),
+            ends: true,
             messages: vec![(Form::Pprof, vec![1, 10, 3]), (Form::Otlp, vec![])],
         };
         let mut bytes = Vec::new();
         made.write(&mut bytes).unwrap();
-        let read = Made::decode(&bytes).unwrap();
+        let read = Made::read(&mut &*bytes).unwrap();
         assert_eq!(format!("{read:?}"), format!("{made:?}"));
-        assert!(Made::decode(&bytes[..bytes.len() - 1]).is_none());
-        assert!(Made::decode(b"").is_none() && Request::decode("{}").is_none());
+        assert!(Made::read(&mut &bytes[..bytes.len() - 1]).is_err());
+        assert!(Made::read(&mut &b""[..]).is_err() && Request::decode("{}").is_none());
     }
 }

@@ -11,7 +11,8 @@
 use super::books::Books;
 use super::carry::{self, carry};
 use super::form::Form;
-use super::window::{self, Made, Request};
+use super::reader::Reader;
+use super::window::{Made, Request};
 use crate::clock;
 use crate::correlate::Window;
 use crate::underway;
@@ -19,7 +20,7 @@ use crate::visible::say;
 use std::collections::{BTreeMap, HashSet};
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// What was sampled is in the recording or its segments after this time at the latest; windows are
 /// of as much or more.
@@ -27,6 +28,12 @@ pub(super) const SETTLED: Duration = Duration::from_secs(2);
 
 /// How often a window is tried that cannot be read, each time with what came since.
 const TRIES: u32 = 3;
+
+/// Of an address that was not met before the next window has its function's name only; after this
+/// time all that can be known of it is looked for, which takes some hundred ms ...
+const FIRST_THOROUGH: Duration = Duration::from_secs(60);
+/// ... then after four times as long, and in the end every so often.
+const RARELY: Duration = Duration::from_secs(3600);
 
 /// What is kept of the part that was taken away, and of names.
 const CARRIED: &str = "carried.rsu";
@@ -44,7 +51,6 @@ struct Cut {
 }
 
 /// The windows of a recording.
-#[derive(Debug)]
 pub(super) struct Windows {
     folder: PathBuf,
     /// How the recording is called.
@@ -62,12 +68,18 @@ pub(super) struct Windows {
     books: Books,
     /// How often the next one could not be read.
     failures: u32,
-    reader: fn(&Request) -> Result<Made, String>,
+    /// When the next thorough one is, and how long after the last.
+    thorough: (Option<Instant>, Duration),
+    reader: Cutter,
 }
+
+/// Has windows read.
+type Cutter = Box<dyn FnMut(&Request) -> Result<Made, String>>;
 
 impl Windows {
     /// Of the recording of that name in a folder.
     pub(super) fn of(folder: &Path, name: &'static str, copied: bool) -> Self {
+        let mut reader = Reader::default();
         Self {
             folder: folder.to_owned(),
             name,
@@ -79,7 +91,8 @@ impl Windows {
             begins: carry::FIRST,
             books: Books::default(),
             failures: 0,
-            reader: window::cut,
+            thorough: (None, FIRST_THOROUGH),
+            reader: Box::new(move |request| reader.cut(request)),
         }
     }
 
@@ -159,27 +172,20 @@ impl Windows {
     /// # Errors
     /// A sentence; it is lost, then.
     pub(super) fn rest(
-        &self,
+        &mut self,
         forms: &[Form],
         attributes: &BTreeMap<String, String>,
     ) -> Result<Made, String> {
         let Some(recording) = self.recording() else {
             return Ok(Made::default());
         };
-        let read = || {
-            self.read(
-                vec![recording.clone()],
-                u64::MAX,
-                u64::MAX,
-                forms,
-                attributes,
-            )
-        };
-        let again = |_| {
+        let paths = vec![recording];
+        let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, forms, attributes);
+        if read.is_err() {
             let _ = fs::remove_file(self.folder.join(NAMES));
-            read()
-        };
-        read().or_else(again).map_err(|why| {
+            read = self.read(paths, u64::MAX, u64::MAX, forms, attributes);
+        }
+        read.map_err(|why| {
             format!("the end of the profile is lost, since it could not be read: {why}")
         })
     }
@@ -208,8 +214,22 @@ impl Windows {
         }
     }
 
+    /// Whether all is to be known of the addresses of the next window.
+    fn is_thorough(&mut self) -> bool {
+        let now = Instant::now();
+        let (next, after) = self.thorough;
+        if next.is_some_and(|next| now < next) {
+            return false;
+        }
+        // Of the first one all is new in any case.
+        let then = if next.is_some() { after * 4 } else { after };
+        let then = then.min(RARELY);
+        self.thorough = (now.checked_add(then), then);
+        next.is_some()
+    }
+
     fn read(
-        &self,
+        &mut self,
         mut paths: Vec<PathBuf>,
         until_ns: u64,
         late_until_ns: u64,
@@ -220,9 +240,10 @@ impl Windows {
         if carried.exists() {
             paths.insert(0, carried);
         }
-        (self.reader)(&Request {
+        let request = Request {
             paths,
             names: self.folder.join(NAMES),
+            thorough: self.is_thorough(),
             window: Window {
                 after_ns: self.last.time_ns,
                 until_ns,
@@ -232,7 +253,8 @@ impl Windows {
             books: self.books.clone(),
             forms: forms.to_vec(),
             attributes: attributes.clone(),
-        })
+        };
+        (self.reader)(&request)
     }
 }
 
@@ -247,7 +269,7 @@ mod tests {
         let mut windows = Windows::of(folder.path(), "a.rsu", false);
         let mut next = |reader: fn(&Request) -> Result<Made, String>| {
             fs::write(folder.path().join(NAMES), "x").unwrap();
-            windows.reader = reader;
+            windows.reader = Box::new(reader);
             let made = windows.next(&[], &BTreeMap::new());
             let names = folder.path().join(NAMES).exists();
             (made.map(|made| made.samples), windows.last.time_ns, names)
@@ -282,7 +304,7 @@ mod tests {
             "a window waits for the next one: it failed"
         );
         assert_eq!(next(sent).0, Ok(7));
-        windows.reader = fails;
+        windows.reader = Box::new(fails);
         let rest = windows.rest(&[], &BTreeMap::new());
         assert!(
             rest.unwrap_err()

@@ -2,10 +2,11 @@
 
 use super::message::{Packer, Row};
 use super::table::Table;
+use crate::intern::HashMap;
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
 use crate::visible::visible;
 use serde_json::json;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::io;
 use twox_hash::XxHash64;
@@ -34,8 +35,8 @@ pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
     let mut maker = Maker {
         profile,
         packer: Packer::new(),
-        frames: HashMap::new(),
-        stacks: HashMap::new(),
+        frames: HashMap::default(),
+        stacks: HashMap::default(),
     };
     for sample in profile.weighed() {
         maker.stack(sample.stack)?;

@@ -144,6 +144,14 @@ impl Met {
         named
     }
 
+    /// A function of which only the symbol is known, and where it begins.
+    pub(super) fn by_symbol(&mut self, symbol: &str, start: u64) -> Named {
+        Named {
+            start: Some(start),
+            ..self.named(symbol, None)
+        }
+    }
+
     fn name(&mut self, symbol: &str) -> (Arc<str>, Option<Arc<str>>) {
         if let Some(known) = self.names.get(symbol) {
             return known.clone();

@@ -11,6 +11,7 @@
 use super::{Named, THREAD_ENTRY};
 use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};
+use std::cell::LazyCell;
 
 /// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what
 /// the binary is called.
@@ -34,9 +35,11 @@ pub(super) fn name<'a, 'e>(
     let Ok(bytes) = section.uncompressed_data() else {
         return;
     };
-    let is_libc = elf
-        .dynamic_symbols()
-        .any(|symbol| symbol.is_definition() && symbol.name() == Ok("__libc_start_main"));
+    // Not before it matters: each symbol's name is a read of its own.
+    let is_libc = LazyCell::new(|| {
+        let mut symbols = elf.dynamic_symbols();
+        symbols.any(|symbol| symbol.is_definition() && symbol.name() == Ok("__libc_start_main"))
+    });
     let mut unnamed: Vec<_> = unnamed.collect();
     unnamed.sort_unstable_by_key(|(address, _)| **address);
     let table = Table {
@@ -54,7 +57,7 @@ pub(super) fn name<'a, 'e>(
         let entered = (start..end).contains(&elf.entry());
         let name = match has_caller() {
             false if entered => "_start".to_owned(),
-            false if is_libc => THREAD_ENTRY.to_owned(),
+            false if *is_libc => THREAD_ENTRY.to_owned(),
             _ => super::nameless(image, start),
         };
         let name: std::sync::Arc<str> = name.into();

@@ -3,6 +3,7 @@
 //!
 //! Not here: reading the symbols (`elf`).
 
+use super::{Effort, KernelSymbols};
 use crate::intern::index;
 use object::{Object, ObjectSection};
 use std::ffi::OsStr;
@@ -45,13 +46,17 @@ impl Image {
     }
 }
 
-/// Where symbols are looked for.
+/// Where symbols are looked for, and how hard.
 #[derive(Clone, Debug)]
 pub struct Places {
     /// Directories with a `.build-id` directory inside, such as `/usr/lib/debug`.
     pub debug_directories: Vec<PathBuf>,
     /// Caches of debuginfod, in which a build-id is a directory.
     pub debuginfod_caches: Vec<PathBuf>,
+    /// The kernel's, as far as they were read already.
+    pub kernel: KernelSymbols,
+    /// How much is done for a name.
+    pub effort: Effort,
 }
 
 impl Default for Places {
@@ -65,6 +70,8 @@ impl Default for Places {
                 .into_iter()
                 .chain(cache.map(|cache| cache.join("debuginfod_client")))
                 .collect(),
+            kernel: KernelSymbols::default(),
+            effort: Effort::default(),
         }
     }
 }

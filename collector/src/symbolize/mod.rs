@@ -7,6 +7,7 @@
 //!
 //! Not here: reading recordings (`recording`), stacks and weights (`profile`).
 
+mod by_symbols;
 mod code_starts;
 mod demangle;
 mod elf;
@@ -28,13 +29,15 @@ mod vdso;
 
 pub use crate::recording::names::Named;
 pub use images::{Image, ImageId, Places};
+pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
+pub use stored::Effort;
 pub(crate) use vdso::own_bytes as own_vdso;
 
 use crate::intern::{HashMap, Interner};
 use crate::jit_map;
 use crate::progress;
-use crate::recording::names::Owner;
+use crate::recording::names::{Group, Owner};
 use crate::recording::{CodeId, LanguageId, Module, Process, ProcessId, RawFrame, Recording};
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
@@ -144,14 +147,21 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     symbols.sources = vec![NameSource::None; symbols.images.len()];
     let mut found = stored::names(recording, &mut symbols, &keys, places);
     let (slots, addresses) = unnamed_of_kernel(&keys, &found);
-    let of_kernel = std::thread::scope(|scope| {
-        let of_kernel = scope.spawn(|| match addresses.is_empty() {
-            true => Ok(Vec::new()),
-            false => kernel::names(recording, &addresses),
-        });
-        name_images(&mut symbols, &keys, &mut found, places);
-        of_kernel.join()
-    });
+    let name_kernel = || match addresses.is_empty() {
+        true => Ok(Vec::new()),
+        false => kernel::names(recording, &addresses, &places.kernel, places.effort),
+    };
+    let of_kernel = match places.effort {
+        Effort::Whole => std::thread::scope(|scope| {
+            let of_kernel = scope.spawn(name_kernel);
+            name_images(recording, &mut symbols, &keys, &mut found, places);
+            of_kernel.join()
+        }),
+        Effort::Little | Effort::Again => {
+            name_images(recording, &mut symbols, &keys, &mut found, places);
+            Ok(name_kernel())
+        }
+    };
     name_anonymous(recording, &keys, &mut found, &mut symbols.notes);
     match of_kernel {
         Ok(Ok(named)) => {
@@ -244,7 +254,13 @@ struct Batch {
     slots: Vec<usize>,
 }
 
-fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], places: &Places) {
+fn name_images(
+    recording: &Recording,
+    symbols: &mut Symbols,
+    keys: &[Key],
+    found: &mut [Vec<Named>],
+    places: &Places,
+) {
     let mut batches: HashMap<ImageId, Batch> = HashMap::default();
     for (slot, key) in keys.iter().enumerate() {
         if let Key::Image(image, address) = *key
@@ -270,34 +286,43 @@ fn name_images(symbols: &mut Symbols, keys: &[Key], found: &mut [Vec<Named>], pl
     progress::begin("names", all.sum());
     let mut queue: Vec<Batch> = batches.into_values().collect();
     queue.sort_by_key(|batch| (batch.slots.len(), batch.image));
-    let workers = std::thread::available_parallelism().map_or(1, usize::from);
+    let workers = match places.effort {
+        Effort::Whole => std::thread::available_parallelism().map_or(1, usize::from),
+        Effort::Little | Effort::Again => 1,
+    };
     let workers = workers.min(queue.len()).min(8);
     let queue = Mutex::new(queue);
     let results = Mutex::new((found, &mut symbols.notes, &mut symbols.sources));
     let images = &symbols.images;
-    std::thread::scope(|scope| {
-        for _ in 0..workers {
-            scope.spawn(|| {
-                let symbolizer = elf::symbolizer(&places.debug_directories);
-                while let Some(batch) = next(&queue) {
-                    let image = &images[batch.image.index()];
-                    let named = name_batch(&symbolizer, image, &batch, places);
-                    let Ok(mut results) = results.lock() else {
-                        return;
-                    };
-                    match named {
-                        Ok((named, source)) => {
-                            results.2[batch.image.index()] = source;
-                            for (slot, functions) in batch.slots.iter().zip(named) {
-                                results.0[*slot] = functions;
-                            }
-                        }
-                        Err(note) => results.1.push(note),
+    let work = || {
+        let symbolizer = elf::symbolizer(&places.debug_directories);
+        while let Some(batch) = next(&queue) {
+            let image = &images[batch.image.index()];
+            let known = recording.names.get(&stored::owner(image));
+            let known = known.filter(|_| places.effort == Effort::Little);
+            let named = name_batch(&symbolizer, image, &batch, known, places);
+            let Ok(mut results) = results.lock() else {
+                return;
+            };
+            match named {
+                Ok((named, source)) => {
+                    results.2[batch.image.index()] = source;
+                    for (slot, functions) in batch.slots.iter().zip(named) {
+                        results.0[*slot] = functions;
                     }
                 }
-            });
+                Err(note) => results.1.push(note),
+            }
         }
-    });
+    };
+    match workers {
+        0 | 1 => work(),
+        _ => std::thread::scope(|scope| {
+            for _ in 0..workers {
+                scope.spawn(work);
+            }
+        }),
+    }
 }
 
 fn next(queue: &Mutex<Vec<Batch>>) -> Option<Batch> {
@@ -311,6 +336,7 @@ fn name_batch(
     symbolizer: &blazesym::symbolize::Symbolizer,
     image: &Image,
     batch: &Batch,
+    known: Option<&Group>,
     places: &Places,
 ) -> Result<(Vec<Vec<Named>>, NameSource), String> {
     let own_vdso;
@@ -332,12 +358,15 @@ fn name_batch(
     let mut named = Vec::with_capacity(batch.addresses.len());
     let mut met = elf::Met::of(debug);
     for addresses in batch.addresses.chunks(STEP) {
-        named.extend(elf::names(symbolizer, &symbols, addresses, &mut met)?);
+        named.extend(match known {
+            Some(known) => by_symbols::names(&symbols, addresses, known, &mut met)?,
+            None => elf::names(symbolizer, &symbols, addresses, &mut met)?,
+        });
         progress::add(addresses.len() as u64);
     }
     let code = code.as_ref().unwrap_or(&symbols);
     name_without_symbols(code, image.name(), &batch.addresses, &mut named);
-    let source = match debug {
+    let source = match known.map_or(debug, |known| known.debug) {
         true => NameSource::Debug,
         false => NameSource::Symbols,
     };

@@ -78,7 +78,9 @@ fn functions(program: &Path, sections: &[&str]) -> Vec<Vec<Named>> {
     };
     let places = Places::default();
     let symbolizer = elf::symbolizer(&places.debug_directories);
-    name_batch(&symbolizer, &image, &batch, &places).unwrap().0
+    name_batch(&symbolizer, &image, &batch, None, &places)
+        .unwrap()
+        .0
 }
 
 fn names<'a>(found: impl Iterator<Item = &'a Named>) -> BTreeSet<String> {

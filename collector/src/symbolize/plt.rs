@@ -10,7 +10,7 @@ use super::Named;
 use object::{
     Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolIndex,
 };
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The sections that they are in, and how many bytes each takes.
@@ -30,8 +30,8 @@ pub(super) struct Stubs {
 }
 
 impl Stubs {
-    /// Those of a binary; none if it is of another architecture than x86-64, or none of the
-    /// addresses is in one.
+    /// Those of a binary that addresses are in; none if it is of another architecture than x86-64,
+    /// or none of them is in one.
     pub(super) fn of<'e>(elf: &impl Object<'e>, addresses: &[u64]) -> Option<Self> {
         if elf.architecture() != object::Architecture::X86_64 {
             return None;
@@ -53,16 +53,22 @@ impl Stubs {
             let stubs = section.data().unwrap_or_default().chunks_exact(size);
             let places = (range.start..).step_by(size);
             let found = stubs.zip(places);
+            let is_asked_for = |place: u64| {
+                let stub = place..place.saturating_add(size as u64);
+                addresses.iter().any(|address| stub.contains(address))
+            };
+            let found = found.filter(|(_, place)| is_asked_for(*place));
             jumps.extend(found.filter_map(|(stub, place)| Some((slot(stub, place)?, place))));
             sections.push((range.start, range.end, size as u64));
         }
         if sections.is_empty() {
             return None;
         }
-        let mut slots = slots_of_calls(elf);
+        let wanted = jumps.iter().map(|(slot, _)| *slot).collect();
+        let mut slots = slots_of_calls(elf, &wanted);
         // Looking at all relocations takes long in large binaries.
-        if !jumps.iter().all(|(slot, _)| slots.contains_key(slot)) {
-            slots = all_slots(elf);
+        if slots.len() < wanted.len() {
+            slots = all_slots(elf, &wanted);
         }
         let name = |(slot, place)| Some((place, Arc::from(format!("{}@plt", slots.get(&slot)?))));
         let names = jumps.into_iter().filter_map(name).collect();
@@ -106,7 +112,7 @@ fn is_chosen(relocation: &object::Relocation) -> bool {
 const RELOCATION: usize = 24;
 
 /// The names of the functions that slots are filled with when they are called for the first time.
-fn slots_of_calls<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
+fn slots_of_calls<'e>(elf: &impl Object<'e>, wanted: &HashSet<u64>) -> HashMap<u64, String> {
     let section = elf.section_by_name(".rela.plt");
     let bytes = section.and_then(|section| section.data().ok());
     let relocations = bytes.unwrap_or_default().chunks_exact(RELOCATION);
@@ -114,9 +120,8 @@ fn slots_of_calls<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
     let word = |bytes: &[u8]| Some(u64::from_le_bytes(*bytes.first_chunk()?));
     let named = relocations.filter_map(|relocation| {
         let (slot, what) = (word(relocation)?, word(&relocation[8..])?);
-        let index = usize::try_from(what >> 32)
-            .ok()
-            .filter(|index| *index > 0)?;
+        let index = usize::try_from(what >> 32).ok();
+        let index = index.filter(|index| *index > 0 && wanted.contains(&slot))?;
         Some((slot, name_of(symbols.as_ref(), SymbolIndex(index))?))
     });
     named.collect()
@@ -130,11 +135,12 @@ fn name_of<'e>(symbols: Option<&impl ObjectSymbolTable<'e>>, index: SymbolIndex)
 }
 
 /// The names of the functions that slots are filled with.
-fn all_slots<'e>(elf: &impl Object<'e>) -> HashMap<u64, String> {
+fn all_slots<'e>(elf: &impl Object<'e>, wanted: &HashSet<u64>) -> HashMap<u64, String> {
     let symbols = elf.dynamic_symbol_table();
     let mut named = HashMap::new();
     let mut chosen = Vec::new();
-    for (slot, relocation) in elf.dynamic_relocations().into_iter().flatten() {
+    let relocations = elf.dynamic_relocations().into_iter().flatten();
+    for (slot, relocation) in relocations.filter(|(slot, _)| wanted.contains(slot)) {
         match relocation.target() {
             RelocationTarget::Symbol(index) => {
                 if let Some(name) = name_of(symbols.as_ref(), index) {

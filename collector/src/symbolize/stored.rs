@@ -10,6 +10,19 @@ use crate::intern::HashMap;
 use crate::recording::names::{Group, Owner, StoredNames};
 use crate::recording::{RawFrame, Recording};
 
+/// How much is done for names that are not stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Effort {
+    /// All is read that there is.
+    #[default]
+    Whole,
+    /// Where some names of a binary are stored, others are looked for among its symbols alone: they
+    /// have no lines. Symbols of the kernel that were read before are used.
+    Little,
+    /// As [`Effort::Whole`], also for what has debug information and is stored without a line.
+    Again,
+}
+
 /// The functions at each address as far as they are stored; none where nothing is.
 pub(super) fn names(
     recording: &Recording,
@@ -22,7 +35,10 @@ pub(super) fn names(
         .iter()
         .map(|image| {
             let group = recording.names.get(&owner(image))?;
-            (group.debug || !has_debug_information(image, places)).then_some(group)
+            let holds = group.debug
+                || places.effort == Effort::Little
+                || !has_debug_information(image, places);
+            holds.then_some(group)
         })
         .collect();
     for (source, group) in symbols.sources.iter_mut().zip(&groups) {
@@ -34,7 +50,12 @@ pub(super) fn names(
     }
     let kernel = recording.names.get(&Owner::Kernel);
     let find = |key: &Key| match *key {
-        Key::Image(image, address) => groups[image.index()]?.find(address.0),
+        Key::Image(image, address) => {
+            let group = groups[image.index()]?;
+            let found = group.find(address.0)?;
+            let is_whole = found.last().is_some_and(|function| function.line > 0);
+            (is_whole || !group.debug || places.effort != Effort::Again).then_some(found)
+        }
         Key::Kernel(address) => kernel?.find(address.0),
         Key::Anonymous(process, address) => {
             let process = &recording.processes[process.index()];
@@ -54,7 +75,7 @@ fn has_debug_information(image: &Image, places: &Places) -> bool {
     !image.build_id.is_empty() && matches!(places.find(image), Found::Files { debug: true, .. })
 }
 
-fn owner(image: &Image) -> Owner {
+pub(super) fn owner(image: &Image) -> Owner {
     match image.build_id.is_empty() {
         true => Owner::Path(image.path.clone()),
         false => Owner::Build(image.build_id.clone()),
@@ -66,6 +87,7 @@ impl Symbols {
     #[must_use]
     pub fn to_be_stored(&self, recording: &Recording) -> StoredNames {
         let mut groups: HashMap<Owner, HashMap<u64, u32>> = HashMap::default();
+        let mut of_images: Vec<HashMap<u64, u32>> = vec![HashMap::default(); self.images.len()];
         let mut names = StoredNames::default();
         for (frame, index) in recording.frames.iter().zip(&self.of_frame) {
             let Some(index) = *index else { continue };
@@ -74,10 +96,12 @@ impl Symbols {
                 !place.functions[0].is_nameless() && &*place.functions[0].function != UNKNOWN;
             let owner = match (frame, place.image) {
                 _ if place.language.is_some() => continue,
-                (_, Some(image)) => match self.sources[image.index()] {
-                    NameSource::None => continue,
-                    _ => owner(&self.images[image.index()]),
-                },
+                (_, Some(image)) => {
+                    if self.sources[image.index()] != NameSource::None {
+                        of_images[image.index()].insert(place.address, index);
+                    }
+                    continue;
+                }
                 (RawFrame::Kernel(_), None) if is_named => Owner::Kernel,
                 (RawFrame::Code { process, .. }, None) if is_named => {
                     let process = &recording.processes[process.index()];
@@ -95,7 +119,9 @@ impl Symbols {
                 names.entry(owner(image)).or_default().debug = true;
             }
         }
-        for (owner, places) in groups {
+        let of_images = self.images.iter().map(owner).zip(of_images);
+        let of_images = of_images.filter(|(_, places)| !places.is_empty());
+        for (owner, places) in groups.into_iter().chain(of_images) {
             let group = names.entry(owner).or_default();
             let named = |(address, index): (u64, u32)| {
                 (address, self.places[index as usize].functions.clone())

@@ -176,6 +176,7 @@ fn separate_debug_files_by_link_and_by_build_id() {
     let places = Places {
         debug_directories: vec![root],
         debuginfod_caches: Vec::new(),
+        ..Places::default()
     };
     assert_has(
         &names(&recorded(&built, &stripped, &built.build_id), &places).0,

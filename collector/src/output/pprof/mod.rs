@@ -7,15 +7,15 @@
 
 pub(crate) mod proto;
 
-use super::{Format, Holds, Location, Options, command, locations, started_at, thread_name};
-use crate::profile::{CallId, Profile, SourceFrameId, is_time};
+use super::{Format, Holds, Options, command, started_at, thread_name};
+use crate::intern::HashMap;
+use crate::profile::{CallId, Frame, Profile, SourceFrameId, is_time};
 use crate::symbolize::ImageId;
 use engine::wire::source::WALL;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message;
 use std::borrow::Cow;
-use std::collections::HashMap;
 use std::io::{self, Write};
 
 pub(super) struct Pprof;
@@ -75,13 +75,13 @@ impl<'a> Builder<'a> {
         let mut builder = Self {
             profile,
             out: proto::Profile::default(),
-            strings: HashMap::new(),
+            strings: HashMap::default(),
             events: Vec::new(),
-            mappings: HashMap::new(),
-            biases: HashMap::new(),
-            locations: HashMap::new(),
-            functions: HashMap::new(),
-            stacks: HashMap::new(),
+            mappings: HashMap::default(),
+            biases: HashMap::default(),
+            locations: HashMap::default(),
+            functions: HashMap::default(),
+            stacks: HashMap::default(),
         };
         builder.string("");
         builder
@@ -152,7 +152,7 @@ impl<'a> Builder<'a> {
     }
 
     fn samples(&mut self) {
-        let mut merged: HashMap<_, usize> = HashMap::new();
+        let mut merged: HashMap<_, usize> = HashMap::default();
         let remainders = &self.profile.remainders;
         for sample in self.profile.all_samples().chain(remainders) {
             let values = self.values(sample);
@@ -232,30 +232,35 @@ impl<'a> Builder<'a> {
             return known.clone();
         }
         let profile = self.profile;
-        let mut outer = profile_frames(profile, stack);
-        let all = locations(profile, stack);
-        let ids: Vec<u64> = all
-            .iter()
-            .map(|location| {
-                let key = outer.next().unwrap_or(SourceFrameId::new(u32::MAX));
-                self.location(key, location)
-            })
-            .collect();
+        let (mut ids, mut inlined, mut next) = (Vec::new(), Vec::new(), Some(stack));
+        while let Some(call) = next.and_then(|next| profile.stacks.get(next.index())) {
+            let frame = &profile.frames[call.frame.index()];
+            inlined.push(frame);
+            if !frame.inlined() {
+                ids.push(self.location(call.frame, &inlined));
+                inlined.clear();
+            }
+            next = call.parent;
+        }
+        if !inlined.is_empty() {
+            ids.push(self.location(SourceFrameId::new(u32::MAX), &inlined));
+        }
         self.stacks.insert(stack, ids.clone());
         ids
     }
 
-    fn location(&mut self, key: SourceFrameId, location: &Location<'a>) -> u64 {
+    /// The location of a frame; `functions`: it is the last of them, into which the others were
+    /// inlined.
+    fn location(&mut self, key: SourceFrameId, functions: &[&'a Frame]) -> u64 {
         if let Some(known) = self.locations.get(&key) {
             return *known;
         }
-        let outer = location.outer();
+        let outer = functions.last().copied();
         let image = outer.and_then(|outer| self.profile.function(outer).image);
         let mapping_id = image.map_or(0, |image| self.mapping(image));
         let bias = image.map_or(0, |image| self.biases.get(&image).copied().unwrap_or(0));
         let address = outer.map_or(0, |outer| outer.file_address.wrapping_add(bias));
-        let line = location
-            .functions
+        let line = functions
             .iter()
             .map(|frame| {
                 let function = self.profile.function(frame);
@@ -338,20 +343,6 @@ impl<'a> Builder<'a> {
         self.strings.insert(text.to_owned(), index);
         index
     }
-}
-
-/// The frames of a stack that are not inlined, from the leaf: one for each of its [`locations`].
-fn profile_frames(profile: &Profile, stack: CallId) -> impl Iterator<Item = SourceFrameId> + '_ {
-    let mut next = Some(stack);
-    std::iter::from_fn(move || {
-        loop {
-            let call = profile.stacks.get(next?.index())?;
-            next = call.parent;
-            if !profile.frames[call.frame.index()].inlined() {
-                return Some(call.frame);
-            }
-        }
-    })
 }
 
 /// What is said of the thread and process of each sample.
