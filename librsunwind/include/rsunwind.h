@@ -267,8 +267,8 @@ RSUNWIND_API int rsunwind_region_end(int64_t region);
  *   bound every loop. *A wild load of your own is a crash of the program, and a loop without end
  *   hangs it: neither can be contained.*
  * - What can be, is: reading what cannot be read, or more than the budget of a walk; a caller or a
- *   next entry that is not further up; more
- *   than 2 ms in each of two calls, or 16,384 frames in one; frames that are missed. Each is
+ *   next entry that is not further up; more than 2 ms, and a microsecond for each frame given, in
+ *   each of two calls, or more than 65,000 frames in one; frames that are missed. Each is
  *   counted, and marks the sample. A language that is in trouble in more than one call in nine for
  *   long is switched off; the recording says so.
  */
@@ -359,7 +359,7 @@ RSUNWIND_API int rsunwind_language_uncover(int language, const void *start, size
  * rsunwind_load() stores the word at `address`: for memory that stays mapped while this thread is
  * in the handler, such as the frames of its own interpreter. About 3 ns; the first time that a walk
  * meets a page 150 to 300. rsunwind_copy() copies up to 64 KiB, also of memory that another thread
- * may unmap at this moment; about 1 µs. One walk has 262,144 loads and 8,192 copies and new pages.
+ * may unmap at this moment; about 1 µs. One walk has 524,288 loads and 8,192 copies and new pages.
  * Both return 0. Errors: RSUNWIND_E_UNREADABLE, RSUNWIND_E_BUDGET, RSUNWIND_E_NULL.
  */
 static inline int rsunwind_load(const struct rsunwind_cursor *cursor, uint64_t address, uint64_t *word);

@@ -71,7 +71,7 @@ impl Error {
     pub const fn words(self) -> &'static core::ffi::CStr {
         match self {
             Self::Null => c"a null pointer, an empty range, or a value that the header does not allow",
-            Self::Full => c"all 62 clients, or 16 languages, or 256 ranges of code are taken; take one back first",
+            Self::Full => c"all 62 clients, or 16 languages, or 256 ranges of code are taken: take one back first; or a walk has all the frames that it may have",
             Self::NoClient => c"no such client, language or region; it was unregistered or has ended, or never was",
             Self::InCallback => {
                 c"a callback cannot unregister: it would wait for itself; do it after the callback has returned"

@@ -196,7 +196,14 @@ sorted([1], key=key)
             };
             let spins =
                 in_order(&spins, &["spin", last, "start_thread"]) && threads[1]["has_gil"] == true;
-            (sleeps && spins && python.len() == 5 && threads[0]["has_gil"] == false).then_some(())
+            let name = if minor > 9 {
+                "Thread-1 (spin)"
+            } else {
+                "Thread-1"
+            };
+            let named = threads[1]["name"] == name && threads[0]["name"] != name;
+            let is_right = sleeps && spins && named && python.len() == 5;
+            (is_right && threads[0]["has_gil"] == false).then_some(())
         });
     }
 }

@@ -112,7 +112,7 @@ fn what_goes_wrong_in_a_callback_is_contained_counted_and_said() {
         ("demanding", "missed their frames"),
         ("endless", "65 took too long"),
     ] {
-        let (said, summary, profile, _) = record(&[how, "1500"], Show::default());
+        let (said, summary, profile, _) = record(&[how, "1000"], Show::default());
         assert!(said.ends_with("off 1\nright\n"), "{how}: {said}");
         let off = summary
             .lines()

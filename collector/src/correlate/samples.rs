@@ -58,7 +58,7 @@ impl Made {
 }
 
 /// What the chunks of a process share: the stacks so far, and kernel samples that wait for one.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Stacks {
     pub(super) made: Made,
     pub(super) waiting: WaitingRoom,
@@ -76,9 +76,14 @@ pub(super) struct Stacks {
 impl Stacks {
     pub(super) fn of(window: Window, sent: Sent) -> Self {
         Self {
+            made: Made::default(),
+            waiting: WaitingRoom::default(),
             window,
             sent,
-            ..Self::default()
+            trampolines: HashSet::default(),
+            recent: Recent::of(window),
+            regions: HashMap::default(),
+            new: Vec::new(),
         }
     }
 
@@ -122,34 +127,38 @@ impl Stacks {
     }
 }
 
-/// How many frames are remembered; a power of two.
+/// How many frames are remembered; powers of two. A window has few.
 const REMEMBERED: usize = 1 << 15;
+const REMEMBERED_IN_WINDOW: usize = 1 << 11;
 
 /// Frames that were met, each found in one look: programs return to few places.
 #[derive(Debug)]
 struct Recent(Vec<Option<(ProcessId, Frame, FrameId)>>);
 
-impl Default for Recent {
-    fn default() -> Self {
-        Self(vec![None; REMEMBERED])
-    }
-}
-
 impl Recent {
+    fn of(window: Window) -> Self {
+        let count = match window.is_whole() {
+            true => REMEMBERED,
+            false => REMEMBERED_IN_WINDOW,
+        };
+        Self(vec![None; count])
+    }
+
     fn find(&self, process: ProcessId, frame: &Frame) -> Option<FrameId> {
-        let found = self.0[Self::place(process, frame)].as_ref();
+        let found = self.0[self.place(process, frame)].as_ref();
         let found = found.filter(|(whose, what, _)| *whose == process && what == frame);
         found.map(|(_, _, id)| *id)
     }
 
     fn note(&mut self, process: ProcessId, frame: &Frame, id: FrameId) {
-        self.0[Self::place(process, frame)] = Some((process, *frame, id));
+        let place = self.place(process, frame);
+        self.0[place] = Some((process, *frame, id));
     }
 
-    fn place(process: ProcessId, frame: &Frame) -> usize {
+    fn place(&self, process: ProcessId, frame: &Frame) -> usize {
         const ODD: u64 = 0x9e37_79b9_7f4a_7c15;
         let mixed = frame.pc.0 ^ u64::from(frame.position) ^ u64::from(process.number()) << 48;
-        (mixed.wrapping_mul(ODD) >> 48) as usize % REMEMBERED
+        (mixed.wrapping_mul(ODD) >> 48) as usize & (self.0.len() - 1)
     }
 }
 

@@ -6,6 +6,7 @@ use super::task::Task;
 use crate::interpreters::NativeStack;
 use crate::remote::RemoteStack;
 use crate::unwind::Stack;
+use crate::visible::visible;
 use std::time::Duration;
 
 /// How long a thread that is not held is read, at most.
@@ -40,6 +41,7 @@ pub(super) fn add(
         stop: user.stop,
         copy: Some(native.copy),
         is_older: native.is_older,
+        wants_name: true,
     };
     let has_room = target.frames < MOST_OF_ALL;
     let mixed = match has_room {
@@ -54,6 +56,10 @@ pub(super) fn add(
     }
     if let Some(mixed) = mixed {
         to.has_lock = mixed.has_lock;
+        if let Some(name) = mixed.own_name {
+            let name = visible(&String::from_utf8_lossy(&name)).into_owned();
+            target.own_names.insert(task.tid, name);
+        }
         user.frames = mixed.frames;
     }
     if user.elided.0 > 0 {

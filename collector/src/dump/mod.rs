@@ -168,10 +168,15 @@ fn look(pid: u32, stop: bool) -> Dump {
     let (frames, notes) = names::name(&mut target, &stacks);
     let all = tasks.into_iter().zip(stacks).zip(frames);
     let threads: Vec<Thread> = all
-        .map(|((task, stack), frames)| Thread {
-            task,
-            stack,
-            frames,
+        .map(|((mut task, stack), frames)| {
+            if let Some(name) = target.own_names.remove(&task.tid) {
+                task.name = name;
+            }
+            Thread {
+                task,
+                stack,
+                frames,
+            }
         })
         .collect();
     Dump {

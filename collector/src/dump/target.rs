@@ -5,6 +5,7 @@ use crate::interpreters::Interpreters;
 use crate::remote::RemoteUnwinder;
 use crate::remote_memory::RemoteMemory;
 use crate::unwind::Code;
+use std::collections::HashMap;
 
 /// The process that is looked at.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Target {
     pub(super) threads: Vec<(u32, u32)>,
     /// What its interpreters were found to run.
     pub(super) interpreters: Interpreters,
+    /// What it calls threads by itself, by their numbers as we know them.
+    pub(super) own_names: HashMap<u32, String>,
     /// Frames that were found.
     pub(super) frames: usize,
     /// Its sockets.
@@ -30,6 +33,7 @@ impl Target {
             unwinder: RemoteUnwinder::default(),
             threads: Vec::new(),
             interpreters: Interpreters::default(),
+            own_names: HashMap::new(),
             frames: 0,
             sockets: Sockets::default(),
         }

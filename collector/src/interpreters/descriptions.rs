@@ -1,7 +1,7 @@
 //! The code objects of a process that were met from outside, each described once.
 
 use super::LANGUAGES;
-use engine::wire::code::{Code, FROM_OUTSIDE, LineFormat};
+use engine::wire::code::{Code, FROM_OUTSIDE, LineFormat, MoreLines};
 use std::collections::HashMap;
 
 /// What tells code objects of a process apart: the language's number, the object's, and what tells
@@ -32,6 +32,13 @@ impl Description {
             first_line: code.first_line,
             format: code.format,
             lines: code.lines.to_vec(),
+        }
+    }
+
+    /// Adds to its line table what stands there from that offset on.
+    pub(super) fn extend(&mut self, more: &MoreLines<'_>) {
+        if self.lines.len() == more.offset as usize {
+            self.lines.extend_from_slice(more.lines);
         }
     }
 

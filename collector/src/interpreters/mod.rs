@@ -23,6 +23,7 @@ mod python;
 use crate::unwind::{Code, Spot, Stack};
 pub(crate) use descriptions::{Description, Descriptions};
 use engine::address::RuntimeAddress;
+use engine::python::code::Part;
 use engine::python::entries::Entry;
 use engine::python::tasks::Awaiting;
 use engine::v8::frame::{Native, standing};
@@ -68,6 +69,8 @@ pub(crate) struct NativeStack<'a> {
     /// Whether the thread may have gone on since: then what it has of an interpreter by now, and
     /// did not have there, is shown nevertheless.
     pub(crate) is_older: bool,
+    /// Whether the name is wanted that the program has for the thread.
+    pub(crate) wants_name: bool,
 }
 
 /// A stack with the frames of interpreters.
@@ -79,6 +82,8 @@ pub(crate) struct MixedStack {
     pub(crate) lacks: bool,
     /// Whether it has Python's lock; `None` of a thread without Python.
     pub(crate) has_lock: Option<bool>,
+    /// What the program calls the thread, UTF-8, if that is wanted.
+    pub(crate) own_name: Option<Vec<u8>>,
 }
 
 impl Interpreters {
@@ -115,7 +120,14 @@ impl Interpreters {
             frames: Vec::with_capacity(native.frames.len()),
             lacks,
             has_lock: (!entries.is_empty()).then_some(has_lock),
+            own_name: None,
         };
+        if let (Some(python), Some(outermost)) = (&python, entries.last())
+            && native.wants_name
+            && tid != pid
+        {
+            mixed.own_name = python.thread_name(&memory, outermost);
+        }
         let mut left = MOST_FRAMES;
         let mut entries = entries.into_iter().peekable();
         for (frame, spot) in native.frames.iter().zip(native.spots) {
@@ -199,9 +211,13 @@ impl Interpreters {
         // Without one it is the interpreter's own.
         if let Some(place) = place.filter(|_| check != 0) {
             let number = self.descriptions.number((PYTHON, place.code, check), || {
-                let mut description = None;
-                layout.describe(memory, place.code, |code| {
-                    description = Some(Description::new(PYTHON, &code));
+                let mut description: Option<Description> = None;
+                let _ = layout.describe(memory, place.code, |part| {
+                    match part {
+                        Part::Code(code, _) => description = Some(Description::new(PYTHON, &code)),
+                        Part::Lines(more, _) => description.as_mut()?.extend(&more),
+                    }
+                    Some(())
                 });
                 description
             });

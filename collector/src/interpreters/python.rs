@@ -7,6 +7,7 @@ use crate::unwind::Code;
 use engine::interpreter::memory::Memory;
 use engine::python::entries::Entry;
 use engine::python::layout::{self, Entries, Layout};
+use engine::python::names;
 use engine::python::threads;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -102,7 +103,7 @@ impl Python {
         }
         let lacks = entries.len() >= MOST_ENTRIES;
         match self.layout.entries {
-            Entries::Unplaced { .. } => self.place(stack, native, &mut entries),
+            Entries::Unplaced => self.place(stack, native, &mut entries),
             _ => {
                 entries.sort_by_key(|entry| entry.address);
                 entries.dedup_by_key(|entry| entry.address);
@@ -129,6 +130,16 @@ impl Python {
                 at += 1;
             }
         }
+    }
+
+    /// What `threading` calls the thread of which that is the outermost entry.
+    pub(super) fn thread_name(&self, memory: &Pages, entry: &Entry) -> Option<Vec<u8>> {
+        let caller = |frame: &u64| self.layout.caller(memory, *frame);
+        let mut frames = std::iter::successors(Some(entry.frame), caller);
+        let outermost = frames.nth(entry.count.checked_sub(1)? as usize)?;
+        let mut room = [0; names::LONGEST];
+        let name = self.layout.thread_name(memory, outermost, &mut room)?;
+        Some(name.to_vec())
     }
 
     /// The thread that has the lock, by its number in its own PID namespace.

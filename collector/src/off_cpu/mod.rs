@@ -40,6 +40,8 @@ pub(crate) struct Look {
     pub(crate) head: SampleHead,
     /// Whether frames of interpreters are missing.
     pub(crate) lacks: bool,
+    /// What the program calls the thread, if that was looked at.
+    pub(crate) own_name: Option<Vec<u8>>,
     /// When it was over (`CLOCK_MONOTONIC`, ns). It saw this absence's stack if the thread was not
     /// back by then.
     pub(crate) taken_ns: u64,
@@ -66,6 +68,9 @@ struct Thread {
     introduced: bool,
     /// Absences recorded: the newest one's nonce.
     taken: u64,
+    /// What the program calls it, as far as was told; and how often that could have been asked.
+    own_name: Vec<u8>,
+    occasions: u64,
 }
 
 impl Switches {
@@ -129,6 +134,15 @@ impl Switches {
         {
             thread.introduce(time_ns, name);
         }
+    }
+
+    /// Whether it is to be found out now what the program calls a thread: until that is known, and
+    /// from time to time.
+    pub(crate) fn is_own_name_due(&mut self, tid: i32) -> bool {
+        self.threads.get_mut(&tid).is_none_or(|thread| {
+            thread.occasions += 1;
+            thread.own_name.is_empty() || thread.occasions.is_power_of_two()
+        })
     }
 
     /// A thread ended.
@@ -201,6 +215,8 @@ impl Thread {
             done: Vec::new(),
             introduced: false,
             taken: 0,
+            own_name: Vec::new(),
+            occasions: 0,
         }
     }
 
@@ -216,7 +232,17 @@ impl Thread {
     }
 
     fn record(&mut self, absence: Absence<Stack>) {
-        let stack = absence.stack.unwrap_or_else(Stack::unknown);
+        let mut stack = absence.stack.unwrap_or_else(Stack::unknown);
+        let own_name = stack.look.as_mut().and_then(|look| look.own_name.take());
+        if let Some(name) = own_name.filter(|name| *name != self.own_name) {
+            let record = wire_thread::ThreadName {
+                time_ns: absence.since_ns,
+                name: &name,
+            };
+            self.records
+                .other(RecordKind::ThreadName, |out| record.encode(out));
+            self.own_name = name;
+        }
         self.taken += 1;
         let preempted = if absence.preempted {
             flags::PREEMPTED

@@ -22,10 +22,12 @@ use engine::wire::label::LabelSet;
 use engine::wire::process::Origin;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::{charge, code, event, module, process, session, source, thread};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Names a thread: process, tid, thread key.
 type ThreadName = (ProcessId, u32, u64);
+/// Of a line table, by where they begin.
+type Parts = BTreeMap<u32, Vec<u8>>;
 
 /// What the first pass gathers.
 #[derive(Debug, Default)]
@@ -38,6 +40,8 @@ pub(super) struct Facts {
     /// Samples that found a ring full which the collector emptied.
     lost_in_ring: HashMap<ThreadId, u64>,
     names: HashMap<ThreadId, (u64, String)>,
+    /// Those that programs have for them.
+    own_names: HashMap<ThreadId, (u64, String)>,
     gone: Vec<(ProcessId, module::ModuleGone)>,
     perf_maps: Vec<(ProcessId, u64, Vec<u8>)>,
     segments: HashMap<(u32, u64), session::SegmentTotals>,
@@ -45,6 +49,8 @@ pub(super) struct Facts {
     known_modules: HashSet<(ProcessId, u64, u64, u64)>,
     known_languages: Interner<LanguageId>,
     known_codes: Interner<CodeId>,
+    /// Of line tables, what is not in the description: where it begins, by process and code object.
+    more_lines: HashMap<(ProcessId, u64), Parts>,
     known_labels: Interner<LabelsId>,
     /// Where code of JITs begins, by its process and number.
     made_code: HashMap<(ProcessId, u64), u64>,
@@ -191,6 +197,12 @@ impl Facts {
                 let process = self.process(info);
                 self.code(process, &code::Code::decode(record.payload)?);
             }
+            Some(RecordKind::MoreLines) => {
+                let process = self.process(info);
+                let found = code::MoreLines::decode(record.payload)?;
+                let parts = self.more_lines.entry((process, found.number)).or_default();
+                parts.insert(found.offset, found.lines.to_vec());
+            }
             Some(RecordKind::Labels) => {
                 let process = self.process(info);
                 let found = LabelSet::decode(record.payload)?;
@@ -216,6 +228,11 @@ impl Facts {
                 let found = thread::Thread::decode(record.payload)?;
                 let thread = self.thread(info, info.tid, info.thread_key);
                 self.arming(thread, &found);
+            }
+            Some(RecordKind::ThreadName) => {
+                let found = thread::ThreadName::decode(record.payload)?;
+                let thread = self.thread(info, info.tid, info.thread_key);
+                newer(&mut self.own_names, thread, found.time_ns, found.name);
             }
             Some(RecordKind::ThreadEnd) => {
                 let found = thread::ThreadEnd::decode(record.payload)?;
@@ -333,6 +350,24 @@ impl Facts {
         }
     }
 
+    /// Puts line tables together; what is behind a part that is lost has no lines.
+    fn join_lines(&mut self) {
+        for ((process, number), parts) in std::mem::take(&mut self.more_lines) {
+            let codes = &mut self.recording.processes[process.index()].codes;
+            let Some(id) = codes.get_mut(&number) else {
+                continue;
+            };
+            let mut object = self.recording.codes[id.index()].clone();
+            for (offset, lines) in parts {
+                let length = object.lines.len();
+                if offset as usize == length && length < code::LONGEST_TABLE {
+                    object.lines.extend(lines);
+                }
+            }
+            *id = (self.known_codes).place(&mut self.recording.codes, object);
+        }
+    }
+
     fn module(&mut self, process: ProcessId, found: &module::Module<'_>) {
         self.recording.modules.push(Module {
             process,
@@ -359,10 +394,7 @@ impl Facts {
     }
 
     fn arming(&mut self, thread: ThreadId, found: &thread::Thread<'_>) {
-        let name = self.names.entry(thread).or_default();
-        if found.time_ns >= name.0 && !found.name.is_empty() {
-            *name = (found.time_ns, text(found.name));
-        }
+        newer(&mut self.names, thread, found.time_ns, found.name);
         self.recording.threads[thread.index()].armings.push(Arming {
             time_ns: found.time_ns,
             trigger: found.trigger,
@@ -377,8 +409,10 @@ impl Facts {
     /// Puts everything where it belongs, once all files have been read.
     pub(super) fn finish(mut self) -> Recording {
         self.add_segment_totals();
+        self.join_lines();
         self.recording.clocks.sort_by_key(|c| c.monotonic_ns);
-        for (thread, (_, name)) in std::mem::take(&mut self.names) {
+        let names = std::mem::take(&mut self.names).into_iter();
+        for (thread, (_, name)) in names.chain(std::mem::take(&mut self.own_names)) {
             self.recording.threads[thread.index()].name = name;
         }
         for (thread, lost) in std::mem::take(&mut self.lost_in_ring) {
@@ -415,6 +449,17 @@ impl Facts {
         find_starts(&mut self.recording.processes);
         find_parents(&mut self.recording.processes);
         self.recording
+    }
+}
+
+/// Takes a name for a thread that is newer than the one it has.
+fn newer(names: &mut HashMap<ThreadId, (u64, String)>, of: ThreadId, time_ns: u64, name: &[u8]) {
+    if name.is_empty() {
+        return;
+    }
+    let known = names.entry(of).or_default();
+    if time_ns >= known.0 {
+        *known = (time_ns, text(name));
     }
 }
 

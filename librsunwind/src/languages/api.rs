@@ -12,6 +12,7 @@ use super::lock::Locked;
 use super::{asking, table};
 use crate::described;
 use crate::error::Error;
+use crate::thread::ThreadState;
 use crate::weak_address;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
@@ -158,7 +159,7 @@ impl Cursor<'_> {
     /// `rsunwind_frame` and `rsunwind_describe`.
     ///
     /// # Errors
-    /// [`Error::Budget`].
+    /// [`Error::Budget`]; [`Error::Full`] where the walk is as long as any may be.
     pub fn frame<'d>(
         &self,
         id: u64,
@@ -194,6 +195,12 @@ impl Cursor<'_> {
         unsafe { asking::frame(self.0, id, check, position) }
     }
 
+    /// The thread that is walked.
+    pub(super) fn own_thread(&self) -> Option<&ThreadState> {
+        // SAFETY: the callback runs.
+        unsafe { asking::thread(self.0) }.ok()
+    }
+
     /// Says that the thread has the interpreter's lock.
     pub(super) fn own_lock(&self) {
         // SAFETY: the callback runs.
@@ -210,13 +217,27 @@ impl Cursor<'_> {
     }
 
     /// The same where something is missing yet: then it is to be described again at the next
-    /// sample.
+    /// sample, if [`Cursor::more_lines`] does not complete it.
     ///
     /// # Errors
     /// As above.
     pub(super) fn part_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
         // SAFETY: as above.
         unsafe { asking::describe_as_written(self.0, code, false) }
+    }
+
+    /// Adds to the line table of the code object that was described last: for the last time, or
+    /// not.
+    ///
+    /// # Errors
+    /// [`Error::Memory`] if it could not be written.
+    pub(super) fn more_lines(
+        &self,
+        lines: wire::code::MoreLines<'_>,
+        is_last: bool,
+    ) -> Result<(), Error> {
+        // SAFETY: as above.
+        unsafe { asking::more_lines(self.0, lines, is_last) }
     }
 }
 

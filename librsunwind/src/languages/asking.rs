@@ -38,8 +38,8 @@ use engine::wire;
 use engine::wire::event::EventKind;
 use engine::wire::sample::{Frame, Method};
 
-/// Frames that one call may give.
-const MOST_FRAMES: u32 = 16_384;
+/// Frames that one call may give: nearly all that a walk may have.
+const MOST_FRAMES: u32 = 65_000;
 
 /// See the module.
 pub(crate) struct Asking<'a> {
@@ -174,16 +174,17 @@ impl<'a> Asking<'a> {
             asked.call(&mut cursor)
         };
         let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+        let pushed = call.pushed.get();
         let counts = &asked.place.counts;
         counts.asked.fetch_add(u64::from(!is_for_entry), Relaxed);
-        counts
-            .frames
-            .fetch_add(u64::from(call.pushed.get()), Relaxed);
-        let slow = asked.place.is_slow(usize::from(is_for_entry), took_ns);
+        counts.frames.fetch_add(u64::from(pushed), Relaxed);
+        let slow = asked
+            .place
+            .is_slow(usize::from(is_for_entry), took_ns, pushed);
         Called {
             answer,
             cursor,
-            pushed: call.pushed.get(),
+            pushed,
             is_unreadable: call.is_unreadable.get(),
             is_too_long: slow || call.is_too_much.get(),
         }
@@ -435,6 +436,15 @@ impl Call<'_> {
         result
     }
 
+    /// What is to be described: for the last time, or not.
+    fn unknown(&self, is_last: bool) -> Result<(Key, u64), Error> {
+        let unknown = self.unknown.get().ok_or(Error::Null)?;
+        if is_last {
+            self.unknown.set(None);
+        }
+        Ok(unknown)
+    }
+
     fn push(&self, number: u64, position: u32) -> Result<(), Error> {
         // SAFETY: the walk's, which waits for this call.
         let frames = unsafe { self.frames.as_mut() }.ok_or(Error::Null)?;
@@ -444,8 +454,12 @@ impl Call<'_> {
             method: Method::Language,
             position,
         };
-        if pushed >= MOST_FRAMES || !frames.push_frame(frame) {
+        if pushed >= MOST_FRAMES {
             return Err(Error::Budget);
+        }
+        // The walk is as long as any may be, for which the language cannot be blamed.
+        if !frames.push_frame(frame) {
+            return Err(Error::Full);
         }
         self.pushed.set(pushed.saturating_add(1));
         Ok(())
@@ -493,7 +507,8 @@ pub unsafe fn copy(
 /// `rsunwind_frame`: adds a frame; `false` if its code object is to be described.
 ///
 /// # Errors
-/// [`Error::Budget`]; [`Error::Null`] where no frames are asked for.
+/// [`Error::Budget`]; [`Error::Full`] where the walk is as long as any may be; [`Error::Null`]
+/// where no frames are asked for.
 ///
 /// # Safety
 /// See the module.
@@ -525,13 +540,14 @@ pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), E
     let call = unsafe { call_of(cursor) }?;
     // SAFETY: likewise.
     let described = unsafe { codes::look_at(code) }?;
-    let (key, number) = call.unknown.take().ok_or(Error::Null)?;
+    let (key, number) = call.unknown(true)?;
     codes::describe(call.asking.this, key, number, call.name, &described);
     Ok(())
 }
 
 /// The same of a description as it is written, by a language of our own: but for its number, time
-/// and language. One that is not whole is asked for again at the next sample.
+/// and language. One that is not whole is asked for again at the next sample, if [`more_lines`]
+/// does not complete it.
 ///
 /// # Errors
 /// As above.
@@ -545,11 +561,45 @@ pub(super) unsafe fn describe_as_written(
 ) -> Result<(), Error> {
     // SAFETY: the caller's promise.
     let call = unsafe { call_of(cursor) }?;
-    let (key, number) = call.unknown.take().ok_or(Error::Null)?;
+    let (key, number) = call.unknown(is_whole)?;
     let language = call.name;
     let code = wire::code::Code { language, ..code };
     codes::write(call.asking.this, is_whole.then_some(key), number, code);
     Ok(())
+}
+
+/// More of the line table of the code object that was described last, but for its number.
+///
+/// # Errors
+/// As above; [`Error::Memory`] if it could not be written.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn more_lines(
+    cursor: *const Cursor,
+    lines: wire::code::MoreLines<'_>,
+    is_last: bool,
+) -> Result<(), Error> {
+    // SAFETY: the caller's promise.
+    let call = unsafe { call_of(cursor) }?;
+    let (key, number) = call.unknown(is_last)?;
+    let lines = wire::code::MoreLines { number, ..lines };
+    match codes::write_lines(call.asking.this, is_last.then_some(key), lines) {
+        true => Ok(()),
+        false => Err(Error::Memory),
+    }
+}
+
+/// The thread that is walked.
+///
+/// # Errors
+/// [`Error::Null`] if no walk is under way.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn thread<'a>(cursor: *const Cursor) -> Result<&'a ThreadState, Error> {
+    // SAFETY: the caller's promise.
+    Ok(unsafe { call_of(cursor) }?.asking.this)
 }
 
 /// Notes that the thread has the lock of its interpreter.

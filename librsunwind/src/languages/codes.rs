@@ -91,6 +91,22 @@ pub(super) fn write(this: &ThreadState, key: Option<Key>, number: u64, mut code:
     code.number = number;
     code.time_ns = clock::monotonic_ns();
     let is_written = this.write(RecordKind::Code, |out| code.encode(out));
+    keep(key, number, is_written);
+}
+
+/// More of a line table; `false` if it could not be written. The key is that of the object, with
+/// the last part.
+pub(super) fn write_lines(
+    this: &ThreadState,
+    key: Option<Key>,
+    lines: code::MoreLines<'_>,
+) -> bool {
+    let is_written = this.write(RecordKind::MoreLines, |out| lines.encode(out));
+    keep(key, lines.number, is_written);
+    is_written
+}
+
+fn keep(key: Option<Key>, number: u64, is_written: bool) {
     if let Some(key) = key.filter(|_| is_written || !PROCESS.is_active()) {
         insert(key, number);
     }

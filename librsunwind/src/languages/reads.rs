@@ -14,7 +14,7 @@ use core::cell::Cell;
 use engine::memory::{is_readable, load_verified};
 
 /// Loads that the languages of a walk may make.
-const LOADS: u32 = 262_144;
+const LOADS: u32 = 524_288;
 /// Copies and probes of pages likewise.
 const COPIES: u32 = 8192;
 /// Bytes of a copy, at most.

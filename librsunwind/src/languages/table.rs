@@ -37,8 +37,10 @@ const STRIKE: u32 = 8;
 /// At this it is switched off.
 const ENOUGH: u32 = 512;
 
-/// A callback that took longer than this took too long, ns.
+/// A callback that took longer than this took too long, and so much more for each frame that it
+/// gave, ns: an interpreter gives a whole recursion at once.
 const LONGEST_NS: u64 = 2_000_000;
+const LONGEST_OF_A_FRAME_NS: u64 = 1_000;
 
 /// [`Counts`] as they grow.
 #[derive(Debug)]
@@ -65,11 +67,13 @@ pub(super) struct Place {
 }
 
 impl Place {
-    /// Whether a callback that took `took_ns` took too long: if the one before it did, too. A
-    /// single one may have been put off the processor meanwhile, and the thread's CPU clock is too
-    /// dear to be read for each. `kind` keeps the two callbacks apart.
-    pub fn is_slow(&self, kind: usize, took_ns: u64) -> bool {
-        let (slow, before) = (took_ns > LONGEST_NS, &self.was_slow[kind & 1]);
+    /// Whether a callback that took `took_ns` for so many frames took too long: if the one before
+    /// it did, too. A single one may have been put off the processor meanwhile, and the thread's
+    /// CPU clock is too dear to be read for each. `kind` keeps the two callbacks apart.
+    pub fn is_slow(&self, kind: usize, took_ns: u64, frames: u32) -> bool {
+        let of_frames_ns = LONGEST_OF_A_FRAME_NS.saturating_mul(u64::from(frames));
+        let slow = took_ns > LONGEST_NS.saturating_add(of_frames_ns);
+        let before = &self.was_slow[kind & 1];
         let was_slow = before.load(Relaxed);
         // Most are not: then nothing is written, which other threads would have to fetch.
         if slow != was_slow {
@@ -405,5 +409,25 @@ impl Counting {
             missing,
         ];
         all.into_iter().for_each(|count| count.store(0, Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_callback_may_take_longer_the_more_frames_it_gives() {
+        let place = &TABLE[PLACES - 1];
+        let twice = |took_ns, frames| {
+            let _ = place.is_slow(0, took_ns, frames);
+            place.is_slow(0, took_ns, frames)
+        };
+        assert!(!twice(LONGEST_NS, 0));
+        assert!(twice(LONGEST_NS + 1, 0));
+        assert!(!twice(10 * LONGEST_NS, 60_000), "a deep recursion");
+        assert!(twice(10 * LONGEST_NS, 600));
+        assert!(!place.is_slow(0, LONGEST_NS, 0));
+        assert!(!place.is_slow(0, 2 * LONGEST_NS, 0), "a single one");
     }
 }

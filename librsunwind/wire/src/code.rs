@@ -9,12 +9,14 @@ use super::codec::{Decoder, Encoder};
 
 /// The name of code whose name could not be read at that moment.
 pub const UNREADABLE: &str = "(unreadable)";
-/// Longest name and file, and line table as it is written, bytes.
+/// Longest name and file, and part of a line table that one record has, bytes.
 pub const LONGEST_NAME: usize = 1024;
 /// See there.
 pub const LONGEST_FILE: usize = 4096;
 /// See there.
 pub const LONGEST_LINES: usize = 8192;
+/// Longest line table, with what other records ([`MoreLines`]) have of it.
+pub const LONGEST_TABLE: usize = 32 * LONGEST_LINES;
 
 /// From here on are the numbers of code objects that were described from outside of their process.
 pub const FROM_OUTSIDE: u64 = 1 << 40;
@@ -136,6 +138,20 @@ impl<'a> Code<'a> {
         })
     }
 
+    /// With as much of the line table as one record has, and what other records have of it.
+    pub fn parts(self) -> (Self, impl Iterator<Item = MoreLines<'a>>) {
+        let number = self.number;
+        let offsets = (0..).step_by(LONGEST_LINES);
+        let mut parts = offsets.zip(self.lines.chunks(LONGEST_LINES));
+        let lines = parts.next().map_or(&[][..], |(_, lines)| lines);
+        let more = parts.map(move |(offset, lines)| MoreLines {
+            number,
+            offset,
+            lines,
+        });
+        (Self { lines, ..self }, more)
+    }
+
     /// The line of a position; 0 if unknown.
     #[must_use]
     pub fn line(&self, position: u32) -> u32 {
@@ -171,6 +187,43 @@ fn steps(table: &[u8], first_line: u32, position: u32) -> u32 {
         found = u32::try_from(line).unwrap_or(0);
     }
     found
+}
+
+/// A part of the line table of a code object, behind what its description has; it may come before
+/// that.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct MoreLines<'a> {
+    /// [`Code::number`].
+    pub number: u64,
+    /// Where in the table it begins, bytes.
+    pub offset: u32,
+    /// The part.
+    pub lines: &'a [u8],
+}
+
+impl<'a> MoreLines<'a> {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.number);
+        out.number(u64::from(self.offset));
+        out.bytes(self.lines);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            number: from.number()?,
+            offset: from.small("offset in a line table")?,
+            lines: from.bytes()?,
+        })
+    }
 }
 
 /// Code of a JIT that was taken away.
@@ -231,6 +284,16 @@ mod tests {
         for cut in 0..length {
             assert!(Code::decode(&buffer[..cut]).is_err(), "cut at {cut}");
         }
+        let more = MoreLines {
+            number: 77,
+            offset: 8192,
+            lines: &[3, 4],
+        };
+        let mut out = Encoder::new(&mut buffer);
+        more.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(MoreLines::decode(&buffer[..length]), Ok(more));
+        assert!(MoreLines::decode(&buffer[..length - 1]).is_err());
         let gone = CodeGone {
             time_ns: 6,
             number: 77,
@@ -239,6 +302,24 @@ mod tests {
         gone.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(CodeGone::decode(&buffer[..length]), Ok(gone));
+    }
+
+    #[test]
+    fn long_line_tables_are_written_in_parts() {
+        let lines: Vec<u8> = (0..LONGEST_LINES * 2 + 5).map(|at| at as u8).collect();
+        for length in [0, 1, LONGEST_LINES, LONGEST_LINES + 1, lines.len()] {
+            let code = Code {
+                number: 7,
+                lines: &lines[..length],
+                ..Code::default()
+            };
+            let (first, more) = code.parts();
+            let whole = more.fold(first.lines.to_vec(), |before, part| {
+                assert_eq!((part.number, part.offset as usize), (7, before.len()));
+                [&before, part.lines].concat()
+            });
+            assert!(first.lines.len() <= LONGEST_LINES && whole == code.lines);
+        }
     }
 
     #[test]

@@ -40,6 +40,10 @@ pub enum RecordKind {
     CodeGone = 14,
     /// [`super::label::LabelSet`]: labels of the regions that a thread was in.
     Labels = 15,
+    /// [`super::thread::ThreadName`]: what the program itself calls a thread.
+    ThreadName = 16,
+    /// [`super::code::MoreLines`]: more of the line table of a code object.
+    MoreLines = 17,
     /// [`super::clocks::Clocks`]: the collector's clocks at one moment.
     Clocks = 20,
     /// [`super::charge::ProcessEnd`]: what a process and the children that it waited for had used
@@ -73,6 +77,8 @@ impl RecordKind {
             13 => Self::Code,
             14 => Self::CodeGone,
             15 => Self::Labels,
+            16 => Self::ThreadName,
+            17 => Self::MoreLines,
             20 => Self::Clocks,
             21 => Self::ProcessEnd,
             22 => Self::ChildEnd,

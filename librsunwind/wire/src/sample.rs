@@ -138,8 +138,27 @@ pub fn encode(
     head: &SampleHead,
     frames: &[Frame],
 ) {
+    encode_after(out, previous, 0, head, frames);
+}
+
+/// The same where so many of the outermost frames of both stacks are known to be the same, where
+/// neither has a gap.
+///
+/// # Signal safety
+/// As [`encode`], and linear in the number of the other frames.
+pub fn encode_after(
+    out: &mut Encoder<'_>,
+    previous: Option<(&SampleHead, &[Frame])>,
+    unchanged: usize,
+    head: &SampleHead,
+    frames: &[Frame],
+) {
     let (before, frames_before) = previous.unwrap_or((&BLANK, &[]));
-    let reused = common_root(frames_before, frames);
+    let unchanged = match before.elided | head.elided {
+        0 => unchanged,
+        _ => 0,
+    };
+    let reused = common_root(frames_before, frames, unchanged);
     let (new, _) = frames
         .split_at_checked(frames.len().wrapping_sub(reused))
         .unwrap_or((frames, &[]));
@@ -200,13 +219,19 @@ const BLANK: SampleHead = SampleHead {
     changes: 0,
 };
 
-/// How many outermost frames two stacks have in common.
-fn common_root(a: &[Frame], b: &[Frame]) -> usize {
-    a.iter()
+/// How many outermost frames two stacks have in common, of which so many are known.
+fn common_root(a: &[Frame], b: &[Frame], known: usize) -> usize {
+    let split = |frames: &[Frame]| frames.len().checked_sub(known);
+    let (Some(more_of_a), Some(more_of_b)) = (split(a), split(b)) else {
+        return 0;
+    };
+    debug_assert_eq!(a.get(more_of_a..), b.get(more_of_b..));
+    let more = |frames, count| <[Frame]>::get(frames, ..count).unwrap_or_default();
+    let pairs = more(a, more_of_a)
+        .iter()
         .rev()
-        .zip(b.iter().rev())
-        .take_while(|(a, b)| a == b)
-        .count()
+        .zip(more(b, more_of_b).iter().rev());
+    known.wrapping_add(pairs.take_while(|(a, b)| a == b).count())
 }
 
 fn encode_frame(out: &mut Encoder<'_>, last: &mut u64, frame: Frame) {

@@ -76,6 +76,39 @@ impl<'a> Thread<'a> {
     }
 }
 
+/// What a program calls a thread by itself, without the kernel: its interpreter knows the name. The
+/// newest holds, and before what the kernel says.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct ThreadName<'a> {
+    /// When it was read (`CLOCK_MONOTONIC`, ns).
+    pub time_ns: u64,
+    /// The name, UTF-8, perhaps cut.
+    pub name: &'a [u8],
+}
+
+impl<'a> ThreadName<'a> {
+    /// Writes the payload.
+    ///
+    /// # Signal safety
+    /// Writes into the caller's buffer only.
+    pub fn encode(&self, out: &mut Encoder<'_>) {
+        out.number(self.time_ns);
+        out.bytes(self.name);
+    }
+
+    /// Reads a payload.
+    ///
+    /// # Errors
+    /// Any [`WireError`] of the fields.
+    pub fn decode(payload: &'a [u8]) -> Result<Self, WireError> {
+        let mut from = Decoder::new(payload);
+        Ok(Self {
+            time_ns: from.number()?,
+            name: from.bytes()?,
+        })
+    }
+}
+
 /// Why a thread's account was closed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 #[repr(u8)]
@@ -212,6 +245,15 @@ mod tests {
         thread.encode(&mut out);
         let length = out.finish().unwrap();
         assert_eq!(Thread::decode(&buffer[..length]), Ok(thread));
+        let name = ThreadName {
+            time_ns: 5,
+            name: b"worker-1 (serve)",
+        };
+        let mut out = Encoder::new(&mut buffer);
+        name.encode(&mut out);
+        let length = out.finish().unwrap();
+        assert_eq!(ThreadName::decode(&buffer[..length]), Ok(name));
+        assert!(ThreadName::decode(&buffer[..length - 1]).is_err());
         let end = ThreadEnd {
             tid: 7,
             thread_key: 8,

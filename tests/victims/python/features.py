@@ -71,6 +71,8 @@ def replaced(seconds=0.2):
         source = "\n" * (line - 1) + f"def on_line_{line:02}(spin): spin(0.001)"
         exec(compile(source, "made.py", "exec"), space)
         space[f"on_line_{line:02}"](spin)
+    exec("def long(spin):\n" + "    a = 1\n" * 5000 + "    spin(0.03)", space)
+    space["long"](spin)
 
 
 def killed():
@@ -162,6 +164,33 @@ def storm(seconds=0.4):
             module.destroy(other)
         gc.collect(0)
     print("right")
+
+
+class Described(threading.Thread):
+    """Its name is not among the first of its attributes, nor in a table that others share."""
+
+    def __init__(self, name):
+        for number in range(40):
+            setattr(self, f"before_{number}", number)
+        super().__init__(name=name, target=spin, args=(0.01,))
+
+
+def thread_names():
+    def renamed():
+        spin(0.01)
+        threading.current_thread().name = "has another by now"
+        spin(0.05)
+
+    def work():
+        spin(0.01)
+
+    looked_at = threading.Thread(target=work, name="Ж, die längste von allen 𝄞")
+    vars(looked_at)
+    threads = [threading.Thread(target=work), looked_at, Described("described"), threading.Thread(target=renamed)]
+    for thread in threads:
+        thread.start()
+        thread.join()
+    print("|".join(thread.name for thread in threads))
 
 
 if __name__ == "__main__":

@@ -55,6 +55,8 @@ impl Run {
         frames: Vec<Frame>,
         spots: &[Spot],
     ) -> Look {
+        let switches = self.switches.as_mut();
+        let wants_name = switches.is_some_and(|switches| switches.is_own_name_due(tid));
         let (pid, tid) = (self.pid.unsigned_abs(), self.owner_of_switches(tid).tid);
         let native = NativeStack {
             frames: &frames,
@@ -62,13 +64,19 @@ impl Run {
             stop: head.stop,
             copy: None,
             is_older: false,
+            wants_name,
         };
         let mixed = (self.interpreters).look(&self.code, (pid, tid), native, PATIENCE);
         let lacks = mixed.as_ref().is_some_and(|mixed| mixed.lacks);
+        let (frames, own_name) = match mixed {
+            Some(mixed) => (mixed.frames, mixed.own_name),
+            None => (frames, None),
+        };
         Look {
-            frames: mixed.map_or(frames, |mixed| mixed.frames),
+            frames,
             head,
             lacks,
+            own_name,
             taken_ns: monotonic_ns(),
         }
     }
@@ -141,8 +149,11 @@ impl Run {
             }
             self.write_mapped(known.mapped, &mut records);
             for (number, description) in self.interpreters.descriptions.since(known.described) {
-                let code = description.code(number, self.key);
+                let (code, more) = description.code(number, self.key).parts();
                 records.other(RecordKind::Code, |out| code.encode(out));
+                for lines in more {
+                    records.other(RecordKind::MoreLines, |out| lines.encode(out));
+                }
             }
             if !records.are_none() {
                 let owner = ChunkInfo {

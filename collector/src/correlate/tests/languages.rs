@@ -6,7 +6,7 @@ use crate::recording::RawFrame;
 use crate::recording::example::{Chunk, head, recording};
 use crate::symbolize::{NOT_DESCRIBED, Places};
 use engine::address::RuntimeAddress;
-use engine::wire::code::{Code, CodeGone, LineFormat};
+use engine::wire::code::{Code, CodeGone, LineFormat, MoreLines};
 use engine::wire::sample::{Frame, Method};
 
 /// A sample with native frames, two of one code object, one of another of that name, and one that
@@ -97,6 +97,32 @@ fn shown(profile: &Profile, sample: usize) -> Vec<String> {
         }
     };
     frames.map(word).collect()
+}
+
+/// More of the line table of its first code object, in the wrong order; a part is missing.
+pub(super) fn more_lines() -> Chunk {
+    let parts = [(6, &[4, 4][..]), (2, &[4, 4]), (900, &[4, 4]), (4, &[4, 4])];
+    let chunk = Chunk::new(42, 42, 10);
+    parts.into_iter().fold(chunk, |chunk, (offset, lines)| {
+        let more = MoreLines {
+            number: 5,
+            offset,
+            lines,
+        };
+        chunk.record(RecordKind::MoreLines, |out| more.encode(out))
+    })
+}
+
+#[test]
+fn line_tables_are_put_together_from_parts_in_any_order() {
+    for chunks in [[more_lines(), interpreted()], [interpreted(), more_lines()]] {
+        let found = read_whole(recording(&chunks));
+        let code = &found.codes[found.processes[0].codes[&5].index()];
+        let lines = [3, 4, 8, 12, 16, 99].map(|position| code.line(position));
+        assert_eq!(lines, [7, 9, 11, 13, 15, 15]);
+        let other = &found.codes[found.processes[0].codes[&8].index()];
+        assert_eq!(other.line(99), 9, "described again, without these parts");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ use engine::wire::module::Module as WireModule;
 use engine::wire::process::{Origin, Process as WireProcess};
 use engine::wire::record::RecordKind;
 use engine::wire::sample::Trigger;
-use engine::wire::thread::Thread as WireThread;
+use engine::wire::thread::{Thread as WireThread, ThreadName};
 
 const FILE_HEADER: usize = file::HEADER_SIZE;
 
@@ -66,6 +66,11 @@ fn thread(chunk: Chunk, time_ns: u64, name: &[u8]) -> Chunk {
         name,
     };
     chunk.record(RecordKind::Thread, |out| found.encode(out))
+}
+
+fn own_name(chunk: Chunk, time_ns: u64, name: &[u8]) -> Chunk {
+    let found = ThreadName { time_ns, name };
+    chunk.record(RecordKind::ThreadName, |out| found.encode(out))
 }
 
 /// Two threads of one process, the first with two chunks that lie in the file in the wrong order.

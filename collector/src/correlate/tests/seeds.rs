@@ -2,7 +2,7 @@
 
 use super::joined::one_call;
 use super::labelled::labelled;
-use super::languages::interpreted;
+use super::languages::{interpreted, more_lines};
 use super::*;
 use crate::recording::example::{Chunk, absences, head, packed, recording, segment};
 use crate::recording::unpacked;
@@ -31,7 +31,9 @@ fn the_seeds_of_the_fuzzer_are_recordings_of_today() {
     chunks.push(process(events, 41, b"x\0"));
     chunks.push(one_call());
     chunks.push(interpreted());
+    chunks.push(more_lines());
     chunks.push(labelled());
+    chunks.push(own_name(Chunk::new(42, 43, 9), 6, b"worker-1 (serve)"));
     let mut cut = recording(&chunks);
     cut.truncate(cut.len() - 100);
     let mut switches = three_chunks();

@@ -25,6 +25,18 @@ fn a_recording_and_a_segment_read_the_same() {
     }
 }
 
+/// The newest of each; the kernel's is often what all threads of an interpreter are called.
+#[test]
+fn what_a_program_calls_its_threads_stands_before_what_the_kernel_does() {
+    let first = own_name(thread(Chunk::new(42, 42, 0), 9, b"python3"), 5, b"serves");
+    let other = thread(Chunk::new(42, 43, 1), 2, b"python3");
+    let other = own_name(own_name(other, 8, b"renamed"), 4, b"Thread-1 (work)");
+    let third = own_name(thread(Chunk::new(42, 44, 2), 2, b"python3"), 4, b"");
+    let found = read_whole(recording(&[first, other, third]));
+    let names: Vec<_> = found.threads.iter().map(|t| (t.tid, &t.name[..])).collect();
+    assert_eq!(names, [(42, "serves"), (43, "renamed"), (44, "python3")]);
+}
+
 #[test]
 fn only_committed_bytes_count_and_free_and_unused_chunks_are_passed_over() {
     let mut bytes = segment(&three_chunks());

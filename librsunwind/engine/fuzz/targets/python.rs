@@ -9,8 +9,9 @@ mod fuzzed;
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
 use engine::python::tasks::Awaiting;
-use engine::python::{layout, threads};
-use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
+use engine::python::{layout, names, threads};
+use engine::python::code::Part;
+use engine::wire::code::{LONGEST_FILE, LONGEST_NAME, LONGEST_TABLE};
 use fuzzed::{BASE, Fuzzed};
 use libfuzzer_sys::fuzz_target;
 
@@ -80,14 +81,30 @@ fuzz_target!(|data: &[u8]| {
         }
         let mut frame = known.frame;
         for _ in 0..known.count.min(100) {
+            let mut room = [0; names::LONGEST];
+            if let Some(name) = layout.thread_name(&memory, frame, &mut room) {
+                assert!(!name.is_empty());
+            }
             if let Some(place) = layout.place(&memory, frame) {
                 let check = layout.check(&memory, place.code, BASE);
                 codes.keep(place.code, check);
                 assert_eq!(codes.find(place.code), Some(check));
-                layout.describe(&memory, place.code, |code| {
-                    assert!(code.name.len() <= LONGEST_NAME && code.file.len() <= LONGEST_FILE);
-                    assert!(code.lines.len() <= LONGEST_LINES);
-                    let _ = code.line(place.position);
+                let mut length = 0;
+                let _ = layout.describe(&memory, place.code, |part| {
+                    match part {
+                        Part::Code(code, _) => {
+                            let texts = [code.name.len(), code.file.len()];
+                            assert!(texts[0] <= LONGEST_NAME && texts[1] <= LONGEST_FILE);
+                            length = code.lines.len();
+                            let _ = code.line(place.position);
+                        }
+                        Part::Lines(more, _) => {
+                            assert_eq!(more.offset as usize, length);
+                            length += more.lines.len();
+                        }
+                    }
+                    assert!(length <= LONGEST_TABLE);
+                    Some(())
                 });
             }
             match layout.caller(&memory, frame) {

@@ -5,7 +5,9 @@ use super::layout::{Layout, Position};
 use super::strings::Text;
 use crate::interpreter::memory::Memory;
 use crate::mix::mix;
-use crate::wire::code::{Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LineFormat};
+use crate::wire::code::{
+    Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LONGEST_TABLE, LineFormat, MoreLines,
+};
 
 /// Where a frame stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,26 +89,53 @@ impl Layout {
         Some(line & u64::from(u32::MAX))
     }
 
-    /// Describes a code object; not if it cannot be read.
+    /// Describes a code object, part by part, until somebody has no use for more; not if it cannot
+    /// be read.
     #[cold]
     #[inline(never)]
-    pub fn describe(&self, memory: &impl Memory, code: u64, tell: impl FnOnce(Code<'_>)) {
+    pub fn describe(
+        &self,
+        memory: &impl Memory,
+        code: u64,
+        mut tell: impl FnMut(Part<'_>) -> Option<()>,
+    ) -> Option<()> {
         let mut room = Room {
             name: [0; LONGEST_NAME],
             file: [0; LONGEST_FILE],
             lines: [0; LONGEST_LINES],
         };
-        if let Some(code) = self.read(memory, code, &mut room) {
-            tell(code);
-        }
-    }
-
-    fn read<'r>(&self, memory: &impl Memory, code: u64, room: &'r mut Room) -> Option<Code<'r>> {
-        let text = |offset| Text::at(memory, self, memory.at(code, offset)?);
         let table = memory.at(code, self.lines)?;
         let length = usize::try_from(memory.at(table, SIZE)?).ok()?;
+        let length = length.min(LONGEST_TABLE);
+        let table = table.checked_add(BYTES)?;
+        let head = self.read(memory, code, (table, length), &mut room)?;
+        tell(Part::Code(head, length <= LONGEST_LINES))?;
+        let mut offset = LONGEST_LINES;
+        while offset < length {
+            let end = offset.saturating_add(LONGEST_LINES).min(length);
+            let lines = room.lines.get_mut(..end.checked_sub(offset)?)?;
+            memory.copy(table.checked_add(offset as u64)?, lines)?;
+            let more = MoreLines {
+                offset: u32::try_from(offset).ok()?,
+                lines,
+                ..MoreLines::default()
+            };
+            tell(Part::Lines(more, end == length))?;
+            offset = end;
+        }
+        Some(())
+    }
+
+    fn read<'r>(
+        &self,
+        memory: &impl Memory,
+        code: u64,
+        (table, length): (u64, usize),
+        room: &'r mut Room,
+    ) -> Option<Code<'r>> {
+        let text = |offset| Text::at(memory, self, memory.at(code, offset)?);
         let lines = room.lines.get_mut(..length.min(LONGEST_LINES))?;
-        memory.copy(table.checked_add(BYTES)?, lines)?;
+        memory.copy(table, lines)?;
         Some(Code {
             name: text(self.name)?.read(memory, &mut room.name)?,
             file: text(self.file)?.read(memory, &mut room.file)?,
@@ -116,6 +145,15 @@ impl Layout {
             ..Code::default()
         })
     }
+}
+
+/// A part of a description, but for its number; and whether that is all.
+#[derive(Clone, Copy, Debug)]
+pub enum Part<'a> {
+    /// The first, with the beginning of the line table.
+    Code(Code<'a>, bool),
+    /// More of the line table.
+    Lines(MoreLines<'a>, bool),
 }
 
 /// For a description.

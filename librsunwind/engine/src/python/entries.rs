@@ -63,7 +63,7 @@ impl Layout {
     pub fn innermost(&self, memory: &impl Memory, thread: u64) -> Option<Entry> {
         let innermost = memory.at(thread, self.innermost)?;
         match self.entries {
-            Entries::Unplaced { .. } => unplaced(thread, innermost),
+            Entries::Unplaced => unplaced(thread, innermost),
             Entries::One {
                 innermost: record, ..
             } => {
@@ -84,7 +84,7 @@ impl Layout {
     /// The next outer entry.
     pub fn outer(&self, memory: &impl Memory, entry: &Entry) -> Option<Entry> {
         match self.entries {
-            Entries::Unplaced { .. } => {
+            Entries::Unplaced => {
                 let mut frame = entry.frame;
                 for _ in 0..entry.count {
                     frame = self.caller(memory, frame)?;
@@ -119,9 +119,9 @@ impl Layout {
         const SAVED: u64 = 7 * 8;
         /// Of a native frame, bytes.
         const LONGEST: u64 = 2048;
-        let Entries::Unplaced { variables } = self.entries else {
+        if self.entries != Entries::Unplaced {
             return None;
-        };
+        }
         let own = native.start..native.end.checked_sub(SAVED)?;
         let size = own.end.checked_sub(own.start)?.min(LONGEST);
         let mut frame = entry.frame;
@@ -130,7 +130,7 @@ impl Layout {
                 return None;
             }
             let room = memory.at(frame, ROOM)?.min(MOST_ROOM).wrapping_mul(8);
-            let reach = variables.wrapping_add(room);
+            let reach = self.variables.wrapping_add(room);
             let mut words = (0..size).step_by(8);
             let points = |at| Some(memory.at(own.start, at)?.wrapping_sub(frame) <= reach);
             if words.any(|at| points(at) == Some(true)) {
@@ -173,7 +173,7 @@ impl Layout {
                 let frame = memory.at(record, frame)?;
                 (root, frame, self.count_to(memory, frame, is_entry)?)
             }
-            Entries::Unplaced { .. } | Entries::OnStack { .. } => return None,
+            Entries::Unplaced | Entries::OnStack { .. } => return None,
         };
         let is_root = record == thread.wrapping_add(root) || record == 0;
         (!is_root).then_some(Entry {

@@ -18,10 +18,7 @@ pub enum Refusal {
 pub enum Entries {
     /// 3.9: nowhere. Each native frame of the loop runs one frame, which lies in the heap, and has
     /// pointers into it.
-    Unplaced {
-        /// Of a frame: where its variables begin.
-        variables: u64,
-    },
+    Unplaced,
     /// 3.10: a chain of `CFrame`s, of a frame each.
     One {
         /// Of a thread state.
@@ -54,6 +51,20 @@ pub enum Entries {
         /// Of a thread state, from 3.15 on: a frame behind the outermost one, which is no entry.
         base: Option<u64>,
     },
+}
+
+/// Where instances of classes have their attributes: in a dictionary of their own, or as values,
+/// whose names their class has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attributes {
+    /// To 3.10: the class says where they have a pointer to a dictionary.
+    Dictionary,
+    /// 3.11: before the instance is a pointer to its values, and one to its dictionary.
+    Apart,
+    /// 3.12: before the instance is a pointer to either.
+    Either,
+    /// From 3.13 on: values lie behind the instance, as long as a byte says so.
+    Behind,
 }
 
 /// Where all thread states are in lists; from 3.15 on they have no key.
@@ -126,6 +137,8 @@ pub struct Layout {
     pub code: u64,
     /// Of a frame: where it stands.
     pub instruction: u64,
+    /// Of a frame: where its variables begin.
+    pub variables: u64,
     /// Of a code object: its name, qualified from 3.11 on.
     pub name: u64,
     /// Of a code object.
@@ -143,6 +156,10 @@ pub struct Layout {
     pub position: Position,
     /// Where coroutines have what: from 3.14 on.
     pub coroutines: Option<Coroutines>,
+    /// Where instances have their attributes.
+    pub attributes: Attributes,
+    /// Of a class: the names of the values of its instances.
+    pub value_names: u64,
     /// Of strings that are ASCII: their characters.
     pub ascii: u64,
     /// Of other strings: likewise.
@@ -150,8 +167,10 @@ pub struct Layout {
 }
 
 const PY_3_9: Layout = Layout {
-    entries: Entries::Unplaced { variables: 360 },
+    entries: Entries::Unplaced,
     instruction: 104,
+    variables: 360,
+    value_names: 864,
     format: LineFormat::Python39,
     position: Position::Counted(1),
     ..PY_3_10
@@ -170,6 +189,7 @@ const PY_3_10: Layout = Layout {
     previous: 24,
     code: 32,
     instruction: 96,
+    variables: 352,
     name: 112,
     file: 104,
     first_line: 40,
@@ -178,6 +198,8 @@ const PY_3_10: Layout = Layout {
     format: LineFormat::Python310,
     position: Position::Counted(2),
     coroutines: None,
+    attributes: Attributes::Dictionary,
+    value_names: 872,
     ascii: 48,
     characters: 72,
 };
@@ -197,6 +219,7 @@ const PY_3_11: Layout = Layout {
     previous: 48,
     code: 32,
     instruction: 56,
+    variables: 72,
     name: 128,
     file: 112,
     first_line: 72,
@@ -205,6 +228,8 @@ const PY_3_11: Layout = Layout {
     format: LineFormat::Python311,
     position: Position::Address(184),
     coroutines: None,
+    attributes: Attributes::Apart,
+    value_names: 872,
     ascii: 48,
     characters: 72,
 };
@@ -222,6 +247,7 @@ const PY_3_12: Layout = Layout {
     previous: 8,
     code: 0,
     instruction: 56,
+    variables: 72,
     name: 128,
     file: 112,
     first_line: 68,
@@ -230,6 +256,8 @@ const PY_3_12: Layout = Layout {
     format: LineFormat::Python311,
     position: Position::Address(192),
     coroutines: None,
+    attributes: Attributes::Either,
+    value_names: 880,
     ascii: 40,
     characters: 56,
 };
@@ -369,6 +397,7 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         previous: offset(frame)?,
         code: offset(frame.wrapping_add(1))?,
         instruction: offset(frame.wrapping_add(2))?,
+        variables: offset(frame.wrapping_add(3))?,
         name: offset(file.wrapping_add(2))?,
         file: offset(file)?,
         first_line,
@@ -377,6 +406,9 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         format: LineFormat::Python311,
         position: Position::Address(offset(code)?),
         coroutines: coroutines.transpose()?,
+        attributes: Attributes::Behind,
+        // The table does not say.
+        value_names: if minor < 15 { 880 } else { 888 },
         ascii: 40,
         characters: 56,
     })

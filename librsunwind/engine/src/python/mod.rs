@@ -12,12 +12,14 @@
 //! | [`entries`] | the entries of a thread, and the frames of each |
 //! | [`threads`] | all thread states |
 //! | [`tasks`] | what waits for the running task |
+//! | [`names`] | what `threading` calls a thread |
 //! | [`code`] | what a frame runs: its code object, told from others, and described |
 //! | `strings` | text of its string objects |
 
 pub mod code;
 pub mod entries;
 pub mod layout;
+pub mod names;
 mod strings;
 pub mod tasks;
 #[cfg(test)]

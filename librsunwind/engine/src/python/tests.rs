@@ -1,11 +1,13 @@
 //! Code objects and frames in made-up memory, whole and damaged.
 
-use super::code::Place;
+mod named;
+
+use super::code::{Part, Place};
 use super::entries::Entry;
 use super::layout::{self, Coroutines, Layout};
 use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
-use crate::wire::code::{Code, LineFormat};
+use crate::wire::code::{LONGEST_LINES, LineFormat};
 
 const TYPE: u64 = BASE + 0x10;
 const CODE: u64 = BASE + 0x100;
@@ -61,19 +63,49 @@ fn code_object(layout: &Layout, name: &str, width: u64) -> Made {
 
 /// Describes it into an owned record.
 fn described(layout: &Layout, made: &Made) -> Option<(String, String, u32, LineFormat, Vec<u8>)> {
-    let mut told = None;
-    layout.describe(made, CODE, |code: Code<'_>| {
-        let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
-        let (name, file) = (text(code.name), text(code.file));
-        told = Some((
-            name,
-            file,
-            code.first_line,
-            code.format,
-            code.lines.to_vec(),
-        ));
-    });
+    let mut told: Option<(_, _, _, _, Vec<u8>)> = None;
+    let mut is_done = false;
+    layout.describe(made, CODE, |part| {
+        assert!(!is_done);
+        match part {
+            Part::Code(code, is_last) => {
+                let text = |bytes| String::from_utf8_lossy(bytes).into_owned();
+                let (name, file) = (text(code.name), text(code.file));
+                let lines = code.lines.to_vec();
+                told = Some((name, file, code.first_line, code.format, lines));
+                is_done = is_last;
+            }
+            Part::Lines(more, is_last) => {
+                let lines = &mut told.as_mut()?.4;
+                assert_eq!((more.offset as usize, more.number), (lines.len(), 0));
+                lines.extend_from_slice(more.lines);
+                is_done = is_last;
+            }
+        }
+        Some(())
+    })?;
+    assert!(is_done);
     told
+}
+
+#[test]
+fn line_tables_of_any_length_are_told_in_parts() {
+    let layout = layout_of(12);
+    for length in [1, LONGEST_LINES, LONGEST_LINES + 1, LONGEST_LINES + 1000] {
+        let made = code_object(&layout, "some_function", 1);
+        let lines: Vec<u8> = (0..length).map(|at| at as u8).collect();
+        made.put_bytes(LINES, &lines);
+        assert_eq!(described(&layout, &made).map(|told| told.4), Some(lines));
+    }
+    // Nobody wants the rest.
+    let made = code_object(&layout, "some_function", 1);
+    made.put_bytes(LINES, &[0; LONGEST_LINES + 1]);
+    let mut parts = 0;
+    layout.describe(&made, CODE, |_| {
+        parts += 1;
+        None
+    });
+    assert_eq!(parts, 1);
 }
 
 #[test]

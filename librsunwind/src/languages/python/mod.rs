@@ -27,9 +27,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
 use engine::memory::{is_readable, load_verified};
-use engine::python::code::Place;
+use engine::python::code::{Part, Place};
 use engine::python::entries::Entry;
 use engine::python::layout::{self, Entries, Layout, Refusal};
+use engine::python::names;
 use engine::python::tasks::Awaiting;
 use engine::registers::thread_block;
 use engine::wire::event::EventKind;
@@ -89,7 +90,7 @@ impl Python {
         }
         let [start, size] = module.code;
         let code = match layout.entries {
-            Entries::Unplaced { .. } => Some(start..start.saturating_add(size)),
+            Entries::Unplaced => Some(start..start.saturating_add(size)),
             _ => None,
         };
         let added = api::add_own(self, code, || {
@@ -206,8 +207,14 @@ impl Interpreter {
             return None;
         }
         for _ in 0..MOST {
-            self.give_frames(cursor, &entry)?;
-            entry = self.layout.outer(cursor, &entry)?;
+            let outermost = self.give_frames(cursor, &entry)?;
+            match self.layout.outer(cursor, &entry) {
+                Some(outer) => entry = outer,
+                None => {
+                    self.tell_name(cursor, outermost);
+                    return None;
+                }
+            }
             if !is_rest {
                 break;
             }
@@ -216,13 +223,26 @@ impl Interpreter {
         Some(entry.address)
     }
 
-    fn give_frames(&self, cursor: &mut Cursor<'_>, entry: &Entry) -> Option<()> {
+    /// Tells what the program calls the thread whose outermost frame that is, from time to time.
+    fn tell_name(&self, cursor: &Cursor<'_>, outermost: u64) {
+        let thread = cursor.own_thread();
+        let Some(thread) = thread.filter(|thread| thread.is_own_name_due()) else {
+            return;
+        };
+        let mut room = [0; names::LONGEST];
+        if let Some(name) = self.layout.thread_name(cursor, outermost, &mut room) {
+            thread.record_own_name(name);
+        }
+    }
+
+    /// Gives the frames of an entry, and which is the outermost.
+    fn give_frames(&self, cursor: &mut Cursor<'_>, entry: &Entry) -> Option<u64> {
         /// Frames of an entry, at most: more than a sample has room for. Of more, both ends.
         const MOST: u32 = 16_000;
         let left_out = entry.count.saturating_sub(MOST);
         let gap = MOST / 2..(MOST / 2).saturating_add(left_out);
         let task = tasks().and_then(|table| Awaiting::of(cursor, &self.layout, entry, table));
-        let mut frame = entry.frame;
+        let (mut frame, mut outermost) = (entry.frame, 0);
         for index in 0..entry.count {
             if !gap.contains(&index)
                 && let Some(place) = self.layout.place(cursor, frame)
@@ -237,9 +257,10 @@ impl Interpreter {
                     }
                 }
             }
+            outermost = frame;
             frame = self.layout.caller(cursor, frame)?;
         }
-        Some(())
+        Some(outermost)
     }
 
     /// Gives a frame, with a description of its code object if that is new. One whose code object
@@ -259,10 +280,15 @@ impl Interpreter {
         }
         let is_known = cursor.own_frame(place.code, check, place.position).ok()?;
         if !is_known {
-            self.layout.describe(cursor, place.code, |code| {
-                // The frame stays without a name if that fails, and is described at the next
-                // sample.
-                let _ = cursor.own_description(code);
+            // The frame stays without a name if that fails, or without some lines, and is described
+            // at the next sample.
+            let _ = self.layout.describe(cursor, place.code, |part| {
+                let told = match part {
+                    Part::Code(code, true) => cursor.own_description(code),
+                    Part::Code(code, false) => cursor.part_description(code),
+                    Part::Lines(lines, is_last) => cursor.more_lines(lines, is_last),
+                };
+                told.ok()
             });
         }
         Some(())

@@ -5,7 +5,7 @@ use super::LONGEST_LINES;
 
 /// The line of a position by a table of 3.9: pairs of bytes, how many bytes of code are of the line
 /// so far, and what is added to it then, signed. Where its last line ends it does not say; 0 there,
-/// and thus unknown, if the table was cut.
+/// and thus unknown, if the table was cut, which happens between its parts.
 #[must_use]
 pub fn of_3_9(table: &[u8], first_line: u32, position: u32) -> u32 {
     let (pairs, _) = table.as_chunks::<2>();
@@ -17,9 +17,9 @@ pub fn of_3_9(table: &[u8], first_line: u32, position: u32) -> u32 {
         }
         line = line.saturating_add(i64::from(step.cast_signed()));
     }
-    match table.len() < LONGEST_LINES {
-        true => known(line),
-        false => 0,
+    match !table.is_empty() && table.len().is_multiple_of(LONGEST_LINES) {
+        true => 0,
+        false => known(line),
     }
 }
 
@@ -160,6 +160,8 @@ mod tests {
             0,
             "perhaps of lines that are not there"
         );
+        let longer = [&cut[..], &[2, 1]].concat();
+        assert_eq!(of_3_9(&longer, 7, 300_000), 7 + 4097, "one of two parts");
         assert_eq!(of_3_9(&[2, 0x80, 3], 7, 300), 0, "before the first line");
     }
 
