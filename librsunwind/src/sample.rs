@@ -59,6 +59,8 @@ pub(crate) struct Walked {
     pub depth: Depth,
     /// How it ended.
     pub outcome: Outcome,
+    /// See [`LastWalk::unchanged`].
+    pub unchanged: (u64, usize),
 }
 
 impl Walked {
@@ -146,6 +148,7 @@ fn walk_into(
         frames: first,
         depth,
         outcome,
+        unchanged: last.unchanged(),
     };
     Some((walked, last.reused()))
 }
@@ -233,5 +236,5 @@ pub(crate) fn record(this: &ThreadState, request: Request, entry: &Entry<'_>, wa
         labels,
         changes,
     };
-    this.write_sample(head, walked.depth.kept);
+    this.write_sample(head, walked.depth.kept, walked.unchanged);
 }

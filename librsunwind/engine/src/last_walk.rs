@@ -18,9 +18,11 @@
 //! that are more than plain are always taken anew: they may read anything.
 
 mod known;
+mod worth;
 
 pub(crate) use known::Bounds;
 pub use known::Known;
+use worth::Worth;
 
 use crate::frame_buffer::FrameBuffer;
 use crate::rule::{Kind, UnwindRule};
@@ -41,8 +43,7 @@ pub struct LastWalk<'m> {
     kept: &'m mut [Known],
     /// In a circle: of more frames the outermost stay.
     made: &'m mut [Known],
-    /// The stack pointer of the next of those kept that the walk can meet, and its index plus one.
-    target: u64,
+    /// The index plus one of the next of those kept that the walk can meet.
     ahead: usize,
     next: usize,
     /// Those of `kept` that this walk came to since the last one that is in `made`.
@@ -53,17 +54,27 @@ pub struct LastWalk<'m> {
     /// Whether a step to the next frame begins at none of these.
     is_cut: bool,
     is_round: bool,
-    is_aimed: bool,
     /// Whether this walk is remembered.
     is_on: bool,
+    worth: Worth,
     /// How often `made` was filled.
     rounds: u32,
     /// Of the rules that led to those kept.
     generation: u64,
     /// How many are kept.
     length: usize,
-    /// How many of this walk's were found unchanged.
+    /// How many of this walk's were found unchanged, and how many of them behind the last one that
+    /// was walked.
     reused: usize,
+    run: usize,
+    /// How many walks have begun.
+    number: u64,
+    /// How many frames there were in all when the last one was remembered, if it is cut.
+    cut_at: u32,
+    /// Whether the outermost one kept was the outermost of its walk.
+    is_whole: bool,
+    /// See [`LastWalk::unchanged`].
+    unchanged: usize,
     /// The rule of the outermost one kept, or [`Kind::Absent`]: it led to no frame that is kept.
     end: UnwindRule,
     /// Likewise of the last frame of this walk.
@@ -91,7 +102,6 @@ impl<'m> LastWalk<'m> {
         Self {
             kept,
             made,
-            target: u64::MAX,
             ahead: 0,
             next: 0,
             low: 0,
@@ -99,12 +109,17 @@ impl<'m> LastWalk<'m> {
             sp: 0,
             is_cut: true,
             is_round: false,
-            is_aimed: false,
             is_on: false,
+            worth: Worth::new(),
             rounds: 0,
             generation: 0,
             length: 0,
             reused: 0,
+            run: 0,
+            number: 0,
+            cut_at: 0,
+            is_whole: false,
+            unchanged: 0,
             end: NO_RULE,
             new_end: NO_RULE,
         }
@@ -127,17 +142,26 @@ impl<'m> LastWalk<'m> {
         self.reused
     }
 
+    /// The number of the latest walk (0: there is no memory for any), and how many of its outermost
+    /// frames were also those of the walk before, at least, if both could keep all their frames.
+    #[must_use]
+    pub const fn unchanged(&self) -> (u64, usize) {
+        (self.number, self.unchanged)
+    }
+
     /// A walk by rules of that generation begins.
     pub(crate) fn begin(&mut self, generation: u64) {
         if self.generation != generation {
             self.generation = generation;
             self.length = 0;
         }
-        (self.target, self.ahead) = (u64::MAX, self.length);
-        (self.low, self.high, self.next) = (0, 0, 0);
-        (self.sp, self.is_cut, self.is_round) = (0, true, false);
-        (self.is_aimed, self.is_on, self.rounds) = (false, !self.made.is_empty(), 0);
-        (self.new_end, self.reused) = (NO_RULE, 0);
+        (self.low, self.high, self.ahead) = (0, 0, self.length);
+        (self.next, self.is_round, self.rounds) = (0, false, 0);
+        self.cut_at = 0;
+        (self.sp, self.is_cut, self.is_on) =
+            (0, true, !self.made.is_empty() && self.worth.may_pay());
+        (self.new_end, self.reused, self.unchanged) = (NO_RULE, 0, 0);
+        self.number = self.number.wrapping_add(u64::from(!self.made.is_empty()));
     }
 
     /// Whether the walk under way is to be remembered, so far.
@@ -146,63 +170,33 @@ impl<'m> LastWalk<'m> {
         self.is_on
     }
 
-    /// Finds the next frame that can be met from a stack pointer on: the first whose return address
-    /// still stands.
-    #[inline]
-    pub(crate) fn aim(&mut self, from: u64, bounds: &Bounds) {
-        if self.ahead != 0 && (self.target == u64::MAX || self.target < from) {
-            self.aim_anew(from, bounds);
-        }
-    }
-
-    fn aim_anew(&mut self, from: u64, bounds: &Bounds) {
-        self.target = u64::MAX;
-        if bounds.hold_nothing() {
-            return; // on another stack, as yet
-        }
-        if !core::mem::replace(&mut self.is_aimed, true) {
-            self.skip_changed(from, bounds);
-        }
-        let from = from.max(bounds.lowest_cfa);
-        while let Some(known) = self.kept.get(self.ahead.wrapping_sub(1)) {
-            if known.sp() >= from {
-                if !bounds.hold(known.sp()) {
-                    return; // it is met later, if at all
-                }
-                if known.stands(bounds) {
-                    self.target = known.sp();
-                    return;
-                }
-            }
-            self.ahead = self.ahead.wrapping_sub(1);
-        }
-    }
-
-    /// Finds where the stack begins to be another, as if all return addresses up to there stood and
-    /// none further in. Single ones do: nobody wipes what has returned. If one misleads, a few more
-    /// frames are walked.
-    fn skip_changed(&mut self, from: u64, bounds: &Bounds) {
-        let all = self.kept.get(..self.ahead).unwrap_or_default();
-        let end = bounds.lowest_cfa.wrapping_add(bounds.span);
-        self.ahead = all.partition_point(|known| {
-            known.sp() > end || known.sp() >= from && known.stands(bounds)
-        });
-    }
-
     /// Whether a frame that the walk has come to is one that the last walk came to.
     #[inline]
-    pub(crate) fn meets(&mut self, frame: &Known, bounds: &Bounds) -> bool {
-        frame.sp() >= self.target && self.has_met(frame, bounds)
+    pub(crate) fn meets(&mut self, frame: &Known) -> bool {
+        // Frames of two walks lie about as close. Which of them lie between is not to be foreseen,
+        // so two are passed without a branch.
+        for _ in 0..2 {
+            let is_passed = self.next_sp() < frame.sp();
+            self.ahead = self.ahead.wrapping_sub(usize::from(is_passed));
+        }
+        self.next_sp() <= frame.sp() && self.has_met(frame)
     }
 
-    fn has_met(&mut self, frame: &Known, bounds: &Bounds) -> bool {
-        self.aim(frame.sp(), bounds);
-        let known = self.kept.get(self.ahead.wrapping_sub(1));
-        let is_met = known.is_some_and(|known| known.is_same(frame));
-        if !is_met {
-            self.aim(frame.sp().wrapping_add(1), bounds);
+    /// The stack pointer of the next of those kept that can be met.
+    #[inline]
+    fn next_sp(&self) -> u64 {
+        let next = self.kept.get(self.ahead.wrapping_sub(1));
+        next.map_or(u64::MAX, Known::sp)
+    }
+
+    #[inline(never)]
+    fn has_met(&mut self, frame: &Known) -> bool {
+        if self.next_sp() < frame.sp() {
+            let inner = self.kept.get(..self.ahead).unwrap_or_default();
+            self.ahead = inner.partition_point(|known| known.sp() >= frame.sp());
         }
-        is_met
+        let known = self.kept.get(self.ahead.wrapping_sub(1));
+        known.is_some_and(|known| known.is_same(frame))
     }
 
     /// Adds a frame that the last walk did not come to.
@@ -252,7 +246,7 @@ impl<'m> LastWalk<'m> {
         match self.kept.get_mut(index) {
             Some(place) if place.sp() == frame.sp() => {
                 *place = *frame;
-                self.low = index;
+                (self.low, self.run) = (index, 0);
                 self.order(frame.sp());
                 true
             }
@@ -296,11 +290,7 @@ impl<'m> LastWalk<'m> {
         if let Some((place, outer)) = self.kept.get_mut(..=low).and_then(<[_]>::split_last_mut) {
             // Its callee is another one, by whose rule the words stand elsewhere.
             *place = frame;
-            let room = frames.room();
-            let pairs = outer.iter().rev().zip(room);
-            let count = pairs
-                .map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame()))
-                .count();
+            let count = known::copy_unchanged(outer, bounds, frames.room());
             frames.fill(count);
             low = low.wrapping_sub(count);
             if frames.room().is_empty() {
@@ -309,11 +299,11 @@ impl<'m> LastWalk<'m> {
         }
         let unchanged = self.ahead.wrapping_sub(low).wrapping_sub(1);
         self.reused = self.reused.wrapping_add(unchanged);
+        self.run = unchanged;
         let last = self.kept.get(low).copied().unwrap_or_default();
-        (self.low, self.ahead, self.target) = (low, low, u64::MAX);
+        (self.low, self.ahead) = (low, low);
         self.sp = last.sp();
         let is_end = low == 0 && self.end.kind() != Kind::Absent;
-        self.aim(last.sp().wrapping_add(1), bounds);
         Reused {
             pc: last.frame().pc.0,
             sp: last.sp(),
@@ -339,8 +329,8 @@ impl<'m> LastWalk<'m> {
         low
     }
 
-    /// The walk's next step, by that rule, is more than a plain one.
-    pub(crate) fn interrupt(&mut self, rule: UnwindRule) {
+    /// The walk's next step, by that rule, is more than a plain one. So many frames were visited.
+    pub(crate) fn interrupt(&mut self, rule: UnwindRule, visited: u32) {
         // What code looks like that no module is known for: one may be by the next walk. The cache
         // knows whether such a rule is kept.
         let may_be_a_guess = matches!(
@@ -350,27 +340,48 @@ impl<'m> LastWalk<'m> {
         if !self.is_cut && !may_be_a_guess {
             self.new_end = rule;
         }
-        self.is_cut = true;
+        if !self.is_cut {
+            (self.is_cut, self.cut_at) = (true, visited);
+        }
     }
 
-    /// The walk is over, and the next may meet it.
-    pub(crate) fn finish(&mut self) {
+    /// The walk's frames are others than those remembered, at last.
+    pub(crate) const fn part(&mut self) {
+        (self.is_whole, self.unchanged) = (false, 0);
+    }
+
+    /// The walk is over, and the next may meet it. So many frames were visited.
+    pub(crate) fn finish(&mut self, visited: u32) {
         if !self.is_on {
-            self.length = 0;
+            self.is_whole = false;
+            if self.rounds != 0 {
+                self.length = 0; // it has changed what was kept
+            }
             return;
+        }
+        self.worth.count(self.reused, visited as usize);
+        let was_whole = self.is_whole;
+        self.is_whole = !self.is_cut || self.cut_at == visited;
+        if was_whole && self.is_whole && self.low == 0 && self.high != 0 {
+            self.unchanged = self.run;
         }
         if self.low != 0 {
             self.leave();
         }
+        self.length = self.high;
         let (newer, older) = self.made.split_at_checked(self.next).unwrap_or_default();
-        let older = if self.is_round { older } else { &[] };
-        let made = newer.iter().rev().chain(older.iter().rev());
-        let free = self.kept.get_mut(self.high..).unwrap_or_default();
-        let count = free
-            .iter_mut()
-            .zip(made)
-            .map(|(place, frame)| *place = *frame);
-        self.length = self.high.wrapping_add(count.count());
+        Self::keep(self.kept, &mut self.length, newer);
+        if self.is_round {
+            Self::keep(self.kept, &mut self.length, older);
+        }
         self.end = self.new_end;
+    }
+
+    /// Puts frames, the outermost last, behind those that are kept.
+    fn keep(kept: &mut [Known], length: &mut usize, made: &[Known]) {
+        let free = kept.get_mut(*length..).unwrap_or_default();
+        let pairs = free.iter_mut().zip(made.iter().rev());
+        let count = pairs.map(|(place, frame)| *place = *frame).count();
+        *length = length.wrapping_add(count);
     }
 }

@@ -65,7 +65,9 @@ pub fn unwind<M: Modules>(
     let mut walk = Walk::new(unwinder, Effort::Frame, registers, memory);
     last.begin(walk.probe.whole_generation());
     let mut stop = walk.run(memory, frames, last);
-    last.finish();
+    let visited = frames.visited();
+    last.finish(visited);
+    let is_redone = stop == StopReason::MissingRegister;
     if stop == StopReason::MissingRegister {
         memory.enter(registers.sp());
         walk = Walk::new(unwinder, Effort::All, registers, memory);
@@ -79,6 +81,9 @@ pub fn unwind<M: Modules>(
     }
     if let Some(languages) = unwinder.languages {
         languages.finish(&walk.cursor, memory, frames);
+    }
+    if is_redone || frames.visited() != visited {
+        last.part();
     }
     Outcome { stop, flags }
 }
@@ -159,7 +164,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                 }
             };
             if self.effort == Effort::Frame {
-                last.interrupt(rule);
+                last.interrupt(rule, frames.visited());
             }
             let stepped = match self.unwinder.languages {
                 None => self.step(rule, memory),

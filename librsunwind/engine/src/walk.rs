@@ -68,9 +68,6 @@ pub(crate) fn run<const ALL: bool>(
     if valid & FP.bit() == 0 {
         return Pause::Step(rule);
     }
-    if !ALL && last.is_on() {
-        last.aim(sp, &bounds);
-    }
     let mut moved = false;
     let pause = loop {
         let [fp, others @ ..] = &mut slots;
@@ -117,7 +114,7 @@ pub(crate) fn run<const ALL: bool>(
         }
         if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() {
             let frame = Known::new(sp, pc, *fp, rule);
-            if last.meets(&frame, &bounds) {
+            if last.meets(&frame) {
                 let outer = last.follow(frame, &bounds, frames);
                 (pc, sp, *fp) = (outer.pc, outer.sp, outer.fp);
                 if let Some(rule) = outer.rule {

@@ -20,6 +20,8 @@ use support::Process;
 
 const MANY: usize = if cfg!(miri) { 40 } else { 4000 };
 const WORDS: usize = 1 << 14;
+/// Words behind the stack that nobody writes: arbitrary words may lead there.
+const BEYOND: usize = 128;
 /// Where the made-up code lies; nothing is mapped there.
 const CODE: u64 = 0x1_0000;
 /// Where the thread begins.
@@ -147,7 +149,7 @@ impl Machine {
         let mut machine = Self {
             process: Process::empty(),
             functions: Vec::new(),
-            stack: (0..WORDS).map(|_| Cell::new(0)).collect(),
+            stack: (0..WORDS + BEYOND).map(|_| Cell::new(0)).collect(),
             calls: Vec::new(),
             random: Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1),
         };
@@ -290,12 +292,14 @@ impl Machine {
     }
 }
 
-/// Walks both ways after each change. Gives how many frames there were, and how many were reused.
-fn compare(seed: u64, memory: usize, room: usize, is_disturbed: bool) -> [usize; 2] {
+/// Walks both ways after each change. Gives how many frames there were, how many were reused, and
+/// how many were said to be those of the walk before.
+fn compare(seed: u64, memory: usize, room: usize, is_disturbed: bool) -> [usize; 3] {
     let mut machine = Machine::new(seed);
     let mut known = vec![Known::default(); memory];
     let mut last = LastWalk::new(&mut known);
-    let mut counts = [0, 0];
+    let mut counts = [0, 0, 0];
+    let mut before = Vec::new();
     for number in 0..MANY {
         machine.go_on();
         let registers = machine.lay_out();
@@ -307,6 +311,15 @@ fn compare(seed: u64, memory: usize, room: usize, is_disturbed: bool) -> [usize;
         assert_eq!(reused, full, "seed {seed}, memory {memory}, walk {number}");
         counts[0] += full.1.len();
         counts[1] += last.reused();
+        let (walk, unchanged) = last.unchanged();
+        assert_eq!(walk, if memory == 0 { 0 } else { number as u64 + 1 });
+        if full.1.len().max(before.len()) < room {
+            let ends = [&full.1, &before].map(|frames| frames.len().checked_sub(unchanged));
+            let [new, old] = ends.map(|end| end.expect("no more than there are"));
+            assert!(full.1[new..] == before[old..], "seed {seed}, walk {number}");
+            counts[2] += unchanged;
+        }
+        before.clone_from(&full.1);
         if !is_disturbed {
             assert_eq!(full.0.stop, StopReason::Root);
             assert!(full.1.len() == (machine.calls.len() + 1).min(room));
@@ -318,10 +331,10 @@ fn compare(seed: u64, memory: usize, room: usize, is_disturbed: bool) -> [usize;
 #[test]
 fn made_up_programs_are_walked_as_in_full() {
     for seed in 1..4 {
-        let [all, reused] = compare(seed, MEMORY, 1024, false);
+        let [all, reused, unchanged] = compare(seed, MEMORY, 1024, false);
         assert!(
-            reused * 3 > all,
-            "only {reused} of {all} frames were reused"
+            reused * 3 > all && unchanged * 8 > all,
+            "of {all} frames {reused} were reused, {unchanged} said to be unchanged"
         );
     }
 }
@@ -329,7 +342,7 @@ fn made_up_programs_are_walked_as_in_full() {
 #[test]
 fn with_little_memory_for_what_is_remembered_or_for_frames_too() {
     for (seed, memory, room) in [(5, 100, 1024), (6, 30, 40), (7, 10, 16), (8, MEMORY, 16)] {
-        let [_, reused] = compare(seed, memory, room, false);
+        let [_, reused, _] = compare(seed, memory, room, false);
         assert!(reused > 0, "memory {memory}");
     }
     assert_eq!(compare(9, 0, 1024, false)[1], 0);
@@ -339,7 +352,7 @@ fn with_little_memory_for_what_is_remembered_or_for_frames_too() {
 #[cfg_attr(miri, ignore = "asks the kernel what can be read")]
 fn stacks_with_arbitrary_words_too() {
     for seed in 11..14 {
-        let [all, reused] = compare(seed, MEMORY, 1024, true);
+        let [all, reused, _] = compare(seed, MEMORY, 1024, true);
         assert!(
             reused * 5 > all,
             "only {reused} of {all} frames were reused"
@@ -359,7 +372,7 @@ fn what_was_guessed_of_unknown_code_is_not_remembered() {
     let rule = UnwindRule::from_row(&row, Method::EhFrame).unwrap();
     let probe = process.cache.probe();
     process.cache.insert(&probe, key_of(CODE, true), rule);
-    let code = compare as fn(u64, usize, usize, bool) -> [usize; 2] as usize as u64;
+    let code = compare as fn(u64, usize, usize, bool) -> [usize; 3] as usize as u64;
     let stack = [0, code + 1, ROOT, 0, 0, 0, 0, 0].map(Cell::new);
     let start = stack[0].as_ptr().expose_provenance() as u64;
     let mut registers = Registers {

@@ -24,6 +24,9 @@ pub(super) struct Account {
     untold: Cell<u64>,
     /// The name recorded last, in two words; zero if none was since the thread was armed.
     name: [AtomicU64; 2],
+    /// How often the program could have been asked for its own name of the thread, and a digest of
+    /// the one that it said last; 0 of none.
+    own_name: [AtomicU64; 2],
 }
 
 impl Account {
@@ -118,9 +121,23 @@ impl Account {
         changed
     }
 
-    /// The next name is to be recorded, whatever it is.
+    /// Whether it is time to ask for the program's own name of the thread: at the first, second,
+    /// fourth, … occasion, so that a new name is seen when as many have passed again.
+    pub fn is_own_name_due(&self) -> bool {
+        let [occasions, _] = &self.own_name;
+        let before = occasions.fetch_add(1, Relaxed);
+        before.wrapping_add(1).is_power_of_two()
+    }
+
+    /// Whether that is another than the one recorded, by its digest; if so it is remembered.
+    pub fn has_another_own_name(&self, digest: u64) -> bool {
+        let [_, known] = &self.own_name;
+        known.swap(digest, Relaxed) != digest
+    }
+
+    /// The next names are to be recorded, whatever they are.
     pub fn forget_name(&self) {
-        for word in &self.name {
+        for word in self.name.iter().chain(&self.own_name) {
             word.store(0, Relaxed);
         }
     }
@@ -212,5 +229,16 @@ mod tests {
         assert!(account.is_renamed(*b"worker\0\0\0\0\0\0\0\0\x001"));
         account.forget_name();
         assert!(account.is_renamed(*b"worker\0\0\0\0\0\0\0\0\x001"));
+    }
+
+    #[test]
+    fn the_program_is_asked_less_and_less_often() {
+        let account = Account::default();
+        let due: Vec<u32> = (1..=20).filter(|_| account.is_own_name_due()).collect();
+        assert_eq!(due, [1, 2, 4, 8, 16]);
+        let told = [7, 7, 8, 7].map(|digest| account.has_another_own_name(digest));
+        assert_eq!(told, [true, false, true, true]);
+        account.forget_name();
+        assert!(account.is_own_name_due() && account.has_another_own_name(7));
     }
 }

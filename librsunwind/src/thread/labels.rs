@@ -89,7 +89,8 @@ fn labels_of(span: Span) -> [u8; SPAN_LABELS] {
     text
 }
 
-fn hash(before: u64, bytes: &[u8]) -> u64 {
+/// A digest of bytes, behind others.
+pub(super) fn hash(before: u64, bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let sum = words
         .iter()

@@ -20,11 +20,32 @@ use engine::wire::sample::{self, Frame, SampleHead};
 pub(super) struct Output {
     chunk: Cell<Option<Chunk>>,
     committed: Cell<usize>,
-    /// The sample before in this chunk, and how many frames it has.
-    before: Cell<Option<(SampleHead, usize)>>,
+    /// The sample before in this chunk.
+    before: Cell<Option<Before>>,
     /// Likewise of the kernel, with its frames.
     kernel_before: Cell<Option<(KernelHead, usize)>>,
     kernel_frames: Cell<[u64; MAX_DEPTH]>,
+}
+
+/// The sample before.
+#[derive(Clone, Copy, Debug)]
+struct Before {
+    head: SampleHead,
+    /// How many frames it has.
+    count: usize,
+    /// The number of its walk.
+    walk: u64,
+}
+
+/// The frames of a sample.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stack<'a> {
+    /// From leaf to root.
+    pub frames: &'a [Frame],
+    /// Those of the sample before.
+    pub before: &'a [Frame],
+    /// What is known of both: see [`engine::last_walk::LastWalk::unchanged`].
+    pub unchanged: (u64, usize),
 }
 
 impl Output {
@@ -81,24 +102,25 @@ impl Output {
 
     /// How many frames the sample has that the next one leans on; 0 if there is none.
     pub fn frames_before(&self) -> usize {
-        self.before.get().map_or(0, |(_, count)| count)
+        self.before.get().map_or(0, |before| before.count)
     }
 
-    /// Writes a sample; `frames_before` are those of the sample before.
-    pub fn sample(
-        &self,
-        account: &Account,
-        head: &SampleHead,
-        frames: &[Frame],
-        frames_before: &[Frame],
-    ) -> bool {
+    /// Writes a sample.
+    pub fn sample(&self, account: &Account, head: &SampleHead, stack: &Stack<'_>) -> bool {
         let before = self.before.get();
+        let (walk, unchanged) = stack.unchanged;
+        let is_next = before.is_some_and(|before| before.walk.wrapping_add(1) == walk);
+        let unchanged = if is_next { unchanged } else { 0 };
         let written = self.write(account, RecordKind::Sample, &|out: &mut Encoder<'_>| {
-            let previous = before.as_ref().map(|(head, _)| (head, frames_before));
-            sample::encode(out, previous, head, frames);
+            let previous = before.as_ref().map(|it| (&it.head, stack.before));
+            sample::encode_after(out, previous, unchanged, head, stack.frames);
         });
         if written {
-            self.before.set(Some((*head, frames.len())));
+            self.before.set(Some(Before {
+                head: *head,
+                count: stack.frames.len(),
+                walk,
+            }));
         }
         written
     }
@@ -183,10 +205,18 @@ mod tests {
         output.begin(Some(chunk));
         let committed = || chunk.header().committed.load(Relaxed);
         let (head, frames) = (SampleHead::default(), [Frame::default(); 200]);
-        assert!(output.sample(&account, &head, &frames, &[]));
+        let sample = |before: &[Frame], unchanged| {
+            let stack = Stack {
+                frames: &frames,
+                before,
+                unchanged,
+            };
+            output.sample(&account, &head, &stack)
+        };
+        assert!(sample(&[], (1, 0)));
         let first = committed();
         assert_eq!(output.frames_before(), 200);
-        assert!(output.sample(&account, &head, &frames, &frames));
+        assert!(sample(&frames, (2, 190)));
         assert!(
             committed() - first < first / 2,
             "the same stack again is short"

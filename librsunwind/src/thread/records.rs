@@ -5,6 +5,8 @@
 //! The trigger and the frames of samples are used in the handler, or with the signal held back.
 #![allow(unsafe_code)]
 
+use super::labels::hash;
+use super::output::Stack;
 use super::shared::Shared;
 use super::state::ThreadState;
 use super::unsampled;
@@ -15,12 +17,14 @@ use crate::sys::{self, HeldBack};
 use crate::trigger::Armed;
 use crate::trigger::ring::Drained;
 use core::sync::atomic::Ordering::Relaxed;
+#[cfg(doc)]
+use engine::last_walk::LastWalk;
 use engine::wire::codec::Encoder;
 use engine::wire::event::{Event, EventKind};
 use engine::wire::kernel::KernelHead;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{SampleHead, flags};
-use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason};
+use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason, ThreadName};
 
 impl ThreadState {
     /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is
@@ -123,6 +127,27 @@ impl ThreadState {
         }
     }
 
+    /// Whether the program is to be asked what it calls this thread, now that it can be. Its first
+    /// thread has the kernel's name: what interpreters begin there is no thread.
+    ///
+    /// # Signal safety
+    /// A system call at most.
+    pub(crate) fn is_own_name_due(&self) -> bool {
+        self.account.is_own_name_due() && self.tid() != sys::getpid()
+    }
+
+    /// Records what the program calls the thread, if it is another name than the one before.
+    ///
+    /// # Signal safety
+    /// As writing a record.
+    pub(crate) fn record_own_name(&self, name: &[u8]) {
+        if self.account.has_another_own_name(hash(1, name)) {
+            let time_ns = clock::monotonic_ns();
+            let name = ThreadName { time_ns, name };
+            self.write(RecordKind::ThreadName, |out| name.encode(out));
+        }
+    }
+
     fn as_recorded<'n>(&self, name: &'n [u8; 16]) -> Thread<'n> {
         let arming = self.trigger.arming();
         Thread {
@@ -137,14 +162,19 @@ impl ThreadState {
         }
     }
 
-    /// Writes a sample of the first `count` frames of its room, and counts it. For the handler, or
-    /// with the signal held back.
-    pub fn write_sample(&self, head: SampleHead, count: usize) {
+    /// Writes a sample of the first `count` frames of its room, and counts it. `unchanged`: see
+    /// [`LastWalk::unchanged`]. For the handler, or with the signal held back.
+    pub fn write_sample(&self, head: SampleHead, count: usize, unchanged: (u64, usize)) {
         let written = self.in_a_chunk(|| {
             let count_before = self.output.frames_before();
             // SAFETY: the walk that has filled the room is over.
             let (frames, before) = unsafe { self.room.frames(count, count_before) };
-            self.output.sample(&self.account, &head, frames, before)
+            let stack = Stack {
+                frames,
+                before,
+                unchanged,
+            };
+            self.output.sample(&self.account, &head, &stack)
         });
         self.account.count_sample(head.weight, written);
         if written {

@@ -61,7 +61,8 @@ impl Ours {
         let (head_before, count) = self.before;
         let mut out = Encoder::new(&mut self.record);
         let before = Some((&head_before, &frames_before[..count]));
-        sample::encode(&mut out, before, &head, &frames[..kept]);
+        let (_, unchanged) = self.last.unchanged();
+        sample::encode_after(&mut out, before, unchanged, &head, &frames[..kept]);
         std::hint::black_box(out.finish());
         self.before = (head, kept);
         self.frames.swap(0, 1);

@@ -5,22 +5,22 @@
 #![allow(unsafe_code)]
 
 use crate::address::RuntimeAddress;
-use crate::memory::load_verified;
 use crate::rule::UnwindRule;
 use crate::wire::sample::Frame;
 use core::hint::select_unpredictable;
+use core::slice;
 
 /// A frame that a plain step found, and the words that the step read. Zeros are one.
 #[derive(Clone, Copy, Debug, Default)]
 #[repr(C)]
 pub struct Known {
+    /// The word that gave the frame pointer; the return address, where none did.
+    word: u64,
     frame: Frame,
     sp: u64,
     fp: u64,
-    /// How far below the stack pointer the word stands that gave the frame pointer, and the word;
-    /// the return address, where none did.
-    below: u64,
-    word: u64,
+    /// Where that word stands: at most 256 bytes below the stack pointer.
+    at: u64,
 }
 
 impl Known {
@@ -29,11 +29,11 @@ impl Known {
     pub(crate) fn new(sp: u64, pc: u64, fp: u64, rule: UnwindRule) -> Self {
         let words = rule.slot(0);
         Self {
+            word: select_unpredictable(words == 0, pc, fp),
             frame: Frame::native(RuntimeAddress(pc), rule.method()),
             sp,
             fp,
-            below: words.wrapping_add(1) << 3,
-            word: select_unpredictable(words == 0, pc, fp),
+            at: sp.wrapping_sub(8).wrapping_sub(words << 3),
         }
     }
 
@@ -54,7 +54,7 @@ impl Known {
 
     /// The frame before it is none of those remembered: it is never come to from there.
     pub(super) const fn cut(&mut self) {
-        self.below = 8;
+        self.at = self.sp.wrapping_sub(8);
         self.word = !self.frame.pc.0;
     }
 
@@ -63,27 +63,80 @@ impl Known {
         (self.sp ^ other.sp) | (self.frame.pc.0 ^ other.frame.pc.0) | (self.fp ^ other.fp) == 0
     }
 
-    /// Whether its return address stands where it stood.
-    #[inline]
-    pub(super) fn stands(&self, bounds: &Bounds) -> bool {
-        // SAFETY: 256 bytes below a stack pointer within the bounds can be loaded from.
-        bounds.hold(self.sp) && unsafe { load_verified(self.sp.wrapping_sub(8)) } == self.frame.pc.0
-    }
-
     /// Whether the step from its callee, which is unchanged, still leads to it.
     #[inline]
     pub(super) fn holds(&self, bounds: &Bounds) -> bool {
-        let sp = self.sp;
-        if !bounds.hold(sp) {
-            return false;
-        }
-        // SAFETY: as above; `below` is at most 256.
-        let (pc, word) = unsafe {
-            let pc = load_verified(sp.wrapping_sub(8));
-            (pc, load_verified(sp.wrapping_sub(self.below)))
-        };
-        pc == self.frame.pc.0 && word == self.word
+        // SAFETY: it is within the bounds.
+        bounds.hold(self.sp) && !unsafe { differ(slice::from_ref(self)) }
     }
+}
+
+/// Whether words of the stack are others than those that led to these frames.
+///
+/// # Safety
+/// Their stack pointers lie within [`Bounds`].
+#[inline]
+#[cfg(target_arch = "x86_64")]
+unsafe fn differ(all: &[Known]) -> bool {
+    use crate::memory::load_verified;
+    use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_xor_si128};
+    use core::arch::x86_64::{_mm_loadu_si128, _mm_set_epi64x, _mm_setzero_si128};
+    // By hand, because the compiler makes a branch of each word.
+    // SAFETY: this far below such a stack pointer can be loaded from; `word` and `frame.pc` are
+    // two words, one behind the other.
+    let differences = all.iter().map(|known| unsafe {
+        let (pc, word) = (
+            load_verified(known.sp.wrapping_sub(8)),
+            load_verified(known.at),
+        );
+        let then = _mm_loadu_si128((&raw const *known).cast());
+        _mm_xor_si128(_mm_set_epi64x(pc as i64, word as i64), then)
+    });
+    // SAFETY: every x86-64 processor has these instructions.
+    unsafe {
+        let none = _mm_setzero_si128();
+        let any = differences.fold(none, |any, difference| _mm_or_si128(any, difference));
+        _mm_movemask_epi8(_mm_cmpeq_epi8(any, none)) != 0xffff
+    }
+}
+
+/// Nothing is remembered there.
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn differ(_: &[Known]) -> bool {
+    true
+}
+
+/// How many are looked at before it is asked whether one has changed.
+const BLOCK: usize = 4;
+
+/// Copies frames, the innermost first, up to one whose step from its callee no longer leads to it,
+/// and gives their number. `known` are in the order of their stack pointers, the highest first.
+///
+/// # Signal safety
+/// Loads from the stack within the bounds.
+#[inline]
+pub(super) fn copy_unchanged(known: &[Known], bounds: &Bounds, room: &mut [Frame]) -> usize {
+    debug_assert!(known.is_sorted_by(|outer, inner| outer.sp > inner.sp));
+    let is_inside = |end: Option<&Known>| end.is_some_and(|known| bounds.hold(known.sp));
+    let mut count = 0usize;
+    if is_inside(known.first()) && is_inside(known.last()) {
+        let blocks = known.as_rchunks::<BLOCK>().1.iter().rev();
+        for (block, places) in blocks.zip(room.as_chunks_mut::<BLOCK>().0) {
+            // SAFETY: the first and the last are within the bounds, and so are those between.
+            if unsafe { differ(block) } {
+                break;
+            }
+            let pairs = places.iter_mut().zip(block.iter().rev());
+            pairs.for_each(|(place, known)| *place = known.frame);
+            count = count.wrapping_add(BLOCK);
+        }
+    }
+    let left = known.len().wrapping_sub(count);
+    let known = known.get(..left).unwrap_or_default().iter().rev();
+    let room = room.get_mut(count..).unwrap_or_default();
+    let pairs = known.zip(room);
+    let rest = pairs.map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame));
+    count.wrapping_add(rest.count())
 }
 
 /// Where a CFA may lie, so that the words below it can be loaded without asking: from `lowest_cfa`
@@ -95,11 +148,6 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// Whether the walk is on a stack of which nothing is known.
-    pub(super) const fn hold_nothing(&self) -> bool {
-        self.lowest_cfa == 0
-    }
-
     /// Whether it may lie there.
     #[inline]
     pub(crate) const fn hold(&self, cfa: u64) -> bool {
