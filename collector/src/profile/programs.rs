@@ -3,9 +3,11 @@
 //!
 //! A program's own is what is in its file, but the standard libraries that are linked or inlined
 //! there; and what is in its language, but what is installed with that. Where that language has own
-//! functions on a stack, the native ones are its interpreter's.
+//! functions on a stack, the native ones are its interpreter's. If nothing of that language is own,
+//! an installed tool was run, whose package is.
 
-use super::{Frame, FunctionId, Kind, Kinds, Names, Profile, Sample, SourceFrameId, is_root};
+use super::{Frame, FunctionId, Kind, Kinds, Mode, Names, Profile, Sample, SourceFrameId, is_root};
+use crate::intern::HashMap;
 
 /// How much a frame is the program's; of what is the most on a stack, the innermost counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -32,7 +34,26 @@ impl Ranks {
     pub fn of(profile: &Profile) -> Self {
         let kinds = Kinds::of(profile);
         let frames = profile.frames.iter();
-        Self(frames.map(|frame| rank(profile, &kinds, frame)).collect())
+        let mut ranks: Vec<_> = frames.map(|frame| rank(profile, &kinds, frame)).collect();
+        let sourced = languages_with_sources(profile);
+        for (rank, frame) in ranks.iter_mut().zip(&profile.frames) {
+            let function = profile.function(frame);
+            if let Mode::Language(id) = function.mode
+                && function.source.is_none()
+                && sourced[id.index()]
+            {
+                *rank = Rank::Standard; // what the language itself brings
+            }
+        }
+        if !ranks.contains(&Rank::Language) {
+            let run = package_run(profile, &kinds);
+            for (rank, frame) in ranks.iter_mut().zip(&profile.frames) {
+                if run.is_some() && package_of(profile, &kinds, frame) == run {
+                    *rank = Rank::Language;
+                }
+            }
+        }
+        Self(ranks)
     }
 
     /// Of a frame.
@@ -109,6 +130,61 @@ fn rank(profile: &Profile, kinds: &Kinds, frame: &Frame) -> Rank {
     }
 }
 
+/// Of each language whether it says where functions are: those of which it does not are its own.
+fn languages_with_sources(profile: &Profile) -> Vec<bool> {
+    let mut found = vec![false; profile.recording.languages.len()];
+    for function in &profile.functions {
+        if let (Mode::Language(id), Some(_)) = (function.mode, &function.source) {
+            found[id.index()] = true;
+        }
+    }
+    found
+}
+
+/// The package that most of the time was spent in or below, where it is the outermost on a stack:
+/// what came with the language calls the one that is run.
+fn package_run<'a>(profile: &'a Profile, kinds: &Kinds) -> Option<&'a str> {
+    let frames = profile.frames.iter();
+    let packages = frames.map(|frame| package_of(profile, kinds, frame));
+    let packages: Vec<_> = packages.collect();
+    packages.iter().flatten().next()?;
+    let mut outermost: Vec<Option<&str>> = Vec::with_capacity(profile.stacks.len());
+    for call in &profile.stacks {
+        // A parent comes before its children.
+        let above = call.parent.and_then(|parent| outermost[parent.index()]);
+        outermost.push(above.or(packages[call.frame.index()]));
+    }
+    let mut times: HashMap<&str, u64> = HashMap::default();
+    for sample in profile.weighed() {
+        if let Some(package) = outermost[sample.stack.index()] {
+            let sum = times.entry(package).or_default();
+            *sum = sum.saturating_add(profile.time_ns(sample));
+        }
+    }
+    let most = times.into_iter().max_by_key(|(name, time)| (*time, *name));
+    most.map(|(package, _)| package)
+}
+
+fn package_of<'a>(profile: &'a Profile, kinds: &Kinds, frame: &'a Frame) -> Option<&'a str> {
+    let function = profile.function(frame);
+    let source = function.source.as_deref().or(frame.file.as_deref())?;
+    matches!(kinds.kind(function), Kind::Language(_)).then_some(())?;
+    package(source)
+}
+
+/// The directory of the package that a source file is in, or the file, if it is one by itself.
+fn package(file: &str) -> Option<&str> {
+    const INSTALLED: [&str; 3] = ["/node_modules/", "/site-packages/", "/dist-packages/"];
+    let behind = |place: &str| file.rfind(place).map(|at| at + place.len());
+    let begin = INSTALLED.into_iter().filter_map(behind).max()?;
+    let depth = match file[begin..].starts_with('@') {
+        true => 2, // of somebody's, who is named first
+        false => 1,
+    };
+    let mut ends = file[begin..].match_indices('/').map(|(at, _)| begin + at);
+    Some(&file[..ends.nth(depth - 1).unwrap_or(file.len())])
+}
+
 fn is_c_library(file: &str) -> bool {
     [
         "libc.so",
@@ -157,6 +233,7 @@ fn is_installed(file: &str) -> bool {
 mod tests {
     use super::*;
     use crate::profile::tests::example;
+    use crate::recording::LanguageId;
 
     #[test]
     fn standard_libraries_are_nobodys_own() {
@@ -170,6 +247,59 @@ mod tests {
         assert!(is_installed("/usr/lib/python3.11/threading.py"));
         assert!(!is_installed("/home/me/server.py"));
         assert!(is_c_library("libc.so.6") && !is_c_library("libcurl.so.4"));
+    }
+
+    #[test]
+    fn packages_are_where_they_are_installed() {
+        let tsc = "/a/node_modules/typescript";
+        assert_eq!(package(&format!("{tsc}/lib/tsc.js")), Some(tsc));
+        let inner = "/a/node_modules/x/node_modules/@who/y";
+        assert_eq!(package(&format!("{inner}/z.js")), Some(inner));
+        let six = "/usr/lib/python3/dist-packages/six.py";
+        assert_eq!(package(six), Some(six));
+        assert_eq!(package("/usr/lib/python3.11/threading.py"), None);
+    }
+
+    #[test]
+    fn of_an_installed_tool_its_package_is_own() {
+        let mut profile = example();
+        profile.recording.languages = vec!["javascript".to_owned()];
+        let tool = "/a/node_modules/tool/main.js";
+        // `main` called `work`, which called `leaf`.
+        let sources = [("main", "node:internal"), ("work; more", tool)];
+        let other = "/a/node_modules/other/index.js";
+        for function in &mut profile.functions {
+            let mut sources = sources.into_iter().chain([("leaf", other)]);
+            if let Some((_, source)) = sources.find(|(name, _)| **name == *function.name) {
+                function.mode = Mode::Language(LanguageId::new(0));
+                function.source = Some(source.into());
+            }
+        }
+        let ranks = |profile: &Profile| {
+            let ranks = Ranks::of(profile);
+            let of = |name: &str| {
+                let is_it = |frame: &Frame| *profile.function(frame).name == *name;
+                let place = profile.frames.iter().position(is_it).unwrap();
+                ranks.rank(SourceFrameId::next_of(place))
+            };
+            ["main", "work; more", "leaf"].map(of)
+        };
+        let tool = [Rank::Library, Rank::Language, Rank::Library];
+        assert_eq!(ranks(&profile), tool);
+        for function in &mut profile.functions {
+            if &*function.name == "leaf" {
+                function.source = Some("/home/me/mine.js".into());
+            }
+        }
+        let mine = [Rank::Library, Rank::Library, Rank::Language];
+        assert_eq!(ranks(&profile), mine, "they are called by a tool");
+        for function in &mut profile.functions {
+            if &*function.name == "leaf" {
+                function.source = None;
+            }
+        }
+        let built_in = [Rank::Library, Rank::Language, Rank::Standard];
+        assert_eq!(ranks(&profile), built_in, "of no file, as forEach is");
     }
 
     #[test]

@@ -38,6 +38,9 @@ const MOST_TOLD: usize = 8;
 /// The key of the newest program run, by pid and start time of the process.
 type Newest = HashMap<(u32, u64), u64>;
 
+/// Program runs so far, those that are recorded now, and threads.
+pub type Who = (u64, usize, usize);
+
 /// The drain of one session.
 #[derive(Debug)]
 pub struct Drain {
@@ -209,6 +212,12 @@ impl Drain {
     #[must_use]
     pub const fn runs(&self) -> u64 {
         self.runs
+    }
+
+    /// Who is recorded.
+    #[must_use]
+    pub fn who(&self) -> Who {
+        (self.runs, self.left(), self.rings.count())
     }
 
     /// The longest sampling period that a process had in force, ns.

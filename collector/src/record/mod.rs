@@ -31,6 +31,7 @@ mod load_cost;
 mod naming;
 mod output;
 mod owners;
+mod pace;
 mod packing;
 mod perf_map_files;
 mod price;
@@ -125,7 +126,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     session.link(destination.recording());
 
     let drain = Drain::new(session.path(), rings, writer);
-    let mut watch = Watch::new(&session, drain, copies, &signals, forwarder, program);
+    let mut watch = Watch::new(args, &session, drain, copies, &signals, forwarder, program);
     let end = watch_to_the_end(&mut watch, args);
     let conclusion = watch.conclude();
     if !conclusion.running.is_empty() && !args.quiet {

@@ -122,12 +122,23 @@ impl Signals {
 
     /// Sleeps until a signal is there, or until then.
     pub fn wait(&self, until: Option<Instant>) {
+        self.wait_or(None, until);
+    }
+
+    /// The same, or until something can be read there; gives whether that is so.
+    pub fn wait_or(&self, other: Option<BorrowedFd<'_>>, until: Option<Instant>) -> bool {
         let timeout = until.map_or(PollTimeout::NONE, |until| {
             let left = until.saturating_duration_since(Instant::now()).as_millis() + 1;
             PollTimeout::try_from(left).unwrap_or(PollTimeout::MAX)
         });
+        let wanted = [Some(self.as_fd()), other].into_iter().flatten();
+        let mut wanted: Vec<_> = wanted
+            .map(|one| PollFd::new(one, PollFlags::POLLIN))
+            .collect();
         // An interrupted or refused poll is a short sleep.
-        let _ = poll(&mut [PollFd::new(self.as_fd(), PollFlags::POLLIN)], timeout);
+        let polled = poll(&mut wanted, timeout);
+        let other = wanted.get(1).and_then(PollFd::any);
+        polled.is_ok() && other == Some(true)
     }
 }
 

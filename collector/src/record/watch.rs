@@ -3,10 +3,12 @@
 //!
 //! Not here: what is done before and after ([`super::run`]).
 
+use super::args::Args;
 use super::copying::Copies;
 use super::descendants;
-use super::drain::Drain;
+use super::drain::{Drain, Who};
 use super::forward::Forwarder;
+use super::pace::{INTERVAL, Pace};
 use super::program::{Program, Status};
 use super::session::Session;
 use super::signals::Signals;
@@ -18,9 +20,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::time::{Duration, Instant};
 
-/// From one look around to the next, where perf rings do not fill faster: eight wake-ups a second,
-/// and well inside the time after which programs doubt that rsunwind lives.
-pub(super) const INTERVAL: Duration = Duration::from_millis(125);
 /// How long descendants that still run are given to notice that the session is over.
 const GRACE: Duration = Duration::from_millis(60);
 
@@ -53,6 +52,9 @@ pub struct Watch<'a> {
     forwarder: Forwarder,
     program: Program,
     next_look: Instant,
+    /// When it may be, if somebody new asks for it.
+    soonest: Instant,
+    pace: Pace<Who>,
     /// Why the recording broke off.
     failure: Option<io::Error>,
     over: bool,
@@ -62,6 +64,7 @@ impl<'a> Watch<'a> {
     /// Begins to watch a program that has just been started.
     #[must_use]
     pub fn new(
+        args: &Args,
         session: &'a Session,
         drain: Drain,
         copies: Copies<'a>,
@@ -69,6 +72,8 @@ impl<'a> Watch<'a> {
         forwarder: Forwarder,
         program: Program,
     ) -> Self {
+        let is_alone = args.events.is_empty() && !args.records_off_cpu();
+        let period = is_alone.then(|| Duration::from_nanos(args.rate.period_ns()));
         Self {
             session,
             drain,
@@ -77,6 +82,8 @@ impl<'a> Watch<'a> {
             forwarder,
             program,
             next_look: Instant::now(),
+            soonest: Instant::now(),
+            pace: Pace::new(Instant::now(), period),
             failure: None,
             over: false,
         }
@@ -93,14 +100,21 @@ impl<'a> Watch<'a> {
                 return None;
             }
             if !self.over && self.next_look <= now {
-                self.next_look = match self.look() {
-                    Progress::Done => now + self.interval(),
+                let pauses = match self.look() {
+                    Progress::Done => self.pauses(now),
                     // Signals have their turn, then it goes on.
-                    Progress::Begun => now,
+                    Progress::Begun => [Duration::ZERO; 2],
                 };
+                [self.soonest, self.next_look] = pauses.map(|pause| now + pause);
             }
             let look = (!self.over).then_some(self.next_look);
-            self.signals.wait(look.into_iter().chain(deadline).min());
+            let next = look.into_iter().chain(deadline).min();
+            // Who is new is looked at soon.
+            let offers = self.drain.rings().offers();
+            let offers = offers.filter(|_| !self.over && self.soonest < self.next_look);
+            if self.signals.wait_or(offers, next) {
+                self.next_look = self.soonest;
+            }
             self.forwarder.attend(self.signals, &mut self.program);
         }
     }
@@ -196,6 +210,14 @@ impl<'a> Watch<'a> {
             self.drain.look_from_outside();
         }
         let _ = self.session.end();
+    }
+
+    /// How long until the next look at the soonest, and at the latest.
+    fn pauses(&mut self, now: Instant) -> [Duration; 2] {
+        let soonest = self.interval();
+        let (who, length) = (self.drain.who(), self.drain.writer().length());
+        let pause = self.pace.after(now, who, length);
+        [soonest, pause.min(self.drain.rings().pause()).max(soonest)]
     }
 
     fn interval(&self) -> Duration {

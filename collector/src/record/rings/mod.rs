@@ -22,7 +22,7 @@ use lent_ring::Ring;
 use nix::unistd::geteuid;
 use offers::{Offered, Offers};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -93,6 +93,18 @@ impl Rings {
         }
     }
 
+    /// Where threads offer theirs: something can be read when one does.
+    #[must_use]
+    pub fn offers(&self) -> Option<BorrowedFd<'_>> {
+        self.offers.as_ref().map(AsFd::as_fd)
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub const fn count(&self) -> usize {
+        self.streams.len()
+    }
+
     /// Samples of an event beside CPU time that found a ring full, of threads that nothing more
     /// comes from.
     #[must_use]
@@ -136,6 +148,7 @@ impl Rings {
     /// As write.
     pub fn look(&mut self, writer: &mut Writer) -> io::Result<()> {
         let before = std::mem::replace(&mut self.looked, Instant::now());
+        let waited = self.looked - before;
         let mut fullest = 0.0_f64;
         let mut done = Vec::new();
         for (index, stream) in self.streams.iter_mut().enumerate() {
@@ -144,7 +157,7 @@ impl Rings {
             if closed {
                 stream.settle(&mut self.lost);
             }
-            if closed || stream.is_due() {
+            if closed || stream.is_due(waited) {
                 stream.write(&mut self.written, writer)?;
             }
             if closed {
@@ -155,7 +168,7 @@ impl Rings {
         for index in done.into_iter().rev() {
             self.streams.swap_remove(index);
         }
-        self.pause = pause_after(self.looked - before, fullest);
+        self.pause = pause_after(waited, fullest);
         Ok(())
     }
 

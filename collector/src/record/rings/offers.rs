@@ -12,7 +12,7 @@ use nix::errno::Errno;
 use nix::sys::socket::sockopt::PeerCredentials;
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, UnixCredentials, getsockopt, recvmsg};
 use std::io::{self, IoSliceMut};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -30,6 +30,12 @@ pub struct Offers {
     session: PathBuf,
     /// Connections without a message yet, and how many more looks they are given.
     pending: Vec<(OwnedFd, u8)>,
+}
+
+impl AsFd for Offers {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.listener.as_fd()
+    }
 }
 
 impl Offers {

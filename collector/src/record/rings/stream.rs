@@ -285,10 +285,11 @@ impl Stream {
         }
     }
 
-    /// Whether there is enough to be written.
+    /// Whether there is enough to be written, or some of it may be old: `waited` is the time since
+    /// the look before.
     #[must_use]
-    pub fn is_due(&self) -> bool {
-        let old = |since: &Instant| since.elapsed() >= OLD;
+    pub fn is_due(&self, waited: Duration) -> bool {
+        let old = |since: &Instant| since.elapsed() + waited >= OLD;
         self.gathered.records.length() >= FULL || self.gathered.since.as_ref().is_some_and(old)
     }
 
