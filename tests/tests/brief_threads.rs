@@ -2,6 +2,7 @@
 //! little cost, and their time is a row of its own. None is unknown, and one that lasts is sampled
 //! like any other.
 
+use collector::recording::Thread;
 use engine::wire::chunk::SEGMENT_STRIDE;
 use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
@@ -101,4 +102,30 @@ fn their_time_is_a_row() {
         summary.contains("[threads, before they were armed]"),
         "{summary}"
     );
+}
+
+/// What a thread has in a buffer of its own is had though nobody hands it over.
+#[test]
+fn one_that_is_killed_in_its_first_moments_keeps_its_samples() {
+    const CHILDREN: usize = 20;
+    const CPU_NS: u64 = 1_900_000;
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "2000"]);
+    let command = command.arg(victim::c("killed_early.c"));
+    let result = output(command.args([CHILDREN.to_string(), (CPU_NS / 1000).to_string()]));
+    let summary = text(&result.stderr);
+    assert!(result.status.success(), "{summary}");
+    let recording = bench.recording();
+    let is_killed = |thread: &&Thread| {
+        let process = &recording.processes[thread.process.index()];
+        thread.tid != process.pid
+    };
+    let killed: Vec<_> = recording.threads.iter().filter(is_killed).collect();
+    assert_eq!(killed.len(), CHILDREN, "{summary}");
+    for thread in killed {
+        let armed_ns = CPU_NS.saturating_sub(thread.unarmed_cpu_ns());
+        let periods = armed_ns / thread.armings.last().expect("it is armed").period_ns;
+        assert!(thread.totals.weight + 1 >= periods, "{thread:?}");
+        assert_eq!(thread.totals.lost_weight, 0, "{thread:?}");
+    }
 }

@@ -11,7 +11,7 @@ const WAYS: [Option<&str>; 3] = [None, Some("rate=2000"), Some("rate=1000,trigge
 
 /// How long each storm lasts, in seconds: more with `STORM_SECONDS`.
 fn storm_seconds() -> String {
-    std::env::var("STORM_SECONDS").unwrap_or_else(|_| "2".into())
+    std::env::var("STORM_SECONDS").unwrap_or_else(|_| "1".into())
 }
 
 /// A victim that is linked with the library, compiled with these options.

@@ -28,9 +28,9 @@ __attribute__((noinline)) long zeros(int n) {
 static void *worker(void *n) { in_worker(*(int *)n); return 0; }
 int main(void) {
     pthread_t thread;
-    int n = 20;
+    int n = 10;
     pthread_create(&thread, 0, worker, &n);
-    double sum = in_main(n) + zeros(9000);
+    double sum = in_main(n) + zeros(5000);
     pthread_join(thread, 0);
     return sum > 0 ? 0 : 1;
 }
@@ -96,7 +96,7 @@ fn check(bench: &Bench, recording: &Path) {
     let [joined, ours, share, exact, same, by_time, ..] = numbers(&result)[..] else {
         panic!("{}", text(&result.stderr));
     };
-    assert!(ours > 300.0, "{}", text(&result.stderr));
+    assert!(ours > 150.0, "{}", text(&result.stderr));
     assert_measured!(share >= 97.0, "{}", text(&result.stderr));
     assert_eq!((joined, by_time), (exact + same, 0.0), "verified by ip");
 
@@ -195,23 +195,21 @@ fn processes_and_threads_are_found_across_pid_namespaces() {
         if !may_record_all() {
             return;
         }
-        for options in [&["-k", "mono"][..], &[]] {
-            let bench = Bench::new();
-            let program = program(&bench);
-            let record = bench.record(&["-F", "997", "-q"]);
-            let mut unshare = Command::new("unshare");
-            unshare.args(["--pid", "--fork", "--mount-proc"]);
-            unshare
-                .arg(record.get_program())
-                .args(record.get_args())
-                .arg(program);
-            let result = perf(&bench, options, &mut unshare);
-            assert!(result.status.success(), "{}", text(&result.stderr));
-            let recording = bench.recording();
-            let process = recording.processes.first().unwrap();
-            assert!(process.pid < 100, "it has a namespace of its own");
-            check(&bench, &bench.path("profile.rsu"));
-        }
+        let bench = Bench::new();
+        let program = program(&bench);
+        let record = bench.record(&["-F", "997", "-q"]);
+        let mut unshare = Command::new("unshare");
+        unshare.args(["--pid", "--fork", "--mount-proc"]);
+        unshare
+            .arg(record.get_program())
+            .args(record.get_args())
+            .arg(program);
+        let result = perf(&bench, &["-k", "mono"], &mut unshare);
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        let recording = bench.recording();
+        let process = recording.processes.first().unwrap();
+        assert!(process.pid < 100, "it has a namespace of its own");
+        check(&bench, &bench.path("profile.rsu"));
     });
 }
 

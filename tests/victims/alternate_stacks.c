@@ -45,14 +45,14 @@ static void burn_ms(long ms) {
 
 // Reads the clock by itself: no function of libc is called where there is no room for one.
 static __attribute__((noinline)) void burn_without_stack(void) {
-  for (long i = 0; i < 160000000; i++) sink += i;
+  for (long i = 0; i < 40000000; i++) sink += i;
 }
 
 __attribute__((target("amx-tile"))) static __attribute__((noinline)) void burn_with_tiles(void) {
   static const struct { uint8_t palette, start, none[14]; uint16_t bytes[16]; uint8_t rows[16]; } shape = {
       .palette = 1, .bytes = {64, 64, 64}, .rows = {16, 16, 16}};
   _tile_loadconfig(&shape);
-  for (long i = 0; i < 400; i++) {
+  for (long i = 0; i < 200; i++) {
     _tile_zero(1);
     for (int k = 0; k < 100000; k++) sink += k;
   }
@@ -305,7 +305,7 @@ static void many(void) {
   sigaction(SIGUSR1, &action, NULL);
   action.sa_flags = 0;
   sigaction(SIGUSR2, &action, NULL);
-  for (int round = 0; round < 10; round++) {
+  for (int round = 0; round < 5; round++) {
     pthread_t threads[8];
     for (int i = 0; i < 8; i++) pthread_create(&threads[i], NULL, brief, NULL);
     for (int i = 0; i < 8; i++) pthread_join(threads[i], NULL);

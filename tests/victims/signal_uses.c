@@ -128,7 +128,7 @@ static int of_handlers(void) {
   for (int i = 0; i < ROUNDS; i++) send_one();
   sigprocmask(SIG_BLOCK, NULL, &now);
   printf("handled %d, blocked %d\n", seen, sigismember(&now, number));
-  compute_for(300);
+  compute_for(120);
   return 0;
 }
 

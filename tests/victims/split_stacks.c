@@ -7,7 +7,7 @@ static volatile unsigned long sink;
 static int places;
 
 static __attribute__((no_split_stack, noinline)) void burn(void) {
-  for (int i = 0; i < 10000000; i++) sink += i;
+  for (int i = 0; i < 3000000; i++) sink += i;
 }
 static __attribute__((noinline)) int descend(int depth) {
   volatile char frame[200];

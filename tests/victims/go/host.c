@@ -25,7 +25,7 @@ static void *work(void *own) {
   }
   long sum = 0;
   for (int i = 0; i < 20; i++) {
-    for (int k = 0; k < 500000; k++) sink += k;
+    for (int k = 0; k < 100000; k++) sink += k;
     pthread_kill(pthread_self(), i % 2 ? SIGUSR1 : SIGUSR2);
     sum += deep(1000 + i) + recovered();
   }
@@ -43,7 +43,7 @@ int main(int count_, char **arguments) {
   sigaction(SIGUSR1, &action, NULL);
   action.sa_flags = SA_RESTART;
   sigaction(SIGUSR2, &action, NULL);
-  for (int k = 0; k < 50000000; k++) sink += k;
+  for (int k = 0; k < 20000000; k++) sink += k;
   void *library = count_ > 1 ? dlopen(arguments[1], RTLD_NOW) : NULL;
   if (!library) { puts(dlerror()); return 1; }
   preempted = (int (*)(void))dlsym(library, "Preempted");

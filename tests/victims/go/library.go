@@ -31,10 +31,8 @@ func Preempted() C.int {
 	for i := 0; i < 3; i++ {
 		go func() { ended <- spin() }()
 	}
-	for i := 0; i < 3; i++ {
-		time.Sleep(time.Millisecond)
-		runtime.GC()
-	}
+	time.Sleep(time.Millisecond)
+	runtime.GC()
 	atomic.StoreInt32(&stop, 1)
 	result := C.int(1)
 	for i := 0; i < 3; i++ {

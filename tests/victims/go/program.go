@@ -58,10 +58,8 @@ func main() {
 		go func() { defer done.Done(); fmt.Fprintln(os.Stderr, "spun", spin(&stop) > 0) }()
 	}
 	// They have the only processor: this comes back only because they are interrupted.
-	for i := 0; i < 3; i++ {
-		time.Sleep(time.Millisecond)
-		runtime.GC()
-	}
+	time.Sleep(time.Millisecond)
+	runtime.GC()
 	fmt.Println("preempted")
 	atomic.StoreInt32(&stop, 1)
 	done.Wait()
