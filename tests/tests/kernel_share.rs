@@ -14,6 +14,7 @@ use rsunwind_tests::recording::Recording as Records;
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
+use std::cell::Cell;
 use std::path::Path;
 
 /// CPU time of each way that works, wall time of each that waits, ms.
@@ -172,8 +173,8 @@ fn without_a_collector_what_finds_no_room_is_counted() {
     });
 }
 
-/// A thread whose first call takes longer than its first ring has room for, and which lives until
-/// it has used so many times that.
+/// A thread whose first call makes memory of so many MiB, and which lives until it has used so many
+/// times what that took.
 const LONG_FIRST_CALL: &str = "
 #define _GNU_SOURCE
 #include <pthread.h>
@@ -185,25 +186,38 @@ static double used(void) {
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
     return time.tv_sec + time.tv_nsec * 1e-9;
 }
-static void *begins(void *times) {
-    mmap(0, 1 << 29, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    for (double until = atof(times) * used(); used() < until;) ;
-    return 0;
+static char **given;
+static void *begins(void *unused) {
+    size_t size = strtoul(given[1], 0, 10) << 20;
+    mmap(0, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+    for (double until = atof(given[2]) * used(); used() < until;) ;
+    return unused;
 }
 int main(int count, char **arguments) {
     pthread_t thread;
-    return pthread_create(&thread, 0, begins, arguments[count - 1]) || pthread_join(thread, 0);
+    given = arguments;
+    return count != 3 || pthread_create(&thread, 0, begins, 0) || pthread_join(thread, 0);
 }";
 
 /// What found no room is counted though the thread, after that call, ends or gets a larger ring.
 fn what_found_no_room_is_counted(times: &str) {
     let bench = Bench::new();
     let program = bench.compile("gcc", &["-O1", "-pthread"], LONG_FIRST_CALL);
+    let mebibytes = Cell::new(512);
     judge(|| {
-        let mut record = bench.record(&["-q", "-F", "4000"]);
-        let result = output(record.arg(&program).arg(times));
-        assert!(result.status.success(), "{}", text(&result.stderr));
-        let (recording, account) = (bench.recording(), bench.recording().kernel_account());
+        let (recording, account) = loop {
+            let mut record = bench.record(&["-q", "-F", "4000"]);
+            let size = mebibytes.get().to_string();
+            let result = output(record.arg(&program).args([&size, times]));
+            assert!(result.status.success(), "{}", text(&result.stderr));
+            let (recording, account) = (bench.recording(), bench.recording().kernel_account());
+            // How long a call must take for a ring to be full is known, how fast memory is made
+            // here is not.
+            if account.lost > 0 || mebibytes.get() == 4096 {
+                break (recording, account);
+            }
+            mebibytes.set(mebibytes.get() * 2);
+        };
         let threads = recording.threads.iter();
         let thread = threads.max_by_key(|thread| thread.cpu_ns()).expect("one");
         assert!(account.lost > 0, "{account}");
