@@ -9,6 +9,7 @@
 use std::env;
 use std::error::Error;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -26,8 +27,10 @@ const OUTER: [&str; 10] = [
     "CLIPPY_ARGS",
 ];
 
-/// What the libraries are made of, from the root of the repository.
-const SOURCES: [&str; 23] = [
+/// What the libraries are made of, from the root of the repository. `libraries` has links to all of
+/// it, which cargo follows when it makes a package. There manifests have the name [`MANIFEST`]:
+/// directories with manifests of their own are left out of packages.
+const SOURCES: [&str; 20] = [
     "Cargo.toml",
     "inside/Cargo.toml",
     "inside/Cargo.lock",
@@ -35,36 +38,28 @@ const SOURCES: [&str; 23] = [
     "inside/src",
     "preload/Cargo.toml",
     "preload/Cargo.lock",
-    "preload/.cargo",
     "preload/build.rs",
     "preload/src",
     "librsunwind/Cargo.toml",
-    "librsunwind/build.rs",
     "librsunwind/src",
-    "librsunwind/include",
     "librsunwind/wire/Cargo.toml",
-    "librsunwind/wire/build.rs",
+    "librsunwind/wire/README.md",
     "librsunwind/wire/src",
     "librsunwind/engine/Cargo.toml",
-    "librsunwind/engine/build.rs",
+    "librsunwind/engine/README.md",
     "librsunwind/engine/src",
     "sframe/Cargo.toml",
-    "sframe/build.rs",
+    "sframe/README.md",
     "sframe/src",
 ];
 
+/// What a `Cargo.toml` is called in `libraries`.
+const MANIFEST: &str = "manifest";
+
 fn main() -> Result<(), Box<dyn Error>> {
     let manifest = PathBuf::from(env::var("CARGO_MANIFEST_DIR")?);
-    let root = manifest
-        .parent()
-        .ok_or("the collector lies at the top of the file system")?;
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    // A path that is missing would make cargo run this script every time.
-    for source in SOURCES.map(|source| root.join(source)) {
-        if source.exists() {
-            println!("cargo::rerun-if-changed={}", source.display());
-        }
-    }
+    let root = sources(&manifest, &out)?;
     println!("cargo::rerun-if-changed=build.rs");
 
     let target = target_directory(&out)?;
@@ -81,6 +76,43 @@ fn main() -> Result<(), Box<dyn Error>> {
             "cargo::rustc-env={variable}_ID={:016x}",
             content_id(&library)
         );
+    }
+    Ok(())
+}
+
+/// Where [`SOURCES`] are: the repository, or what is unpacked here from the package of this crate.
+fn sources(manifest: &Path, out: &Path) -> Result<PathBuf, Box<dyn Error>> {
+    let packed = manifest.join("libraries");
+    if packed.join(MANIFEST).is_symlink() {
+        let root = manifest.parent().ok_or("links that lead nowhere")?;
+        for source in SOURCES {
+            let link = packed.join(source.replace("Cargo.toml", MANIFEST));
+            // A path that is missing would make cargo run this script every time, too.
+            if !link.exists() {
+                return Err(format!("no link to {source}: {}", link.display()).into());
+            }
+            println!("cargo::rerun-if-changed={}", root.join(source).display());
+        }
+        return Ok(root.to_owned());
+    }
+    println!("cargo::rerun-if-changed={}", packed.display());
+    let root = out.join("libraries");
+    unpack(&packed, &root).map_err(|error| format!("{}: {error}", packed.display()))?;
+    Ok(root)
+}
+
+/// Copies a directory, with manifests under their own name.
+fn unpack(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let (entry, name) = entry.map(|entry| (entry.path(), entry.file_name()))?;
+        if entry.is_dir() {
+            unpack(&entry, &to.join(name))?;
+        } else if name == MANIFEST {
+            fs::copy(&entry, to.join("Cargo.toml"))?;
+        } else {
+            fs::copy(&entry, to.join(name))?;
+        }
     }
     Ok(())
 }

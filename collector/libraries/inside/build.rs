@@ -1,0 +1,1 @@
+../../../inside/build.rs
