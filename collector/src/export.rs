@@ -16,24 +16,20 @@ use engine::wire::source::WALL;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Arguments of `rsunwind export`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "\
-Formats, and the extensions that choose them:
-  folded       .folded .collapsed    stacks as lines of text, for flame graph tools
-  svg          .svg                  flame graph, for a browser
-  html         .html                 page to look around in, for a browser: flame graphs, timeline, table
-  pprof        .pb.gz .pprof .pb     for go tool pprof, speedscope, Pyroscope
-  speedscope   .speedscope.json      for speedscope.app, a profile for each thread
-  firefox      .json.gz .json        for profiler.firefox.com
-  perf-script  .perf .perf-script    every sample as text, as perf script prints it
-  perf-data    .data                 for perf report and perf script; names of JIT code go to OUT.symbols
-  perf-data-deferred  .deferred.data   the same with user stacks apart, as Linux 6.19 defers them: for perf from then on
-
+const EXAMPLES: &str = "\
 Examples:
   rsunwind export -o flame.svg                              the newest recording here, as a flame graph
   rsunwind export prog.rsu -o prog.html --from 2 --to 5     a page of three seconds of it
-  rsunwind export prog.rsu -f folded -o - | grep parse      stacks as text on standard output")]
+  rsunwind export prog.rsu -f folded -o - | grep parse      stacks as text on standard output";
+
+fn after_help() -> String {
+    let formats = output::list();
+    format!("Formats, and the extensions that choose them:\n{formats}\n\n{EXAMPLES}")
+}
+
+/// Arguments of `rsunwind export`.
+#[derive(Clone, Debug, ClapArgs)]
+#[command(after_help = after_help())]
 pub struct Args {
     /// Recordings (.rsu), segments (.seg), or session directories; several are read as one
     /// [default: the newest recording here]

@@ -137,7 +137,8 @@ pub enum FormatError {
     Extension(String),
 }
 
-fn list() -> String {
+/// All formats, a line for each.
+pub(crate) fn list() -> String {
     let line = |format: &&dyn Format| {
         let extensions = format.extensions().join(" ");
         format!(
