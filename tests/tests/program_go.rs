@@ -74,7 +74,7 @@ fn a_program_without_cgo_runs_as_it_does() {
     let program = go(&["program.go", "without_c.go"], "go-static", "default");
     let plain = output(&mut Command::new(&program));
     assert!(plain.status.success(), "{}", text(&plain.stderr));
-    for rate in ["999", "10k"] {
+    for (rate, period_ns) in [("999", 1_001_001), ("10k", 100_000)] {
         let bench = Bench::new();
         let profiled = output(bench.record(&["-q", "-F", rate]).arg(&program));
         assert_eq!(
@@ -86,7 +86,10 @@ fn a_program_without_cgo_runs_as_it_does() {
             (plain.status, text(&plain.stdout), text(&plain.stderr)),
             "{rate}"
         );
-        let weight: u64 = bench.recording().samples.iter().map(|one| one.weight).sum();
-        assert!(weight > 100, "{rate}: {weight}");
+        let recording = bench.recording();
+        let charged = recording.session.as_ref().expect("it is whole").charged_ns;
+        let weight: u64 = recording.samples.iter().map(|one| one.weight).sum();
+        let sampled = weight * period_ns;
+        assert!(sampled * 2 > charged, "{rate}: {sampled} of {charged} ns");
     }
 }
