@@ -6,12 +6,13 @@ use rsunwind_tests::{library, lock, repository, target_directory};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// An example of a crate, which `cargo run --example` would build.
-fn example_of(package: &str, name: &str) -> PathBuf {
+/// An example of a crate, which `cargo run --example` would build. Of the whole workspace, since its
+/// crates' dependencies are built already with all features that any of them asks for.
+fn example_of_a_crate(name: &str) -> PathBuf {
     lock::once_a_run(&format!("example-{name}"), || {
         let mut cargo = cargo();
         cargo.current_dir(repository());
-        cargo.args(["build", "--quiet", "--package", package, "--example", name]);
+        cargo.args(["build", "--quiet", "--workspace", "--example", name]);
         assert!(cargo.status().expect("cargo runs").success(), "{name}");
     });
     target_directory().join("debug/examples").join(name)
@@ -47,7 +48,7 @@ fn a_client_in_c_gets_its_stack() {
 
 #[test]
 fn a_client_in_rust_has_stacks_and_labels_and_a_recording_is_read() {
-    let client = example_of("librsunwind", "client");
+    let client = example_of_a_crate("client");
     assert!(printed(&mut Command::new(&client)).starts_with("2 stacks, 2 to the root, up to "));
     let bench = Bench::new();
     assert_eq!(status(bench.record(&[]).arg(&client)), 0);
@@ -55,7 +56,7 @@ fn a_client_in_rust_has_stacks_and_labels_and_a_recording_is_read() {
     report.args(["report", "--by", "label=request"]);
     let table = printed(report.arg(bench.path("profile.rsu")));
     assert!(table.contains("/cart") && table.contains("/pay"), "{table}");
-    let mut hottest = Command::new(example_of("rsunwind-collector", "hottest"));
+    let mut hottest = Command::new(example_of_a_crate("hottest"));
     let read = printed(hottest.arg(bench.path("profile.rsu")));
     assert!(read.contains("descend"), "{read}");
     let missing = output(hottest.arg("missing.rsu"));
