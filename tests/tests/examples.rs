@@ -6,8 +6,8 @@ use rsunwind_tests::{library, lock, repository, target_directory};
 use std::path::PathBuf;
 use std::process::Command;
 
-/// An example of a crate, which `cargo run --example` would build. Of the whole workspace, since its
-/// crates' dependencies are built already with all features that any of them asks for.
+/// An example of a crate, which `cargo run --example` would build. Of the whole workspace, since
+/// dependencies are built already with all features that any of its crates asks for.
 fn example_of_a_crate(name: &str) -> PathBuf {
     lock::once_a_run(&format!("example-{name}"), || {
         let mut cargo = cargo();
