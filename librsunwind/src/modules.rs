@@ -17,19 +17,19 @@ mod maps;
 pub mod notes;
 pub mod python;
 mod sections;
+pub mod unloading;
 pub mod v8;
 
 use image::When;
-use notes::UNLOADING;
 
 use crate::process::PROCESS;
 use crate::sys::{self, Errno};
 use crate::text::{Text, copy};
-use crate::thread::{self, ThreadState};
+use crate::thread::ThreadState;
 use crate::{clock, weak_address};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
-use core::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
 use engine::address::RuntimeAddress;
 use engine::elf_image;
@@ -37,7 +37,7 @@ use engine::memory::is_readable;
 use engine::module_map::{Module, ModuleKind, ModuleMap, Modules};
 use engine::rule_cache::RuleCache;
 use engine::wire::event::EventKind;
-use engine::wire::module::{Module as ModuleRecord, ModuleGone};
+use engine::wire::module::Module as ModuleRecord;
 use engine::wire::record::RecordKind;
 
 /// How long to wait between two looks at `/proc/self/maps`.
@@ -51,10 +51,6 @@ static ENTRY: AtomicU64 = AtomicU64::new(0);
 
 /// Whether the kernel started the loader, which has then loaded the program.
 static BY_LOADER: AtomicBool = AtomicBool::new(false);
-
-/// The range of the module that the latest `dlclose` under way closes.
-static SUSPENDED_START: AtomicU64 = AtomicU64::new(0);
-static SUSPENDED_END: AtomicU64 = AtomicU64::new(0);
 
 /// Facts that the kernel gave the program at its start.
 #[derive(Clone, Copy, Debug, Default)]
@@ -158,6 +154,16 @@ pub fn rules() -> Option<&'static RuleCache> {
     let memory = NonNull::new(RULES.load(Acquire).cast::<u8>())?;
     // SAFETY: page-aligned zeroed memory of that size, used for this alone; it stays.
     Some(unsafe { RuleCache::from_zeroed(memory) })
+}
+
+/// Says what the answers of walks rest on beside the stack: two walks of the same stack between
+/// which this has not changed find the same. `None` while libraries are closed.
+///
+/// # Signal safety
+/// Loads.
+pub fn standing() -> Option<u64> {
+    let is_calm = notes::UNLOADING.load(Acquire) == 0;
+    rules().filter(|_| is_calm).map(RuleCache::generation)
 }
 
 /// Records the vDSO, which the loader does not list.
@@ -352,7 +358,7 @@ fn loader_object(pc: RuntimeAddress) -> Option<LoaderObject> {
 impl Modules for Finder<'_> {
     fn find(&self, pc: RuntimeAddress) -> Option<Module> {
         let known = map()?.find(pc);
-        if UNLOADING.load(Acquire) != 0 && is_suspended(pc) {
+        if unloading::is_suspended(pc) {
             return None;
         }
         match known {
@@ -447,57 +453,4 @@ impl Finder<'_> {
 pub fn is_of_file(pc: u64) -> bool {
     let found = map().and_then(|map| map.find(RuntimeAddress(pc)));
     found.is_some_and(|module| module.kind != ModuleKind::Anonymous)
-}
-
-fn is_suspended(pc: RuntimeAddress) -> bool {
-    (SUSPENDED_START.load(Relaxed)..SUSPENDED_END.load(Relaxed)).contains(&pc.0)
-}
-
-/// Before `dlclose`: takes the handle's module out of use and waits for the walks under way.
-/// `false` if one does not end; the library must then stay.
-pub fn begin_unloading(handle: *mut c_void) -> bool {
-    // A handle is the loader's link_map, in glibc; musl's begins with the same fields, and musl
-    // never unloads. SAFETY: a handle that the program may pass to dlclose; checked for null.
-    let dynamic = unsafe { handle.cast::<LinkMap>().as_ref() }.map_or(0, |map| map.dynamic);
-    let module = map()
-        .and_then(|map| map.find(RuntimeAddress(dynamic)))
-        .unwrap_or_default();
-    SUSPENDED_START.store(module.start.0, Relaxed);
-    SUSPENDED_END.store(module.end.0, Relaxed);
-    UNLOADING.fetch_add(1, SeqCst);
-    let calm = thread::wait_for_walks(ThreadState::current());
-    if !calm {
-        UNLOADING.fetch_sub(1, SeqCst);
-    }
-    calm
-}
-
-/// After `dlclose`: forgets what is gone.
-pub fn end_unloading() {
-    let Some(map) = map() else { return };
-    let is_gone = |module: &Module| {
-        module.kind == ModuleKind::Elf
-            && loader_object(module.start).is_none()
-            && maps::find_range(module.start).is_none()
-    };
-    let mut any = false;
-    for mut module in map.iter().filter(is_gone) {
-        map.remove(module.start, module.end);
-        python::forget(module.start.0);
-        notes::forget(module.start.0);
-        // SAFETY: the walks that used it are over, and it cannot be found any more.
-        unsafe { image::take_index(&mut module) };
-        any = true;
-        if let Some(this) = ThreadState::current() {
-            let gone = ModuleGone {
-                time_ns: clock::monotonic_ns(),
-                start: module.start.0,
-            };
-            this.write(RecordKind::ModuleGone, |out| gone.encode(out));
-        }
-    }
-    if any && let Some(rules) = rules() {
-        rules.invalidate();
-    }
-    UNLOADING.fetch_sub(1, SeqCst);
 }

@@ -80,9 +80,13 @@ pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> 
     // SAFETY: nothing else uses that room until the sample is written.
     let room = unsafe { this.room.next() };
     let reuse = PROCESS.config().reuse;
+    let standing = match reuse {
+        Reuse::Check => modules::standing(),
+        _ => None,
+    };
     let (walked, reused) = walk_into(this, room, registers, reuse != Reuse::No)?;
     if reuse == Reuse::Check {
-        checked::check(this, registers, &walked, reused);
+        checked::check(this, registers, &walked, reused, standing);
     }
     Some(walked)
 }

@@ -116,6 +116,12 @@ impl RuleCache {
         }
     }
 
+    /// Changes with each [`RuleCache::invalidate`], and never comes again.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
     /// Keeps a rule found in the generation of `probe`.
     ///
     /// # Signal safety

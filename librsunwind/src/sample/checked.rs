@@ -2,6 +2,7 @@
 //! must find the same. What is found out is told in the recording, each thing once.
 
 use super::{Walked, walk_into};
+use crate::modules;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::sync::atomic::AtomicU32;
@@ -15,19 +16,27 @@ static TOLD: AtomicU32 = AtomicU32::new(0);
 const SAME: u32 = 1;
 const DIFFERENT: u32 = 2;
 
-/// Checks a walk, of which so many frames were reused.
+/// Checks a walk, of which so many frames were reused. `standing` is that of the modules before it:
+/// where other threads have libraries come and go meanwhile, two full walks may differ.
 ///
 /// # Signal safety
 /// As a walk.
 #[cold]
-pub(super) fn check(this: &ThreadState, registers: &Registers, walked: &Walked, reused: usize) {
+pub(super) fn check(
+    this: &ThreadState,
+    registers: &Registers,
+    walked: &Walked,
+    reused: usize,
+    standing: Option<u64>,
+) {
     // SAFETY: walks that are no sample are over, or have not begun.
     let room = unsafe { this.room.spare() };
     let Some((full, _)) = walk_into(this, room, registers, false) else {
         return;
     };
     let is_cut = |walked: &Walked| walked.outcome.stop == StopReason::TimeBudget;
-    if is_cut(walked) || is_cut(&full) {
+    let has_stood = standing.is_some() && standing == modules::standing();
+    if is_cut(walked) || is_cut(&full) || !has_stood {
         return;
     }
     let is_same = full.depth == walked.depth
