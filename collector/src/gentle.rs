@@ -84,9 +84,14 @@ pub(crate) enum Stop {
     RealTime,
 }
 
-/// Waits until a thread has stopped. What it stopped for stays with it (`WNOWAIT`), so that it is
-/// handed on whatever becomes of us.
-pub(crate) fn wait(tid: Pid) -> Result<Stop, Errno> {
+/// A moment, where nothing tells of a stop.
+pub(crate) fn moment() {
+    thread::sleep(Duration::from_micros(50));
+}
+
+/// Waits until a thread has stopped, which is looked for after each `pause`. What it stopped for
+/// stays with it (`WNOWAIT`), so that it is handed on whatever becomes of us.
+pub(crate) fn wait(tid: Pid, pause: impl Fn()) -> Result<Stop, Errno> {
     let flags = WaitPidFlag::WSTOPPED
         | WaitPidFlag::WEXITED
         | WaitPidFlag::WNOHANG
@@ -97,9 +102,7 @@ pub(crate) fn wait(tid: Pid) -> Result<Stop, Errno> {
         match waitid(Id::Pid(tid), flags) {
             Ok(WaitStatus::PtraceEvent(_, signal, 0)) => return Ok(Stop::Signal(signal)),
             Ok(WaitStatus::PtraceEvent(..)) => return Ok(Stop::Asked),
-            Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => {
-                thread::sleep(Duration::from_micros(50));
-            }
+            Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => pause(),
             Ok(WaitStatus::StillAlive) => return Err(Errno::ETIMEDOUT),
             Err(Errno::EINVAL) => return Ok(Stop::RealTime),
             Ok(_) => return Err(Errno::ESRCH),

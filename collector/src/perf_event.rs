@@ -45,16 +45,6 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// What an event has counted, 0 if it cannot be read. One of a thread that has ended can.
-pub fn count(event: &OwnedFd) -> u64 {
-    // Behind it stands what was lost, where that was asked for.
-    let mut words = [0; 16];
-    let _ = nix::unistd::read(event, &mut words);
-    words
-        .first_chunk()
-        .map_or(0, |word| u64::from_ne_bytes(*word))
-}
-
 /// The kernel's number of an event, which is in its records; 0, which is none's, if that is no
 /// event.
 pub fn id(event: &OwnedFd) -> u64 {

@@ -267,13 +267,6 @@ impl Stat {
         self.field(22)?.parse().ok()
     }
 
-    /// CPU time of the children that it waited for, of theirs, and so on, ns.
-    pub(crate) fn children_ns(&self) -> Option<u64> {
-        let ticks = |number| self.field(number)?.parse::<u64>().ok();
-        let ticks = ticks(16)?.checked_add(ticks(17)?)?;
-        Some(ticks.saturating_mul(tick_ns()?))
-    }
-
     /// One letter: R, S, D, T …
     pub(crate) fn state(&self) -> char {
         let letter = self.field(3).and_then(|word| word.chars().next());

@@ -34,7 +34,8 @@ pub fn delivered(profile: &Profile, tid: u32, keep: impl Fn(&Sample) -> bool) ->
     let of_it = threads.filter(|(_, thread)| thread.tid == tid);
     let ns = of_it.map(|(index, thread)| {
         let own = weight(profile, |s| s.thread.index() == index && keep(s));
-        own * thread.armings[0].period_ns
+        // One that was never sampled does not say.
+        own * thread.armings.first().map_or(0, |arming| arming.period_ns)
     });
     ns.sum()
 }

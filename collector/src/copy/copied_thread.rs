@@ -26,6 +26,9 @@ pub(super) struct Waiting {
     pub(super) frames: Vec<Frame>,
     /// Likewise, of the kernel; empty for a sample of user mode.
     pub(super) kernel: Vec<u64>,
+    /// Whether the thread's own samples stand for it: it takes its share of the CPU time, and is
+    /// not recorded.
+    pub(super) is_own: bool,
 }
 
 /// A thread of a program run.
@@ -74,6 +77,11 @@ impl Thread {
     /// When it was first seen, ns.
     pub(super) const fn key(&self) -> u64 {
         self.info.thread_key
+    }
+
+    /// The number by which it is recorded.
+    pub(super) const fn number(&self) -> u32 {
+        self.info.tid
     }
 
     /// CPU time of it that is known of, ns.
@@ -129,7 +137,7 @@ impl Thread {
 
     /// Takes a sample.
     pub(super) fn push(&mut self, mut sample: Waiting) {
-        self.used = true;
+        self.used |= !sample.is_own;
         self.taken += 1;
         sample.head.nonce = self.taken;
         self.waiting.push(sample);
@@ -158,7 +166,10 @@ impl Thread {
         let count = self.waiting.len() as u64;
         for (index, mut waiting) in (0u64..).zip(std::mem::take(&mut self.waiting)) {
             waiting.head.weight = (index + 1) * due / count - index * due / count;
-            self.write_sample(&waiting);
+            match waiting.is_own {
+                true => self.info.weight = self.info.weight.saturating_add(waiting.head.weight),
+                false => self.write_sample(&waiting),
+            }
         }
     }
 
@@ -196,7 +207,7 @@ impl Thread {
             event: CPU_EVENT,
             value: 0,
             cookie: 0,
-            more: 0,
+            more: sample.head.weight.saturating_sub(1),
         };
         self.records.kernel(&head, &sample.kernel);
     }
@@ -254,6 +265,7 @@ mod tests {
             },
             frames: vec![Frame::default(); 3],
             kernel: Vec::new(),
+            is_own: false,
         }
     }
 

@@ -11,7 +11,8 @@
 //! files' tables, and make the same chunks of them as programs that unwind themselves do
 //! ([`copied_thread`]). A descendant that loads the preload library is left to itself, but for its
 //! context switches: those of all programs become absences in chunks of their own
-//! ([`crate::off_cpu`]).
+//! ([`crate::off_cpu`]). Of threads that unwind themselves beside that ([`beside`]) only what was
+//! taken in the kernel is kept, in chunks of that kind.
 //!
 //! ```text
 //! rings of CPU time (copied programs) ──┐                    ┌─ run ── copied_thread ─► chunks of the thread
@@ -22,6 +23,7 @@
 //! Not here: when this is done (`record`), and how recordings are read.
 
 mod attach;
+mod beside;
 mod copied_thread;
 mod cpu_clock;
 mod events;
@@ -34,6 +36,7 @@ mod spate;
 mod urgency;
 
 pub use attach::attach;
+pub use beside::Beside;
 pub use running::{attach_everybody, attach_running};
 
 use crate::cpu_rings::request::{Kind, Request, Tells};
@@ -75,6 +78,8 @@ pub struct Settings {
     running: bool,
     /// Whether all processes are copied but this one, whatever is known of their beginning.
     everybody: bool,
+    /// Whether some of them unwind themselves meanwhile ([`Beside`]).
+    beside: bool,
     /// Whether programs that do not unwind themselves are looked out for among those that are
     /// started.
     pub execs: bool,
@@ -101,6 +106,7 @@ impl Settings {
             execs: false,
             running: false,
             everybody: false,
+            beside: false,
             stack_bytes: STACK_BYTES,
             switch_bytes: STACK_BYTES,
             kernel: true,

@@ -47,7 +47,8 @@ pub(super) fn of_cpu_time(counts: &Counts, settings: &Settings, time_ns: u64) ->
         settings.stack_bytes >> 10,
         counts.lost
     );
-    counts.first.map(|owner| note(owner, 0, time_ns, &text))
+    let sequence = if settings.beside { FROM_SWITCHES } else { 0 };
+    (counts.first).map(|owner| note(owner, sequence, time_ns, &text))
 }
 
 /// What became of the records of context switches.

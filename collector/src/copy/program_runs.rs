@@ -7,7 +7,8 @@
 //!
 //! Not here: one program run ([`super::run`]), where records come from ([`super::reader`]).
 
-use super::copied_thread::Waiting;
+use super::beside::Beside;
+use super::copied_thread::{Thread, Waiting};
 use super::cpu_clock::Clock;
 use super::notes::{self, Counts};
 use super::run::{Nature, Run};
@@ -38,6 +39,8 @@ pub(super) struct Asleep {
 /// All processes.
 pub(super) struct ProgramRuns {
     settings: Settings,
+    /// Who unwinds itself meanwhile.
+    beside: Beside,
     /// Of processes that live.
     runs: HashMap<i32, Run>,
     images: Images,
@@ -80,7 +83,13 @@ impl ProgramRuns {
             wanted_soon: false,
             out: Vec::new(),
             settings,
+            beside: Beside::nobody(),
         }
+    }
+
+    /// With those who unwind themselves meanwhile.
+    pub(super) fn with(self, beside: Beside) -> Self {
+        Self { beside, ..self }
     }
 
     /// A process that is about to call exec, with the CPU time that it has used, ns.
@@ -332,9 +341,26 @@ impl ProgramRuns {
         if run.passes_over(task.tid, self.settings.period_ns) {
             return;
         }
-        let (head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
-        let cut = head.stop == StopReason::CopyEnded;
-        self.cpu_time.copied(copied.stack.len(), cut);
+        if run.is_adopted() && self.beside.is_early(time_ns) {
+            run.thread(task.tid).into_iter().for_each(Thread::pass_over);
+            return;
+        }
+        let is_own = run.is_adopted() && self.beside.stand_for(time_ns, task, copied);
+        let (head, frames) = match is_own {
+            true => {
+                let head = SampleHead {
+                    time_ns,
+                    ..SampleHead::default()
+                };
+                (head, Vec::new())
+            }
+            false => {
+                let (head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
+                let cut = head.stop == StopReason::CopyEnded;
+                self.cpu_time.copied(copied.stack.len(), cut);
+                (head, frames)
+            }
+        };
         let sample = Waiting {
             head: SampleHead {
                 trigger: self.settings.trigger(),
@@ -342,6 +368,7 @@ impl ProgramRuns {
             },
             frames,
             kernel: copied.kernel.clone(),
+            is_own,
         };
         if let Some(run) = self.runs.get_mut(&task.pid) {
             run.push(task.tid, sample, &self.settings);

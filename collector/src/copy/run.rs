@@ -14,13 +14,17 @@ use crate::processes::{self, FoundThread, Identity, Mapping};
 use crate::recording::records::Chunk;
 use crate::unwind::Code;
 use crate::unwind::elf_sections::{Image, Images};
-use engine::wire::chunk::ChunkInfo;
+use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::process::Origin;
 use engine::wire::record::RecordKind;
 use engine::wire::thread::{self as wire_thread, ThreadEnd, ThreadEndReason};
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
+
+/// Of chunks that are for readers to join with what threads say themselves; those of context
+/// switches have lower numbers.
+const BESIDE: u64 = FROM_SWITCHES | 1 << 40;
 
 /// Who unwinds the stacks of a program run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +96,7 @@ pub(super) struct Run {
 
 impl Run {
     pub(super) fn new(pid: i32, time_ns: u64, nature: Nature, settings: &Settings) -> Self {
+        let sequence = if settings.beside { BESIDE } else { 0 };
         Self {
             switches: settings.switches.then(Switches::default),
             switches_know: Known::default(),
@@ -110,7 +115,7 @@ impl Run {
             threads: HashMap::new(),
             names: HashMap::new(),
             ended: Vec::new(),
-            sequence: 0,
+            sequence,
             identified: false,
             unwatched: 0,
             always_copied: settings.running,
@@ -149,9 +154,8 @@ impl Run {
 
     fn sample_thread(&mut self, tid: i32, time_ns: u64, period_ns: u64, cpu_ns: u64) {
         let info = ChunkInfo {
-            tid: tid.unsigned_abs(),
             thread_key: time_ns,
-            ..self.owner()
+            ..self.owner_of(tid)
         };
         let thread = Thread::new(info, period_ns, cpu_ns);
         self.threads.insert(tid, thread);
@@ -163,6 +167,22 @@ impl Run {
             process_key: self.key,
             ..ChunkInfo::default()
         }
+    }
+
+    /// Under what numbers its samples are recorded; no thread's for 0.
+    fn owner_of(&self, tid: i32) -> ChunkInfo {
+        match self.is_beside() {
+            true => self.owner_of_switches(tid),
+            false => ChunkInfo {
+                tid: tid.unsigned_abs(),
+                ..self.owner()
+            },
+        }
+    }
+
+    /// Whether readers are to find out whose its samples are.
+    const fn is_beside(&self) -> bool {
+        self.sequence & FROM_SWITCHES != 0
     }
 
     pub(super) fn thread(&mut self, tid: i32) -> Option<&mut Thread> {
@@ -355,13 +375,18 @@ impl Run {
         if self
             .threads
             .get(&tid)
-            .is_some_and(|thread| !thread.is_used())
+            .is_some_and(|thread| !thread.is_used() && !sample.is_own)
         {
             self.introduce(tid, time_ns, settings);
         }
         if let Some(thread) = self.threads.get_mut(&tid) {
             thread.push(sample);
         }
+    }
+
+    /// Whether it ran before anybody looked.
+    pub(super) const fn is_adopted(&self) -> bool {
+        self.found.is_some()
     }
 
     /// Ends the chunks of all threads, so that what is known goes into the recording.
@@ -384,7 +409,7 @@ impl Run {
         }
         thread.weigh();
         let end = ThreadEnd {
-            tid: tid.unsigned_abs(),
+            tid: thread.number(),
             thread_key: thread.key(),
             time_ns,
             cpu_ns: thread.cpu_ns(),

@@ -6,6 +6,7 @@
 //! events are opened. One that a thread with open events began has inherited them, as the kernel's
 //! record of it says; one without such a record is opened for itself.
 
+use super::beside::Beside;
 use super::events::On;
 use super::program_runs::{Asleep, ProgramRuns};
 use super::reader::Reader;
@@ -27,24 +28,32 @@ use std::os::fd::OwnedFd;
 /// with those of the last moments, which have inherited their events.
 const MOST_LOOKS: usize = 20;
 
-/// Opens events on processes that run and everything that they will start.
+/// Opens events on processes that run and everything that they will start; those that unwind
+/// themselves meanwhile are told later.
 ///
 /// # Errors
 /// [`Refusal`] as for those that are started; with errno ESRCH if none of the processes is there
 /// any more.
-pub fn attach_running(pids: &[Pid], mut settings: Settings) -> Result<Attached, Refusal> {
+pub fn attach_running(
+    pids: &[Pid],
+    mut settings: Settings,
+    beside: Option<Beside>,
+) -> Result<Attached, Refusal> {
     settings.running = true;
+    settings.beside = beside.is_some();
     let mut opening = Opening {
         rings: On::Threads.rings(&mut settings)?,
         events: Vec::new(),
         early: Vec::new(),
     };
-    let mut runs = ProgramRuns::new(settings);
+    let beside = beside.unwrap_or_else(Beside::nobody);
+    let mut runs = ProgramRuns::new(settings).with(beside.clone());
     let mut is_anyone_there = false;
     for pid in pids {
         let now = monotonic_ns();
         let tids = opening.process(pid.as_raw())?;
         is_anyone_there |= !tids.is_empty();
+        beside.found(pid.as_raw(), now);
         adopt(&mut runs, pid.as_raw(), &tids, now, settings);
     }
     if !is_anyone_there {

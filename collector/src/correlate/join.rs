@@ -149,7 +149,7 @@ impl ChunkSamples<'_> {
         }
     }
 
-    fn period_ns(&self) -> u64 {
+    pub(super) fn period_ns(&self) -> u64 {
         let armings = &self.recording.threads[self.thread.index()].armings;
         armings.last().map_or(0, |arming| arming.period_ns)
     }

@@ -8,6 +8,7 @@
 //!
 //! Not here: what is in a file ([`crate::recording`]), and names (`symbolize`).
 
+mod beside;
 mod held;
 mod interrupted;
 mod join;
@@ -114,7 +115,7 @@ fn read_part(
 ) -> Result<(Made, Sent, Vec<Damages>), OpenError> {
     let mut stacks = Stacks::of(window, sent);
     while let Some(chunk) = part.next()? {
-        let mut samples = ChunkSamples::new(recording, &mut stacks, chunk.thread);
+        let mut samples = ChunkSamples::new(recording, &mut stacks, chunk.thread, chunk.by);
         chunk.walk(|step, damages| samples.step(&step, damages));
     }
     let (made, sent) = stacks.finish(recording);

@@ -4,12 +4,13 @@
 //! sample takes over are not known; such a sample is kept, with its weight and its inner frames,
 //! and its root is [`RawFrame::Lost`] until a sample comes that takes over none of them.
 
+use super::beside::Beside;
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, ThreadName, Window};
 use crate::intern::{HashMap, HashSet};
 use crate::recording::{
-    Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording, Regions, StackId,
-    StackNode, StackTable, Step, ThreadId,
+    Author, Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording, Regions,
+    StackId, StackNode, StackTable, Step, ThreadId,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -64,6 +65,7 @@ pub(super) struct Stacks {
     pub(super) waiting: WaitingRoom,
     pub(super) window: Window,
     pub(super) sent: Sent,
+    pub(super) beside: Beside,
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
     recent: Recent,
@@ -80,6 +82,7 @@ impl Stacks {
             waiting: WaitingRoom::default(),
             window,
             sent,
+            beside: Beside::default(),
             trampolines: HashSet::default(),
             recent: Recent::of(window),
             regions: HashMap::default(),
@@ -178,16 +181,23 @@ pub(super) struct ChunkSamples<'a> {
     pub(super) recording: &'a Recording,
     pub(super) stacks: &'a mut Stacks,
     pub(super) thread: ThreadId,
+    by: Author,
     before: Before,
     kernel: KernelReader,
 }
 
 impl<'a> ChunkSamples<'a> {
-    pub(super) fn new(recording: &'a Recording, stacks: &'a mut Stacks, thread: ThreadId) -> Self {
+    pub(super) fn new(
+        recording: &'a Recording,
+        stacks: &'a mut Stacks,
+        thread: ThreadId,
+        by: Author,
+    ) -> Self {
         Self {
             recording,
             stacks,
             thread,
+            by,
             before: Before::default(),
             kernel: KernelReader::default(),
         }
@@ -235,29 +245,53 @@ impl<'a> ChunkSamples<'a> {
         self.stacks.new = new;
         taken?;
         self.before.head = sample.head;
-        self.learn_regions(&sample.head);
+        let head = self.weighed(sample.head);
+        self.learn_regions(&head);
         let window = self.stacks.window;
         // What was seen from outside stands for samples that waited until the end.
-        let is_end = window.is_last() && sample.head.flags & flags::FROM_OUTSIDE != 0;
-        if !window.has(sample.head.time_ns) && !is_end {
-            let is_over = window.is_over(sample.head.time_ns);
+        let is_end = window.is_last() && head.flags & flags::FROM_OUTSIDE != 0;
+        if !window.has(head.time_ns) && !is_end {
+            let is_over = window.is_over(head.time_ns);
             let waiting = &mut self.stacks.waiting;
             // The next window takes it that this one had them.
-            waiting.leave_but(self.thread, sample.head.nonce, |kernel| {
+            waiting.leave_but(self.thread, head.nonce, |kernel| {
                 is_over && window.has_late(kernel.time_ns)
             });
             return Ok(());
         }
-        let stack = self.stack(&sample.head);
-        self.add(&sample.head, stack);
+        let stack = self.stack(&head);
+        self.add(&head, stack);
         Ok(())
+    }
+
+    /// With the weight that is left to it by what was recorded beside it.
+    fn weighed(&mut self, head: SampleHead) -> SampleHead {
+        let (beside, thread) = (&mut self.stacks.beside, self.thread);
+        let weight = match self.by {
+            Author::Collector => head.weight,
+            Author::Beside => {
+                beside.copied(thread, head.time_ns, head.weight);
+                head.weight
+            }
+            Author::Thread => {
+                let (weight, before) = beside.own(thread, head.time_ns, head.weight);
+                if before > 0 {
+                    let before_ns = before.saturating_mul(self.period_ns());
+                    self.stacks.made.late_cpu_ns.push((thread, before_ns));
+                }
+                weight
+            }
+        };
+        SampleHead { weight, ..head }
     }
 
     /// Notes what the thread says itself. Others, who do not know it, give what they saw no weight,
     /// or are marked.
     fn learn_regions(&mut self, head: &SampleHead) {
         if head.changes | head.labels != 0
-            || head.weight != 0 && head.flags & flags::FROM_OUTSIDE == 0
+            || self.by == Author::Thread
+                && head.weight != 0
+                && head.flags & flags::FROM_OUTSIDE == 0
         {
             let labels = self.labels(head);
             let regions = self.stacks.regions.entry(self.thread).or_default();

@@ -11,7 +11,7 @@ use super::stack::{KernelHalf, ThreadStack, lack};
 use super::target::Target;
 use super::task::Task;
 use super::{asleep, call};
-use crate::gentle::{Stop, is_filtered, may_be_stopped, wait};
+use crate::gentle::{Stop, is_filtered, may_be_stopped, moment, wait};
 use crate::remote::{MOST, unwind_copy};
 use crate::unwind::Stack;
 use crate::unwind::registers::{self, Registers};
@@ -119,7 +119,7 @@ fn hold(
         return Err(Errno::EAGAIN);
     }
     ptrace::interrupt(tid)?;
-    let stop = wait(tid)?;
+    let stop = wait(tid, moment)?;
     let mut user = ptrace::getregs(tid)?;
     let (ip, sp, registers) = registers::stopped(&user);
     if registers::go_on(&mut user, filtered) {

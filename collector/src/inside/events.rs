@@ -19,7 +19,7 @@ use nix::errno::Errno;
 use nix::libc;
 use nix::sys::resource::{Resource, getrlimit};
 use nix::unistd::Pid;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::fs;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::thread;
@@ -45,8 +45,6 @@ pub(crate) struct Events {
     open: HashMap<i32, Option<OwnedFd>>,
     /// Threads of which it cannot be told yet.
     unknown: HashMap<i32, Look>,
-    /// What those that are closed had counted, ns.
-    counted_ns: u64,
 }
 
 impl Events {
@@ -63,10 +61,8 @@ impl Events {
     /// # Errors
     /// [`Refusal::Events`].
     pub(crate) fn open(&mut self, pid: u32) -> Result<bool, Refusal> {
-        let tids = processes::threads(pid.cast_signed());
-        let gone = self.open.extract_if(|tid, _| !tids.contains(tid));
-        let gone = gone.filter_map(|(_, event)| event);
-        self.counted_ns += gone.map(|event| perf_event::count(&event)).sum::<u64>();
+        let tids: HashSet<i32> = (processes::threads(pid.cast_signed()).into_iter()).collect();
+        self.open.retain(|tid, _| tids.contains(tid));
         self.unknown.retain(|tid, _| tids.contains(tid));
         for tid in tids {
             // Both may change.
@@ -78,8 +74,7 @@ impl Events {
                 look = Look::at(pid, tid);
             }
             if !look.is_free() {
-                let before = self.open.insert(tid, None).flatten();
-                self.counted_ns += before.map_or(0, |event| perf_event::count(&event));
+                self.open.insert(tid, None);
                 self.unknown.remove(&tid);
             } else if !is_armed {
                 self.open.insert(tid, None);
@@ -149,21 +144,20 @@ impl Events {
         !self.open.is_empty()
     }
 
-    /// How many threads have events, and how many may have none.
-    pub(super) fn counts(&self) -> (usize, usize) {
-        let armed = self.open.values().flatten().count();
+    /// The threads that have events.
+    pub(super) fn armed(&self) -> impl Iterator<Item = i32> + '_ {
+        let armed = self.open.iter().filter(|(_, event)| event.is_some());
+        armed.map(|(tid, _)| *tid)
+    }
+
+    /// How many threads may have none.
+    pub(super) fn blocked(&self) -> usize {
         let may_not = |tid: &&i32| self.open[tid].is_none() && !self.unknown.contains_key(tid);
-        (armed, self.open.keys().filter(may_not).count())
+        self.open.keys().filter(may_not).count()
     }
 
     pub(crate) fn close(&mut self) {
-        let open = self.open.drain().filter_map(|(_, event)| event);
-        self.counted_ns += open.map(|event| perf_event::count(&event)).sum::<u64>();
-    }
-
-    /// CPU time of threads while they had events that are closed by now, ns.
-    pub(super) const fn counted_ns(&self) -> u64 {
-        self.counted_ns
+        self.open.clear();
     }
 }
 

@@ -11,6 +11,7 @@
 //! ptrace on structures of ours.
 #![allow(unsafe_code)]
 
+use super::auxiliary::{AT_SYSINFO_EHDR, auxiliary};
 use super::time_limit::TimeLimit;
 use super::undisturbed::is_undisturbed;
 use super::{Refusal, obstacles};
@@ -21,17 +22,15 @@ use crate::whereabouts::Whereabouts;
 use nix::errno::Errno;
 use nix::libc::{self, user_regs_struct};
 use nix::sys::ptrace;
-use nix::sys::signal::{Signal, kill};
+use nix::sys::signal::{SigSet, Signal, kill};
 use nix::sys::wait::{WaitPidFlag, WaitStatus, waitpid};
 use nix::unistd::Pid;
 use std::cell::{Cell, RefCell};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
-use std::thread;
+
 use std::time::{Duration, Instant};
 
-/// So long it is worth while to look all the time.
-const SOON: Duration = Duration::from_millis(2);
 /// How long what is called may take.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -49,7 +48,6 @@ const OF_64_BITS: u64 = 0x33;
 /// Bytes that the vector registers take at most.
 const MOST_VECTORS: usize = 16 << 10;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
-const AT_SYSINFO_EHDR: u64 = 33;
 
 /// See the module.
 pub(super) struct Held {
@@ -111,7 +109,7 @@ impl Held {
         }
         let since = Instant::now();
         ptrace::interrupt(thread).map_err(Refusal::Ptrace)?;
-        match wait(thread).map_err(Refusal::Ptrace)? {
+        match wait(thread, until_told).map_err(Refusal::Ptrace)? {
             Stop::Asked => {}
             Stop::Signal(signal) => {
                 let_go(Some(signal));
@@ -252,10 +250,7 @@ impl Held {
                 }
                 // Somebody stops the process: the thread takes part in that when it is released.
                 Ok(WaitStatus::PtraceEvent(..)) => go(None)?,
-                Ok(WaitStatus::StillAlive) if began.elapsed() < SOON => thread::yield_now(),
-                Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => {
-                    thread::sleep(Duration::from_micros(50));
-                }
+                Ok(WaitStatus::StillAlive) if began.elapsed() < PATIENCE => until_told(),
                 Ok(WaitStatus::Stopped(_, signal)) => {
                     let rip = ptrace::getregs(self.tid).map_or(0, |user| user.rip);
                     return Err(Refusal::Faulted(signal, rip));
@@ -263,7 +258,7 @@ impl Held {
                 Ok(WaitStatus::StillAlive) => {
                     ptrace::interrupt(self.tid).map_err(Refusal::Ptrace)?;
                     // However long it takes: one that is not restored must not be let go of.
-                    while matches!(wait(self.tid), Err(Errno::ETIMEDOUT)) {}
+                    while matches!(wait(self.tid, until_told), Err(Errno::ETIMEDOUT)) {}
                     return Err(Refusal::Ptrace(Errno::ETIMEDOUT));
                 }
                 Ok(_) => return Err(Refusal::Ended),
@@ -361,6 +356,21 @@ fn faults() -> u64 {
     all.iter().fold(0, |mask, signal| mask | 1 << (signal - 1))
 }
 
+/// Waits until the kernel says that something has become of a thread that we trace, for a
+/// millisecond at most: who began us may ignore SIGCHLD, and then it says nothing. All signals are
+/// held back here ([`super::apart`]). Whoever looks all the time instead has had its turn on the
+/// processor when the other programs of a busy machine have not.
+fn until_told() {
+    let mut child = SigSet::empty();
+    child.add(Signal::SIGCHLD);
+    let most = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 1_000_000,
+    };
+    // SAFETY: a set, no place for what came, a time.
+    unsafe { libc::sigtimedwait(child.as_ref(), std::ptr::null_mut(), &raw const most) };
+}
+
 /// Whether the thread is in a restartable sequence, which would not be restarted.
 fn is_in_sequence(tid: Pid, memory: &File) -> bool {
     let mut configuration = [0u64; 3];
@@ -383,7 +393,7 @@ fn is_in_sequence(tid: Pid, memory: &File) -> bool {
 
 /// A system call instruction of the vDSO, which static programs have, too.
 fn instruction(pid: u32, memory: &File) -> Option<u64> {
-    let vdso = super::auxiliary(pid, AT_SYSINFO_EHDR)?;
+    let vdso = auxiliary(pid, AT_SYSINFO_EHDR)?;
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).ok()?;
     let start = format!("{vdso:x}-");
     let line = maps

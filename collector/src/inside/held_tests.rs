@@ -1,10 +1,11 @@
 //! What is done to a thread that is held comes out as if it had not been.
 
-use super::super::held_for;
+use super::super::hold::held_for;
 use super::*;
 use crate::processes::Stat;
 use std::io::Read;
 use std::process::{Child, Command, Stdio};
+use std::thread;
 
 /// A shell that works from its first line on.
 struct Busy(Child);

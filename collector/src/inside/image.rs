@@ -5,6 +5,7 @@ use crate::remote_memory::RemoteMemory;
 use object::elf::{PF_W, PF_X, PT_LOAD, R_X86_64_GLOB_DAT, R_X86_64_RELATIVE};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSymbol, ObjectSymbolTable, RelocationFlags, RelocationTarget};
+use std::fs;
 use std::ops::Range;
 
 /// Its file.
@@ -17,6 +18,12 @@ const RECORDER: usize = 24;
 const HEAD: Range<usize> = 32..0x294;
 
 pub(super) const PAGE: u64 = 4096;
+
+/// What the collector has a thread call.
+pub(super) const BEGIN: &str = "rsunwind_inside_begin";
+pub(super) const END: &str = "rsunwind_inside_end";
+pub(super) const UNMAP: &str = "rsunwind_inside_unmap";
+pub(super) const CALLER: &str = "rsunwind_inside_call";
 
 /// A part of the image, by its distance from the beginning.
 #[derive(Debug)]
@@ -81,6 +88,32 @@ impl Image {
             .collect()
     }
 
+    /// How the image begins: enough to know it by.
+    pub(super) fn head(&self) -> Option<Vec<u8>> {
+        let mut head = CONTENT.get(..HEAD.end)?.to_vec();
+        self.mark(&mut head)?;
+        Some(head)
+    }
+
+    fn mark(&self, bytes: &mut [u8]) -> Option<()> {
+        bytes.get_mut(..MARK.len())?.copy_from_slice(&MARK);
+        let recorder = bytes.get_mut(RECORDER..)?.first_chunk_mut()?;
+        *recorder = self.recorder.to_le_bytes();
+        Some(())
+    }
+
+    /// Whether it has begun to be where it is in a process: its code can be run.
+    pub(super) fn has_begun(&self, pid: u32, base: u64) -> bool {
+        let code = self.segments.iter().find(|segment| segment.executable);
+        let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+        code.is_some_and(|code| {
+            let start = format!("{:x}-", base + code.range.start);
+            let line = maps.lines().find(|line| line.starts_with(&start));
+            let mode = line.and_then(|line| line.split(' ').nth(1));
+            mode.is_some_and(|mode| mode.contains('x'))
+        })
+    }
+
     /// The image at an address, as far as it is not zeros; `known` gives the addresses of
     /// functions, 0 for those that are not there.
     pub(super) fn at(&self, base: u64, known: impl Fn(&str) -> u64) -> Option<Vec<u8>> {
@@ -115,9 +148,7 @@ impl Image {
             let place = bytes.get_mut(at..at.checked_add(8)?)?;
             place.copy_from_slice(&value.to_le_bytes());
         }
-        bytes.get_mut(..MARK.len())?.copy_from_slice(&MARK);
-        let recorder = bytes.get_mut(RECORDER..)?.first_chunk_mut()?;
-        *recorder = self.recorder.to_le_bytes();
+        self.mark(&mut bytes)?;
         Some(bytes)
     }
 }
@@ -152,7 +183,7 @@ mod tests {
         let sum = image.file.build_id().unwrap().expect("a build-id");
         let mut head = CONTENT[HEAD].windows(sum.len());
         assert!(head.any(|bytes| bytes == sum), "builds are told apart");
-        for name in super::super::FUNCTIONS {
+        for name in [BEGIN, END, UNMAP, CALLER] {
             let at = image.function(name).expect(name);
             let code = image.segments.iter().find(|part| part.executable).unwrap();
             assert!(code.range.contains(&at), "{name}");

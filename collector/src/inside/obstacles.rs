@@ -4,6 +4,7 @@ use super::Refusal;
 use crate::gentle::is_filtered;
 use crate::processes::has_signal;
 use crate::processes::{self, Stat};
+use crate::whereabouts::Whereabouts;
 use nix::libc;
 use std::fs;
 use std::io::Read;
@@ -14,13 +15,14 @@ use std::io::Read;
 /// The first that is found.
 pub(super) fn look(pid: u32) -> Result<(), Refusal> {
     let stat = Stat::read(pid).ok_or(Refusal::Ended)?;
+    // Who traces it may hold it.
+    if let Some(tracer) = tracer(pid) {
+        return Err(Refusal::Traced(tracer));
+    }
     match stat.state() {
         'Z' | 'X' => return Err(Refusal::Zombie),
         'T' | 't' => return Err(Refusal::Stopped),
         _ => {}
-    }
-    if let Some(tracer) = tracer(pid) {
-        return Err(Refusal::Traced(tracer));
     }
     let threads = processes::threads(pid.cast_signed());
     let mut threads = threads.into_iter().map(i32::cast_unsigned);
@@ -61,6 +63,37 @@ pub(super) fn ignored_trap(pid: u32) -> Result<(), Refusal> {
         true => Err(Refusal::IgnoresTrap),
         false => Ok(()),
     }
+}
+
+/// Bytes below the stack pointer: the kernel's frame of a signal takes 12 KB at most.
+const ROOM: u64 = 64 << 10;
+
+/// Looks whether each thread that sleeps has room for a signal on its stack. Of those that run it
+/// cannot be told.
+///
+/// # Errors
+/// [`Refusal::Narrow`].
+pub(crate) fn has_room(pid: u32) -> Result<(), Refusal> {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let ranges = maps.lines().filter_map(|line| {
+        let (start, rest) = line.split_once('-')?;
+        let end = rest.split(' ').next()?;
+        let [start, end] = [start, end].map(|word| u64::from_str_radix(word, 16).ok());
+        // That one grows.
+        let room = if line.ends_with("[stack]") { 0 } else { ROOM };
+        Some((start?.saturating_add(room), end?))
+    });
+    let ranges: Vec<_> = ranges.collect();
+    for tid in processes::threads(pid.cast_signed()) {
+        if let Whereabouts::Asleep { sp, .. } = Whereabouts::of(pid, tid.cast_unsigned())
+            && !ranges
+                .iter()
+                .any(|(start, end)| (*start..*end).contains(&sp))
+        {
+            return Err(Refusal::Narrow);
+        }
+    }
+    Ok(())
 }
 
 /// Whether a set of signals has one; one that cannot be read has.
@@ -131,6 +164,29 @@ mod tests {
         child.wait().unwrap();
         let own = std::process::id();
         assert!(own_handler(own).is_ok() && ignored_trap(own).is_ok());
+    }
+
+    #[test]
+    fn little_room_on_a_stack_is_seen() {
+        use std::io::{Read as _, pipe};
+        let own = std::process::id();
+        for (size, has) in [(1 << 20, true), (32 << 10, false)] {
+            let (mut reader, writer) = pipe().unwrap();
+            let waits = std::thread::Builder::new().stack_size(size);
+            let waits = waits.spawn(move || reader.read(&mut [0])).unwrap();
+            // Other tests have threads, too.
+            let mut found = has_room(own).is_ok();
+            for _ in 0..1000 {
+                if found == has {
+                    break;
+                }
+                std::thread::sleep(std::time::Duration::from_millis(1));
+                found = has_room(own).is_ok();
+            }
+            assert_eq!(found, has, "{size}");
+            drop(writer);
+            waits.join().unwrap().unwrap();
+        }
     }
 
     #[test]

@@ -53,6 +53,9 @@ pub enum Refusal {
     /// The same, meanwhile.
     #[error("it has set an action for SIGURG meanwhile, and may yet set ours again")]
     Replaced,
+    /// A signal might overflow it.
+    #[error("a thread of it has little room left on its stack; --how inside does not look at that")]
+    Narrow,
     /// A stop would change that.
     #[error("it ignores SIGTRAP, which steps of ours would end")]
     IgnoresTrap,

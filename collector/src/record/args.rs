@@ -189,13 +189,14 @@ pub enum Trigger {
 /// How stacks of processes that run already come about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum How {
-    /// The way that touches nothing: copies
+    /// From inside where that has more, functions of Python and JavaScript, and nothing speaks
+    /// against it; else copies
     #[default]
     Auto,
     /// The kernel copies the upper part of each stack: the process is not touched
     Copies,
-    /// A library is brought into the process, by which its threads unwind themselves, and taken
-    /// away at the end; user mode only, and what the process starts is not recorded
+    /// A library is brought into the process, by which its threads unwind themselves in user mode,
+    /// and taken away at the end; the kernel's time, and what the process starts, are copied
     Inside,
 }
 

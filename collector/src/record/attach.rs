@@ -5,20 +5,19 @@
 //!
 //! Not here: which processes are meant ([`crate::target`]).
 
-use super::args::{Args, How, Trigger};
+use super::args::{Args, Trigger};
 use super::copying::Copies;
 use super::drain::Drain;
 use super::error::Error;
 use super::events;
-use super::inside;
+use super::inside::{Entered, Wanted};
 use super::pace::INTERVAL;
 use super::running::{Running, Way};
 use super::session::Session;
+use crate::copy::Beside;
 use crate::cpu_rings::Refusal;
-use crate::inside::Inside;
 use crate::numbers::plural;
 use crate::processes;
-use crate::remote::RemoteUnwinder;
 use crate::target::{self, Target};
 use crate::visible::say;
 use nix::unistd::Pid;
@@ -66,10 +65,6 @@ pub fn not_for_running(args: &Args) -> Option<&'static str> {
             "--no-follow is for programs that are started: what a process starts is recorded with it",
         ),
         (
-            args.how == How::Inside && args.records_off_cpu(),
-            "--how inside has no time off the CPU: leave it out for --off-cpu and --wall, whose stacks are copies",
-        ),
-        (
             args.max_overhead.is_some(),
             "--max-overhead is for programs that are started: of a process that runs already give a lower -F",
         ),
@@ -92,22 +87,24 @@ pub fn run(args: &Args) -> Result<u8, Error> {
         Some(list) => Whom::Processes(target::find(list)?, list),
         None => Whom::Everybody,
     };
-    if let (How::Inside, Whom::Processes(targets, _)) = (args.how, &whom) {
-        return inside::run(args, &whom, targets);
-    }
     if args.records_off_cpu() {
         events::try_off_cpu()?;
     }
     let running = Running::prepare(args, &whom)?;
+    // Before anything is recorded: it takes its time.
+    let wanted = Wanted::of(args.how, whom.targets());
+    let beside = (!wanted.is_nobody()).then(Beside::later);
     let pids = whom.pids();
     let all = pids.as_deref().unwrap_or_default();
     let first = all.first().copied().unwrap_or(Pid::from_raw(0));
-    let copies = Copies::of_running(args, pids.as_deref())
+    let copies = Copies::of_running(args, pids.as_deref(), beside.clone())
         .map_err(|refusal| refused(whom.to_string(), refusal))?;
     // Only now is it certain whose events they are.
     if let Some(other) = whom.another() {
         return Err(refused(other.to_string(), Refusal::ENDED));
     }
+    let entered = beside.map(|beside| Entered::enter(args, &running.session, wanted, beside));
+    let entered = entered.transpose()?;
     if !args.quiet {
         let mode = match copies.samples_kernel() {
             true => "",
@@ -117,59 +114,53 @@ pub fn run(args: &Args) -> Result<u8, Error> {
             1 => "program",
             _ => "programs",
         };
+        let how = match entered.as_ref().and_then(Entered::said) {
+            Some(said) => format!("{said}; the kernel copies all other stacks{mode}"),
+            None => format!("the kernel copies the stacks{mode}"),
+        };
         say(format_args!(
-            "{whom}: the kernel copies the stacks{mode}; Ctrl-C ends the recording, not the {programs}"
+            "{whom}: {how}; Ctrl-C ends the recording, not the {programs}"
         ));
-        if let Some(language) = lacking(args, &whom) {
-            say(format_args!(
-                "copies have no functions of {language}; --how inside has them, but no kernel stacks, and not what is started meanwhile"
-            ));
-        }
     }
     let way = Copied {
         copies,
+        entered,
         whom: &whom,
     };
     running.record(first, IDLE, way)
 }
 
-/// By copies.
+/// By copies, and by the library in some of the processes.
 struct Copied<'a> {
     copies: Copies<'a>,
+    entered: Option<Entered>,
     whom: &'a Whom<'a>,
 }
 
 impl Way for Copied<'_> {
-    fn look(&mut self, drain: &mut Drain, _: &Session) -> io::Result<Option<Duration>> {
+    fn look(&mut self, drain: &mut Drain, session: &Session) -> io::Result<Option<Duration>> {
         if !self.whom.goes_on() {
             return Ok(None);
         }
         drain.writer().begin()?;
         self.copies.look(drain)?;
-        Ok(Some(INTERVAL))
+        let entered = self.entered.as_mut();
+        let after = entered.map(|entered| entered.look(drain, session));
+        Ok(Some(
+            after
+                .transpose()?
+                .map_or(INTERVAL, |after| after.min(INTERVAL)),
+        ))
     }
 
-    fn finish(mut self, drain: &mut Drain, _: &Session) -> io::Result<()> {
-        self.copies.finish(drain)
+    fn finish(mut self, drain: &mut Drain, session: &Session) -> io::Result<()> {
+        self.entered.iter_mut().for_each(Entered::disarm);
+        self.copies.end();
+        self.entered.iter_mut().for_each(Entered::leave);
+        let copied = self.copies.finish(drain);
+        let finished = self.entered.map(|entered| entered.finish(drain, session));
+        copied.and(finished.unwrap_or(Ok(())))
     }
-}
-
-/// The language whose functions copies lack, though its process could unwind itself.
-fn lacking(args: &Args, whom: &Whom<'_>) -> Option<&'static str> {
-    let Whom::Processes(targets, _) = whom else {
-        return None;
-    };
-    let may_choose = args.how == How::Auto && !args.records_off_cpu();
-    let pids = targets.iter().take(NAMED).map(|target| target.pid.as_raw());
-    pids.filter(|_| may_choose).find_map(|pid| {
-        let (pid, mut unwinder) = (pid.cast_unsigned(), RemoteUnwinder::default());
-        let code = unwinder.code(pid);
-        let language = match code.python() {
-            Some(_) => "Python",
-            None => code.v8().map(|_| "JavaScript")?,
-        };
-        Inside::is_possible(pid).then_some(language)
-    })
 }
 
 fn refused(targets: String, refusal: Refusal) -> Error {
@@ -191,6 +182,14 @@ impl Whom<'_> {
         words
             .map(|word| OsString::from_vec(word.to_vec()))
             .collect()
+    }
+
+    /// Those that were asked for.
+    fn targets(&self) -> &[Target] {
+        match self {
+            Self::Processes(targets, _) => targets,
+            Self::Everybody => &[],
+        }
     }
 
     /// Their numbers; none for everybody.

@@ -8,7 +8,7 @@ use super::args::{Args, Trigger};
 use super::drain::Drain;
 use super::hold::Hold;
 use crate::clock;
-use crate::copy::{Attached, Copying, Settings, attach, attach_everybody, attach_running};
+use crate::copy::{Attached, Beside, Copying, Settings, attach, attach_everybody, attach_running};
 use crate::cpu_rings::{Refusal, Start};
 use crate::numbers::plural;
 use crate::obstacle::{Obstacle, ObstacleKind};
@@ -74,11 +74,16 @@ impl<'a> Copies<'a> {
         }
     }
 
-    /// Of processes that run already, at once; or of everybody.
+    /// Of processes that run already, at once; or of everybody. Some of them may unwind themselves
+    /// beside that.
     ///
     /// # Errors
     /// [`Refusal`] if events cannot be had; with errno ESRCH if all the processes have ended.
-    pub fn of_running(args: &Args, pids: Option<&[Pid]>) -> Result<Self, Refusal> {
+    pub fn of_running(
+        args: &Args,
+        pids: Option<&[Pid]>,
+        beside: Option<Beside>,
+    ) -> Result<Self, Refusal> {
         let mut copies = Self::new(args, None);
         if !copies.insists && seccomp::is_in_force() {
             return Err(Refusal::FILTERED);
@@ -86,7 +91,7 @@ impl<'a> Copies<'a> {
         copies.settings.cpu_time = true;
         copies.settings.execs = false;
         let attached = match pids {
-            Some(pids) => attach_running(pids, copies.settings)?,
+            Some(pids) => attach_running(pids, copies.settings, beside)?,
             None => attach_everybody(copies.settings)?,
         };
         copies.samples_kernel = attached.samples_kernel();

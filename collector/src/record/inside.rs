@@ -1,24 +1,22 @@
-//! `rsunwind record -p --how inside`: a library of ours is brought into the processes, by which
-//! their threads unwind themselves, and taken away at the end ([`crate::inside`]).
-//!
-//! Not here: the other way, copies ([`super::attach`]).
+//! `rsunwind record -p` from inside: a library of ours is brought into the processes, by which
+//! their threads unwind themselves in user mode, and taken away at the end ([`crate::inside`]).
+//! What they do in the kernel, threads that may not be sampled, and what they start is copied
+//! meanwhile, as ever ([`super::attach`]).
 
-use super::args::Args;
-use super::attach::Whom;
+use super::args::{Args, How};
 use super::drain::Drain;
 use super::error::Error;
-use super::running::{Running, Way};
 use super::session::Session;
 use super::turn::Progress;
 use crate::clock;
-use crate::inside::{Departure, Inside, Lacks, Refusal, Settings};
+use crate::copy::Beside;
+use crate::inside::{Departure, Inside, Prepared, Refusal, Settings, has_room};
 use crate::numbers::plural;
-use crate::processes;
 use crate::recording::records::Records;
+use crate::remote::RemoteUnwinder;
 use crate::target::Target;
 use crate::visible::say;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
-use nix::unistd::Pid;
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -32,44 +30,259 @@ const DRAIN: Duration = Duration::from_millis(120);
 const ARMING: Duration = Duration::from_millis(500);
 /// No thread should be held for longer, if there is a processor for it.
 const LONG: Duration = Duration::from_millis(20);
-const IDLE: &str = "nothing was recorded";
 
-/// Records until the processes have ended, the time is over, or a signal says that it is enough.
-/// Gives the status to exit with.
-///
-/// # Errors
-/// [`Error::Inside`], and those of any recording.
-pub fn run(args: &Args, whom: &Whom<'_>, targets: &[Target]) -> Result<u8, Error> {
-    let running = Running::prepare(args, whom)?;
-    let settings = settings(args, &running.session);
-    let mut entered = enter(targets, &settings)?;
-    let armed = arm(targets, &mut entered);
-    if let Err(error) = armed {
-        leave(entered);
-        return Err(error);
+/// Who is to unwind itself.
+pub(super) struct Wanted<'a> {
+    targets: Vec<One<'a>>,
+    /// Whether it was asked for, so that nothing else will do.
+    insists: bool,
+}
+
+struct One<'a> {
+    target: &'a Target,
+    /// Of its interpreter.
+    language: Option<&'static str>,
+    prepared: Result<Prepared, Refusal>,
+}
+
+impl<'a> Wanted<'a> {
+    /// All of them, those whose interpreters' functions copies lack, or nobody.
+    pub(super) fn of(how: How, targets: &'a [Target]) -> Self {
+        let insists = how == How::Inside;
+        let mut unwinder = RemoteUnwinder::default();
+        let chosen = targets.iter().filter_map(|target| {
+            let pid = target.pid.as_raw().cast_unsigned();
+            let language = (how != How::Copies).then(|| language(&mut unwinder, pid))?;
+            (insists || language.is_some()).then(|| One {
+                target,
+                language,
+                prepared: match insists {
+                    true => Prepared::new(pid),
+                    false => has_room(pid).and_then(|()| Prepared::new(pid)),
+                },
+            })
+        });
+        Self {
+            targets: chosen.collect(),
+            insists,
+        }
     }
-    if !args.quiet {
-        let threads: usize = entered.iter().map(Inside::threads).sum();
-        let held = entered.iter().map(Inside::held).max().unwrap_or_default();
-        say(format_args!(
-            "{}: {}, in user mode only; one was held for {:.1} ms; Ctrl-C ends the recording, not the program",
-            whom,
-            plural(
-                threads as u64,
-                "thread unwinds itself",
-                "threads unwind themselves"
-            ),
+
+    pub(super) const fn is_nobody(&self) -> bool {
+        self.targets.is_empty()
+    }
+}
+
+/// The language of its interpreter.
+fn language(unwinder: &mut RemoteUnwinder, pid: u32) -> Option<&'static str> {
+    let code = unwinder.code(pid);
+    match code.python() {
+        Some(_) => Some("Python"),
+        None => code.v8().map(|_| "JavaScript"),
+    }
+}
+
+/// The library in processes.
+pub(super) struct Entered {
+    entered: Vec<Inside>,
+    beside: Beside,
+    next_drain: Instant,
+    next_look: Instant,
+    /// Of each process, how many threads could have no events, at all looks together.
+    blocked: Vec<(u32, usize)>,
+    looks: usize,
+    /// The languages that are read.
+    languages: Vec<&'static str>,
+}
+
+impl Entered {
+    /// Goes into those processes and arms their threads: all of them if that was asked for, else
+    /// those where nothing speaks against it.
+    ///
+    /// # Errors
+    /// [`Error::Inside`] if it was asked for and cannot be.
+    pub(super) fn enter(
+        args: &Args,
+        session: &Session,
+        wanted: Wanted<'_>,
+        beside: Beside,
+    ) -> Result<Self, Error> {
+        let mut all = Self {
+            entered: Vec::new(),
+            beside,
+            next_drain: Instant::now(),
+            next_look: Instant::now(),
+            blocked: Vec::new(),
+            looks: 0,
+            languages: Vec::new(),
+        };
+        let settings = settings(args, session);
+        for one in wanted.targets {
+            let (target, language) = (one.target, one.language);
+            let entered = one.prepared.and_then(|one| Inside::enter(one, &settings));
+            match entered.and_then(|inside| all.arm_first(inside)) {
+                Ok(()) => all.languages.extend(language),
+                Err(refusal) if wanted.insists => {
+                    all.leave();
+                    let target = target.to_string();
+                    return Err(Error::Inside { target, refusal });
+                }
+                Err(refusal) if !args.quiet => say(format_args!(
+                    "{target}: copies have no functions of {}, and it cannot be recorded from inside: {refusal}",
+                    language.unwrap_or_default()
+                )),
+                Err(_) => {}
+            }
+        }
+        all.beside.begin(clock::monotonic_ns());
+        Ok(all)
+    }
+
+    fn arm_first(&mut self, mut inside: Inside) -> Result<(), Refusal> {
+        let began = Instant::now();
+        let mut armed = inside.arm();
+        // Of one that waits for a processor it cannot be told, and one may block all for a moment.
+        while let Ok(is_told) = armed
+            && !(is_told && inside.armed().next().is_some())
+            && began.elapsed() < ARMING
+        {
+            armed = match is_told {
+                true => inside.arm(),
+                false => inside.arm_rest(),
+            };
+        }
+        self.tell(&inside);
+        if let Err(refusal) = armed {
+            leave(inside);
+            return Err(refusal);
+        }
+        self.blocked.push((inside.pid(), 0));
+        self.entered.push(inside);
+        Ok(())
+    }
+
+    fn tell(&self, inside: &Inside) {
+        let now_ns = clock::monotonic_ns();
+        (self.beside).are(inside.pid(), inside.library(), inside.armed(), now_ns);
+    }
+
+    /// What is said at the beginning; none if nobody is recorded from inside.
+    pub(super) fn said(&self) -> Option<String> {
+        let held = self.entered.iter().map(Inside::held).max()?;
+        let threads: usize = self
+            .entered
+            .iter()
+            .map(|inside| inside.armed().count())
+            .sum();
+        let threads = plural(
+            threads as u64,
+            "thread unwinds itself",
+            "threads unwind themselves",
+        );
+        let mut languages = self.languages.clone();
+        languages.dedup();
+        let functions = match languages.is_empty() {
+            true => String::new(),
+            false => format!(", with the functions of {}", languages.join(" and ")),
+        };
+        Some(format!(
+            "{threads} in user mode{functions}; one was held for {:.1} ms",
             held.as_secs_f64() * 1e3,
-        ));
+        ))
     }
-    let first = targets
-        .first()
-        .map_or(Pid::from_raw(0), |target| target.pid);
-    let way = Entered {
-        entered,
-        next_drain: Instant::now(),
-    };
-    running.record(first, IDLE, way)
+
+    /// Arms threads that have begun, and takes samples out. Gives after what time to look again.
+    ///
+    /// # Errors
+    /// As write.
+    pub(super) fn look(&mut self, drain: &mut Drain, session: &Session) -> io::Result<Duration> {
+        let now = Instant::now();
+        if now >= self.next_look {
+            let many = self.arm();
+            self.next_look = now + if many { DRAIN } else { INTERVAL };
+        }
+        // A control page that cannot be written is no reason to stop.
+        let _ = session.beat();
+        if now >= self.next_drain {
+            let _ = drain.look()?;
+            self.next_drain = now + DRAIN;
+        }
+        Ok(self.next_look.saturating_duration_since(Instant::now()))
+    }
+
+    /// Gives whether there are many threads.
+    fn arm(&mut self) -> bool {
+        let mut many = false;
+        self.looks += 1;
+        for (inside, (_, blocked)) in self.entered.iter_mut().zip(&mut self.blocked) {
+            if inside.is_there() {
+                // Refused for a thread that is born later, it is copied.
+                let _ = inside.arm();
+                *blocked += inside.blocked();
+                many |= inside.armed().nth(MANY).is_some();
+            }
+        }
+        self.entered.iter().for_each(|inside| self.tell(inside));
+        many
+    }
+
+    /// Sampling ends at once.
+    pub(super) fn disarm(&mut self) {
+        self.entered.iter_mut().for_each(Inside::disarm);
+    }
+
+    /// Takes the library away, from all.
+    pub(super) fn leave(&mut self) {
+        self.disarm();
+        self.entered.drain(..).for_each(leave);
+    }
+
+    /// Takes what is left of samples, and says in the recording what it lacks.
+    ///
+    /// # Errors
+    /// As write.
+    pub(super) fn finish(self, drain: &mut Drain, session: &Session) -> io::Result<()> {
+        let _ = session.end();
+        while drain.finish()? == Progress::Begun {}
+        for (pid, blocked) in self.blocked {
+            // Each may hold all signals back for a moment: so many did most of the time.
+            let looks = self.looks.max(1);
+            let usual = (blocked + looks / 2) / looks;
+            if usual == 0 {
+                continue;
+            }
+            let (pid, process_key) = self.beside.owner(pid);
+            let threads = plural(usual as u64, "thread blocks", "threads block");
+            let text = format!(
+                "{threads} SIGURG, or wait under another mask or a filter: stacks are copied where they do"
+            );
+            let mut records = Records::default();
+            records.note(clock::monotonic_ns(), &text);
+            let (info, records) = records.into_chunk(ChunkInfo {
+                pid,
+                process_key,
+                sequence: FROM_SWITCHES,
+                ..ChunkInfo::default()
+            });
+            drain.writer().chunk(&info, &records)?;
+        }
+        Ok(())
+    }
+}
+
+fn leave(inside: Inside) {
+    let pid = inside.pid();
+    match inside.leave() {
+        Ok(Departure::Gone(held)) if held > LONG => say(format_args!(
+            "process {pid}: at the end a thread of it was held for {:.1} ms",
+            held.as_secs_f64() * 1e3
+        )),
+        Ok(Departure::Gone(_) | Departure::Over) => {}
+        Err(Refusal::Ended) => {}
+        Err(refusal) => say(format_args!(
+            "process {pid}: our library stays in it, and does nothing: {refusal}; the next record -p --how inside takes it away"
+        )),
+    }
 }
 
 fn settings(args: &Args, session: &Session) -> Settings {
@@ -86,120 +299,5 @@ fn settings(args: &Args, session: &Session) -> Settings {
     Settings {
         text,
         period_ns: args.rate.period_ns(),
-    }
-}
-
-fn refused(target: &Target, refusal: Refusal) -> Error {
-    Error::Inside {
-        target: target.to_string(),
-        refusal,
-    }
-}
-
-/// Into all of them, or none.
-fn enter(targets: &[Target], settings: &Settings) -> Result<Vec<Inside>, Error> {
-    let mut entered = Vec::new();
-    for target in targets {
-        match Inside::enter(target.pid.as_raw().cast_unsigned(), settings) {
-            Ok(inside) => entered.push(inside),
-            Err(refusal) => {
-                leave(entered);
-                return Err(refused(target, refusal));
-            }
-        }
-    }
-    Ok(entered)
-}
-
-fn arm(targets: &[Target], entered: &mut [Inside]) -> Result<(), Error> {
-    for (inside, target) in entered.iter_mut().zip(targets) {
-        let began = Instant::now();
-        let mut armed = inside.arm();
-        // Of one that waits for a processor it cannot be told.
-        while matches!(armed, Ok(false)) && began.elapsed() < ARMING {
-            armed = inside.arm_rest();
-        }
-        armed.map_err(|refusal| refused(target, refusal))?;
-    }
-    Ok(())
-}
-
-/// Takes the library away, from all; sampling ends at once. Gives what has no samples.
-fn leave(mut entered: Vec<Inside>) -> Vec<Lacks> {
-    let lacks = entered.iter_mut().map(Inside::disarm).collect();
-    for inside in entered {
-        let pid = inside.pid();
-        match inside.leave() {
-            Ok(Departure::Gone(held)) if held > LONG => say(format_args!(
-                "process {pid}: at the end a thread of it was held for {:.1} ms",
-                held.as_secs_f64() * 1e3
-            )),
-            Ok(Departure::Gone(_) | Departure::Over) => {}
-            Err(Refusal::Ended) => {}
-            Err(refusal) => say(format_args!(
-                "process {pid}: our library stays in it, and does nothing: {refusal}; the next record -p --how inside takes it away"
-            )),
-        }
-    }
-    lacks
-}
-
-/// Writes it into the recording.
-fn note(drain: &mut Drain, lacks: &Lacks) -> io::Result<()> {
-    let mut records = Records::default();
-    for sentence in &lacks.sentences {
-        records.note(clock::monotonic_ns(), sentence);
-    }
-    if records.are_none() {
-        return Ok(());
-    }
-    let pid = lacks.pid.cast_signed();
-    // The library has a key of its own for the process, of a little later.
-    let info = ChunkInfo {
-        pid: processes::inner_number(pid, pid).unwrap_or(lacks.pid),
-        process_key: lacks.began_ns,
-        sequence: FROM_SWITCHES,
-        ..ChunkInfo::default()
-    };
-    let (info, records) = records.into_chunk(info);
-    drain.writer().chunk(&info, &records)
-}
-
-/// By the library in them.
-struct Entered {
-    entered: Vec<Inside>,
-    next_drain: Instant,
-}
-
-impl Way for Entered {
-    fn look(&mut self, drain: &mut Drain, session: &Session) -> io::Result<Option<Duration>> {
-        let mut many = false;
-        let mut any = false;
-        for inside in &mut self.entered {
-            if inside.is_there() {
-                any = true;
-                many |= inside.threads() > MANY;
-                // Refused for a thread that is born later, it is not sampled.
-                let _ = inside.arm();
-            }
-        }
-        if !any {
-            return Ok(None);
-        }
-        // A control page that cannot be written is no reason to stop.
-        let _ = session.beat();
-        let now = Instant::now();
-        if now >= self.next_drain {
-            let _ = drain.look()?;
-            self.next_drain = now + DRAIN;
-        }
-        Ok(Some(if many { DRAIN } else { INTERVAL }))
-    }
-
-    fn finish(self, drain: &mut Drain, session: &Session) -> io::Result<()> {
-        let lacks = leave(self.entered);
-        let _ = session.end();
-        while drain.finish()? == Progress::Begun {}
-        lacks.iter().try_for_each(|lacks| note(drain, lacks))
     }
 }

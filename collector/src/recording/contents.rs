@@ -35,10 +35,23 @@ pub(crate) struct Part<'a> {
     damages: Vec<Damages>,
 }
 
+/// Who wrote a chunk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Author {
+    /// The thread, or who saw nothing but it.
+    Thread,
+    /// The collector, of the kernel's records, beside what the thread says itself.
+    Beside,
+    /// The collector, of what belongs to samples of the thread's.
+    Collector,
+}
+
 /// The records of one chunk, to be gone through.
 pub(crate) struct ChunkRecords<'a> {
     /// Whose it is.
     pub(crate) thread: ThreadId,
+    /// Who wrote it.
+    pub(crate) by: Author,
     records: &'a [u8],
     /// Of the first record in the file, bytes.
     offset: u64,
@@ -147,8 +160,16 @@ impl Part<'_> {
         };
         progress::add(place.length as u64);
         let offset = self.files[file].read(&place, &mut self.records)?;
+        let info = &place.info;
+        let by = match (info.is_from_switches(), info.is_from_ring()) {
+            (true, _) => Author::Beside,
+            (_, true) => Author::Collector,
+            _ if info.is_from_outside() => Author::Collector,
+            _ => Author::Thread,
+        };
         Ok(Some(ChunkRecords {
             thread,
+            by,
             records: &self.records,
             offset,
             budget: &mut self.budget,

@@ -16,7 +16,7 @@ use super::names::{self, StoredNames};
 use crate::intern::{HashMap, HashSet, Interner};
 use engine::address::RuntimeAddress;
 use engine::wire::WireError;
-use engine::wire::chunk::ChunkInfo;
+use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::clocks::Clocks;
 use engine::wire::label::LabelSet;
 use engine::wire::process::Origin;
@@ -64,7 +64,7 @@ impl Facts {
             return None;
         }
         let thread = self.thread(info, info.tid, info.thread_key);
-        if info.is_from_switches() {
+        if info.is_from_switches() && (self.speaks(thread) || info.samples == 0) {
             return Some(thread);
         }
         if info.is_from_ring() || info.is_from_outside() {
@@ -89,6 +89,17 @@ impl Facts {
             };
         }
         Some(thread)
+    }
+
+    /// Whether a thread has chunks of its own, and so says itself what CPU time it used.
+    fn speaks(&self, thread: ThreadId) -> bool {
+        let newest = self.newest.get(&thread);
+        newest.is_some_and(|newest| newest & FROM_SWITCHES == 0)
+    }
+
+    /// Whether it was said how a thread is sampled.
+    pub(super) fn is_armed(&self, thread: ThreadId) -> bool {
+        !self.recording.threads[thread.index()].armings.is_empty()
     }
 
     /// Pid and key of each program run.

@@ -37,7 +37,7 @@ mod switched;
 pub mod write;
 
 pub(crate) use chunk_records::Step;
-pub(crate) use contents::{Contents, Part};
+pub(crate) use contents::{Author, Contents, Part};
 pub use error::{Damage, Damages, OpenError};
 pub use ids::{CodeId, FrameId, LabelsId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 pub use kernel_half::KernelHalf;
@@ -246,13 +246,15 @@ impl Reader {
             let file = &mut self.files[adopted.file];
             let first = file.read(&adopted.place, &mut records)?;
             let (facts, owner) = (&mut self.facts, &adopted.owner);
-            if let Some(thread) = facts.chunk(owner) {
+            let thread = facts.chunk(owner);
+            if let Some(thread) = thread {
                 self.places.push((thread, adopted.file, adopted.place));
             }
+            let armed = thread.is_some_and(|thread| facts.is_armed(thread));
             let (mut known, damages) = (Damages::default(), &mut file.report.damages);
             walk(&records, first, true, budget, &mut known, |step| {
                 if let Step::Record(record, offset) = step
-                    && adopted.tells(&record)
+                    && adopted.tells(&record, armed)
                     && !(is_module(&record) && facts.knows_module(owner, &record))
                 {
                     facts.record(owner, &record, offset, damages);

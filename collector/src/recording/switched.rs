@@ -87,11 +87,13 @@ fn first<'a, T: Copy + 'a>(mut range: impl Iterator<Item = &'a T>) -> Option<T> 
 }
 
 impl Adopted {
-    /// Whether a record says something that is not known better already.
-    pub(super) fn tells(&self, record: &RawRecord<'_>) -> bool {
+    /// Whether a record says something that is not known better already; `armed`: the thread said
+    /// how it was sampled.
+    pub(super) fn tells(&self, record: &RawRecord<'_>, armed: bool) -> bool {
         match RecordKind::from_number(record.kind) {
             Some(RecordKind::Process) => !self.process_known,
-            Some(RecordKind::Thread | RecordKind::ThreadEnd) => !self.thread_known,
+            Some(RecordKind::Thread) => !self.thread_known || !armed,
+            Some(RecordKind::ThreadEnd) => !self.thread_known,
             _ => true,
         }
     }

@@ -24,11 +24,14 @@ pub const FROM_RING: u64 = 1 << 63;
 /// sample and the modules that it lies in. No totals.
 pub const FROM_OUTSIDE: u64 = 1 << 62;
 
-/// Likewise in chunks about time off the CPU, which the collector made of the kernel's records of
-/// context switches: kernel samples of [`super::source::OFF_CPU`], each followed by its user stack,
-/// and modules and names that they need. Processes and threads are named by when the kernel says
-/// that they began ([`ChunkHeader::process_key`], [`ChunkHeader::thread_key`]), which is before
-/// they could say so themselves: the reader finds those that did. No totals.
+/// Likewise in chunks that the collector made of the kernel's records of threads beside what those
+/// say themselves: of context switches, kernel samples of [`super::source::OFF_CPU`]; of threads
+/// that unwind themselves in user mode only, or from some time on, those of CPU time that they have
+/// not, by which the weight of the next of their own is less. Each is followed by its user stack;
+/// modules and names that they need are there, too. Processes and threads are named by when the
+/// kernel says that they began ([`ChunkHeader::process_key`], [`ChunkHeader::thread_key`]), which
+/// is before they could say so themselves: the reader finds those that did. Totals are for threads
+/// that did not.
 pub const FROM_SWITCHES: u64 = 1 << 61;
 
 /// Who may touch a chunk of a segment.

@@ -21,7 +21,7 @@ const PATIENCE: Duration = Duration::from_secs(1);
 impl Run {
     /// Finds out by what number its own PID namespace knows it, while it is there to be asked.
     pub(in crate::copy) fn find_namespace(&mut self) {
-        if self.switches.is_some() {
+        if self.switches.is_some() || self.is_beside() {
             self.inner_pid = processes::inner_number(self.pid, self.pid);
         }
     }

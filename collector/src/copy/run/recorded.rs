@@ -8,6 +8,7 @@ use super::super::Settings;
 use super::{Mapped, Nature, Run};
 use crate::processes::{self, Identity};
 use crate::recording::records::{Chunk, Records};
+use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::module::Module;
 use engine::wire::process::Process;
 use engine::wire::record::RecordKind;
@@ -39,10 +40,12 @@ impl Run {
         self.write_mapped(self.recorded, &mut records);
         self.recorded = self.mapped.len();
         if !records.are_none() {
-            out.push(records.into_chunk(self.owner()));
+            let sequence = self.sequence & FROM_SWITCHES;
+            let owner = self.owner_of(0);
+            out.push(records.into_chunk(ChunkInfo { sequence, ..owner }));
         }
         out.extend(chunks);
-        first.then_some((self.pid.unsigned_abs(), self.key))
+        first.then_some((self.owner_of(0).pid, self.key))
     }
 
     pub(super) fn write_mapped(&self, from: usize, records: &mut Records) {
