@@ -298,8 +298,8 @@ struct rsunwind_cursor {
     uint32_t known;
     uint32_t flags; /* RSUNWIND_CURSOR_… */
     uint64_t cfa;   /* if the tables have said so (always with RSUNWIND_CURSOR_ENTRY); else 0 */
-    uint64_t entry; /* with RSUNWIND_CURSOR_ENTRY: the entry; to be set to the next one, at or
-                     * above `cfa`, or to 0. Asked by code: 0; may be set to an address in the
+    uint64_t entry; /* with RSUNWIND_CURSOR_ENTRY: the entry; to be set to the next one, further
+                     * up, or to 0. Asked by code: 0; may be set to an address in the
                      * frame, to be asked about it again, by entry, when `cfa` is known */
     uint64_t stack_low, stack_high; /* the thread's own stack as far as it was seen, readable; both 0 on another one */
     const struct rsunwind_registers *interrupted; /* what the signal interrupted, all known */

@@ -128,7 +128,7 @@ pub const DEFAULT_RATE: u64 = 999;
 /// Default size limit of a recording, bytes.
 pub const DEFAULT_SIZE: u64 = 256 << 20;
 /// Default depth limit, frames.
-pub const DEFAULT_DEPTH: usize = 2048;
+pub const DEFAULT_DEPTH: usize = 4096;
 
 impl Config {
     /// Reads the variable's value.
@@ -247,7 +247,7 @@ impl Config {
             },
             b"depth" => match parse_depth(value) {
                 Some(depth) => self.max_depth = depth,
-                None => return bad("depth", "give 8 to 2048 frames"),
+                None => return bad("depth", "give 8 to 4096 frames"),
             },
             b"unwind" => {
                 self.unwind = match value {
@@ -300,7 +300,7 @@ fn parse_share(value: &[u8]) -> Option<u64> {
 }
 
 fn parse_depth(value: &[u8]) -> Option<usize> {
-    let depth = parse_decimal(value).filter(|depth| (8..=2048).contains(depth))?;
+    let depth = parse_decimal(value).filter(|depth| (8..=4096).contains(depth))?;
     usize::try_from(depth).ok()
 }
 

@@ -62,6 +62,7 @@ mod program_threads;
 mod program_unload;
 mod python;
 mod python_gil;
+mod python_truth;
 mod raw_mask;
 mod reading;
 mod real_programs;

@@ -6,12 +6,9 @@ use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
-use rsunwind_tests::pythons::{
-    DEBIANS, debians_minor, pyenv, python, script, share, three, two, unstable_that_says,
-};
+use rsunwind_tests::pythons::{DEBIANS, python, script, three, two, unstable_that_says};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
-use rsunwind_tests::{assert_measured, victim};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
@@ -41,178 +38,12 @@ fn assert_is_python(recording: &Recording) {
     }
 }
 
-/// The line of work.py at which a frame of that name stands.
-fn line_of(name: &str) -> u32 {
-    let text = std::fs::read_to_string(script("work.py")).expect("the victim");
-    let mark = format!("# at {name}");
-    let line = text.lines().position(|line| line.ends_with(&mark));
-    line.expect("a marked line") as u32 + 1
-}
-
 /// What a version calls a function: names are qualified from 3.11 on.
 fn called(minor: u32, qualified: &str) -> &str {
     match qualified.rsplit_once('.') {
         Some((_, last)) if minor < 11 => last,
         _ => qualified,
     }
-}
-
-/// The frames of work.py, from `main` to who calls `spin`.
-fn expected(minor: u32, who: &str) -> Vec<(String, u32)> {
-    let frame = |name: &str, at: &str| (called(minor, name).to_owned(), line_of(at));
-    vec![
-        frame("main", "main"),
-        frame("deep", "deep"),
-        frame("deep", "deep"),
-        frame("deep", "deep"),
-        frame("deep", "deepest"),
-        frame("generated", "generated"),
-        frame("Töpfer.both", "both"),
-        frame("Töpfer.both.<locals>.each", "each"),
-        frame(&format!("Töpfer.{who}"), who),
-    ]
-}
-
-fn whole_stacks(minor: u32, python: &Path) {
-    let (result, recording) = record(python, "work.py", "0.04");
-    assert!(result.status.success(), "{}", text(&result.stderr));
-    let stacks = stacks_with(&recording, "spin");
-    let all: u64 = stacks.iter().map(|(_, weight)| weight).sum();
-    assert_measured!(all > 300, "{all} samples in spin");
-    let (mut right, mut threads, mut of_one) = (0, BTreeSet::new(), 0);
-    let mut wrong = None;
-    for (frames, weight) in &stacks {
-        let names = names(frames);
-        let who = if names.iter().any(|name| name.ends_with("one")) {
-            of_one += weight;
-            "one"
-        } else {
-            "three"
-        };
-        let found = is_whole(minor, frames, who);
-        match found {
-            Some(outermost) => {
-                threads.insert(outermost);
-                right += weight;
-            }
-            None => wrong = Some(frames),
-        }
-    }
-    assert_measured!(
-        share(right, all) > 0.98,
-        "{right} of {all} are right: {wrong:?}"
-    );
-    let of_one = share(of_one, all);
-    assert_measured!((0.2..0.3).contains(&of_one), "{of_one} in one");
-    assert_eq!(threads.len(), 2, "{threads:?}");
-    // The default name that `threading` gives.
-    let name = if minor < 10 {
-        "Thread-1"
-    } else {
-        "Thread-1 (main)"
-    };
-    let mut threads = recording.threads.iter();
-    assert!(threads.any(|thread| thread.name == name), "{threads:?}");
-}
-
-/// Whether a stack is what it must be, from the first frame to `spin`; gives what it begins with.
-fn is_whole(minor: u32, frames: &[Seen], who: &str) -> Option<&'static str> {
-    let python: Vec<usize> = (0..frames.len())
-        .filter(|index| frames[*index].name().is_some())
-        .collect();
-    let frame = |index: usize| match &frames[python[index]] {
-        Seen::Function { name, line, .. } => (name.clone(), *line),
-        _ => unreachable!("chosen so"),
-    };
-    let found: Vec<(String, u32)> = (0..python.len()).map(frame).collect();
-    let main = found.iter().position(|(name, _)| name == "main")?;
-    let spin = found.iter().position(|(name, _)| name == "spin")?;
-    let outer: Vec<&str> = found[..main]
-        .iter()
-        .map(|(name, _)| name.as_str())
-        .collect();
-    let thread = ["Thread._bootstrap", "Thread._bootstrap_inner", "Thread.run"];
-    let thread = thread.map(|name| called(minor, name));
-    let begins = match outer.as_slice() {
-        ["<module>"] if found[0].1 == line_of("<module>") => "<module>",
-        outer if outer == thread => "thread",
-        _ => return None,
-    };
-    // Native frames outside of all, and where C calls Python; none where one frame runs many
-    // functions, from 3.11 on.
-    let natives = |inner: usize| python[inner] - python[inner - 1] - 1;
-    let is_between = (main + 2..main + 5).all(|deep| (natives(deep) == 0) == (minor > 10));
-    let through_c = natives(main + 7) > 2 && python[0] > 2;
-    let is_right = found[main..spin] == expected(minor, who) && found.len() == spin + 1;
-    (is_right && is_between && through_c && !frames.contains(&Seen::Other)).then_some(begins)
-}
-
-#[test]
-fn debians_python_has_whole_stacks() {
-    judge(|| whole_stacks(debians_minor(), Path::new(DEBIANS)));
-}
-
-#[test]
-fn python_3_9_has_whole_stacks() {
-    judge(|| {
-        python(9)
-            .into_iter()
-            .for_each(|path| whole_stacks(9, &path))
-    });
-}
-
-#[test]
-fn python_3_10_has_whole_stacks() {
-    judge(|| {
-        python(10)
-            .into_iter()
-            .for_each(|path| whole_stacks(10, &path))
-    });
-}
-
-#[test]
-fn python_3_11_has_whole_stacks() {
-    judge(|| {
-        python(11)
-            .into_iter()
-            .for_each(|path| whole_stacks(11, &path))
-    });
-}
-
-#[test]
-fn python_3_12_has_whole_stacks() {
-    judge(|| {
-        python(12)
-            .into_iter()
-            .for_each(|path| whole_stacks(12, &path))
-    });
-}
-
-#[test]
-fn python_3_13_has_whole_stacks() {
-    judge(|| {
-        python(13)
-            .into_iter()
-            .for_each(|path| whole_stacks(13, &path))
-    });
-}
-
-#[test]
-fn python_3_14_has_whole_stacks() {
-    judge(|| {
-        python(14)
-            .into_iter()
-            .for_each(|path| whole_stacks(14, &path))
-    });
-}
-
-#[test]
-fn python_3_15_has_whole_stacks() {
-    judge(|| {
-        python(15)
-            .into_iter()
-            .for_each(|path| whole_stacks(15, &path))
-    });
 }
 
 /// Native frames have their names around those of Python, and the interpreter's own are shown on
@@ -258,20 +89,6 @@ fn native_frames_stand_around_those_of_python() {
             "{from_start} {from_thread} {cut_short}"
         );
     }
-}
-
-#[test]
-fn a_thousand_levels_of_recursion_are_there() {
-    judge(|| {
-        let (_, recording) = record(Path::new(DEBIANS), "features.py", "recursion");
-        let stacks = stacks_with(&recording, "spin");
-        let is_right = |frames: &[Seen]| {
-            let names = names(frames);
-            let levels = names.iter().filter(|name| **name == "recursion");
-            levels.count() == 1000 && names.len() == 1002
-        };
-        assert_right(&stacks, is_right, DEBIANS);
-    });
 }
 
 #[test]
@@ -399,27 +216,6 @@ fn another_interpreter_on_the_thread_has_its_own_frames() {
             assert_right(&stacks, is_right, &format!("3.{minor}"));
         }
     });
-}
-
-/// The first sample in it has its frames, too: the walk that meets an interpreter is made again.
-#[test]
-fn an_interpreter_may_be_loaded_late() {
-    let program = victim::c("python_late.c");
-    let found = (11..=13).find_map(|minor| pyenv(minor, &format!("lib/libpython3.{minor}.so.1.0")));
-    let Some(library) = found else {
-        eprintln!("no shared libpython in pyenv: not tested");
-        return;
-    };
-    let bench = Bench::new();
-    let mut command = bench.record(&["-F", "2000"]);
-    command
-        .arg(program)
-        .arg(library)
-        .args(["-S".as_ref(), script("work.py").as_os_str()]);
-    let result = output(command.arg("0.04"));
-    assert!(result.status.success(), "{}", text(&result.stderr));
-    let stacks = stacks_with(&bench.recording(), "spin");
-    assert!(stacks.len() > 50, "{}", stacks.len());
 }
 
 #[test]

@@ -257,7 +257,7 @@ fn what_is_asked_wrongly_is_refused_with_the_remedy() {
         (&["-F", "0"][..], "above 0"),
         (&["-F", "1000k"][..], "0.1 to 100000"),
         (&["-d", "0"][..], "above 0"),
-        (&["--max-depth", "1"][..], "8..=2048"),
+        (&["--max-depth", "1"][..], "8..=4096"),
         (&["--trigger", "itimer"][..], "auto, perf, timer"),
         (&["--size", "1"][..], "64K"),
         (&["-p", "1"][..], "leave the command out"),

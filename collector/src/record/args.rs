@@ -90,8 +90,8 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub unwind: Unwind,
 
-    /// Frames kept of a stack, 8 to 2048: of deeper ones both ends are kept
-    #[arg(long, value_name = "N", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(8..=2048))]
+    /// Frames kept of a stack, 8 to 4096: of deeper ones both ends are kept
+    #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(8..=4096))]
     pub max_depth: u32,
 
     /// Most shared memory per process (suffixes K, M, G); samples beyond it are counted as lost

@@ -16,6 +16,7 @@ use crate::frame_buffer::FrameBuffer;
 use crate::memory::StackMemory;
 use crate::rule::UnwindRule;
 use crate::rule::wide::WideRows;
+use crate::wire::sample::StopReason;
 use core::fmt::Debug;
 
 /// What a language is asked about a frame.
@@ -80,5 +81,12 @@ pub trait Languages: Debug {
     ) -> Answer;
 
     /// The walk is over, at that frame: who has entries that were not met gives what frames it has.
-    fn finish(&self, last: &Cursor, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>);
+    /// Where the walk did not come to the stack's root it could not meet them.
+    fn finish(
+        &self,
+        last: &Cursor,
+        stop: StopReason,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+    );
 }

@@ -80,7 +80,7 @@ pub fn unwind<M: Modules>(
         flags |= flags::REDONE;
     }
     if let Some(languages) = unwinder.languages {
-        languages.finish(&walk.cursor, memory, frames);
+        languages.finish(&walk.cursor, stop, memory, frames);
     }
     if is_redone || frames.visited() != visited {
         last.part();
@@ -100,6 +100,9 @@ enum Effort {
     /// registers.
     EhFrame,
 }
+
+/// Entries of languages that one native frame may reach over. More are not met.
+const MOST_ENTRIES: u32 = 256;
 
 struct Walk<'a, 'u, M> {
     unwinder: &'u Unwinder<'a, M>,
@@ -226,7 +229,10 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         }
         question.whose = Whose::Entry;
         question.cfa = Some(cfa);
-        while languages.entry(inner.sp()).is_some_and(|entry| entry < cfa) {
+        for _ in 0..MOST_ENTRIES {
+            if languages.entry(inner.sp()).is_none_or(|entry| entry >= cfa) {
+                break;
+            }
             let answer = languages.ask(&question, memory, frames);
             if !matches!(answer, Answer::Native) {
                 return self.take_answer(answer, method);

@@ -45,7 +45,7 @@ impl Languages for Another<'_> {
         self.asked.set(Some(asked.whose));
         Answer::End
     }
-    fn finish(&self, _: &Cursor, _: &mut StackMemory, _: &mut FrameBuffer<'_>) {}
+    fn finish(&self, _: &Cursor, _: StopReason, _: &mut StackMemory, _: &mut FrameBuffer<'_>) {}
 }
 
 #[test]

@@ -36,7 +36,7 @@ use engine::rule::UnwindRule;
 use engine::rule::wide::WideRows;
 use engine::wire;
 use engine::wire::event::EventKind;
-use engine::wire::sample::{Frame, Method};
+use engine::wire::sample::{Frame, Method, StopReason};
 
 /// Frames that one call may give: nearly all that a walk may have.
 const MOST_FRAMES: u32 = 65_000;
@@ -81,6 +81,8 @@ struct Call<'a> {
 /// What a call came to.
 struct Called {
     answer: i32,
+    /// What it was asked about; 0 if not by entry.
+    entry: u64,
     cursor: Cursor,
     pushed: u32,
     is_unreadable: bool,
@@ -164,11 +166,11 @@ impl<'a> Asking<'a> {
             is_too_much: Cell::new(false),
         };
         cursor.walk = (&raw const call).cast();
+        let entry = cursor.entry;
         let _kept = errno::Kept::now();
         let began_ns = clock::monotonic_ns();
         let answer = if is_for_entry {
-            let entry = asked.entry(&mut cursor);
-            cursor.entry = entry.unwrap_or(0);
+            cursor.entry = asked.entry(&mut cursor).unwrap_or(0);
             answer::NATIVE
         } else {
             asked.call(&mut cursor)
@@ -183,6 +185,7 @@ impl<'a> Asking<'a> {
             .is_slow(usize::from(is_for_entry), took_ns, pushed);
         Called {
             answer,
+            entry,
             cursor,
             pushed,
             is_unreadable: call.is_unreadable.get(),
@@ -199,7 +202,8 @@ impl<'a> Asking<'a> {
             ..Verdict::default()
         };
         let entry = match question.cfa {
-            Some(cfa) if cursor.entry != 0 && cursor.entry < cfa => {
+            // Several may be in a frame: where the walk has gone past some in code without tables.
+            Some(_) if cursor.entry != 0 && cursor.entry <= called.entry => {
                 verdict.is_not_advancing = true;
                 0
             }
@@ -389,7 +393,13 @@ impl Languages for Asking<'_> {
         answer
     }
 
-    fn finish(&self, last: &WalkCursor, memory: &mut StackMemory, frames: &mut FrameBuffer<'_>) {
+    fn finish(
+        &self,
+        last: &WalkCursor,
+        stop: StopReason,
+        memory: &mut StackMemory,
+        frames: &mut FrameBuffer<'_>,
+    ) {
         while let Some((index, entry)) = self.nearest(0) {
             self.set_entry(index, 0);
             let Some(asked) = self.enter(index) else {
@@ -407,7 +417,8 @@ impl Languages for Asking<'_> {
             let verdict = Verdict {
                 is_unreadable: called.is_unreadable,
                 is_too_long: called.is_too_long,
-                is_missing: true,
+                // Else it is code without tables that is to blame, such as a JIT's.
+                is_missing: stop == StopReason::Root,
                 is_not_advancing: false,
             };
             self.judge(&asked, verdict);

@@ -43,7 +43,7 @@ impl Layout {
     /// A number that is another when another code object is at that address: of its version and
     /// where its parts are. Where it has no version: of its lines and the lengths and ends of its
     /// texts, since the next one may have its parts where this one had them. 0 if it is none,
-    /// cannot be read, or has no lines.
+    /// cannot be read, or is the interpreter's own.
     pub fn check(&self, memory: &impl Memory, code: u64, code_type: u64) -> u64 {
         self.digest(memory, code, code_type).unwrap_or(0)
     }
@@ -60,9 +60,14 @@ impl Layout {
             return Some(digest.max(1));
         }
         let length = memory.at(lines, SIZE)?;
-        let mut digest = mix(self.first_line(memory, code)?) ^ length;
+        let first_line = self.first_line(memory, code)?;
+        let mut digest = mix(first_line) ^ length;
         // To 3.9 what is all on its first line has an empty table.
         if length == 0 && self.format != LineFormat::Python39 {
+            return None;
+        }
+        // What calls `__init__` for a class has that name for its file, too.
+        if first_line == 0 && memory.at(code, self.file)? == memory.at(code, self.name)? {
             return None;
         }
         for word in ends(memory, lines.checked_add(BYTES)?, length) {
@@ -78,7 +83,7 @@ impl Layout {
         Some(digest.max(1))
     }
 
-    /// The interpreter's own code objects, which have no lines, have none.
+    /// The interpreter's own code objects have none.
     fn version(&self, memory: &impl Memory, code: u64) -> Option<u64> {
         let version = memory.at(code, self.version?)? & u64::from(u32::MAX);
         (version != 0).then_some(version)

@@ -7,6 +7,7 @@ use super::entries::Entry;
 use super::layout::{self, Coroutines, Layout};
 use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
+use crate::interpreter::memory::Memory;
 use crate::wire::code::{LONGEST_LINES, LineFormat};
 
 const TYPE: u64 = BASE + 0x10;
@@ -176,6 +177,12 @@ fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
     assert_eq!(check(&made), before);
     // What is none.
     assert_eq!(layout.check(&made, CODE, TYPE + 8), 0);
+    made.put(CODE + layout.first_line, &0u32.to_le_bytes());
+    assert_ne!(check(&made), 0);
+    let file = made.load(CODE + layout.file).unwrap();
+    made.put_word(CODE + layout.file, made.load(CODE + layout.name).unwrap());
+    assert_eq!(check(&made), 0, "what calls a class's __init__");
+    made.put_word(CODE + layout.file, file);
     made.put_bytes(LINES, &[]);
     assert_eq!(check(&made), 0, "the interpreter's own");
 }

@@ -264,7 +264,7 @@ impl Interpreter {
     }
 
     /// Gives a frame, with a description of its code object if that is new. One whose code object
-    /// is none, or has no lines (the interpreter's own), is left out.
+    /// is none, or the interpreter's own, is left out.
     fn give_frame(&self, cursor: &mut Cursor<'_>, place: Place) -> Option<()> {
         let known = kept(cursor.state())?.codes.find(place.code);
         let check = match known {
