@@ -21,8 +21,6 @@ struct Copies {
     waiting: VecDeque<(u64, u64)>,
     /// What samples of its own have too much.
     owed: u64,
-    /// Whether it has any.
-    has_own: bool,
 }
 
 impl Beside {
@@ -35,8 +33,15 @@ impl Beside {
     }
 
     /// What is left of the weight of a sample of the thread's own; and what the copies weigh from
-    /// before its own account began, which is with the first.
-    pub(super) fn own(&mut self, thread: ThreadId, time_ns: u64, weight: u64) -> (u64, u64) {
+    /// before its own account began, which is with the first. In a part of a recording that may not
+    /// be there any more.
+    pub(super) fn own(
+        &mut self,
+        thread: ThreadId,
+        is_first: bool,
+        time_ns: u64,
+        weight: u64,
+    ) -> (u64, u64) {
         let Some(copies) = self.threads.get_mut(&thread) else {
             return (weight, 0);
         };
@@ -44,7 +49,7 @@ impl Beside {
         while let Some((_, weight)) = copies.waiting.pop_front_if(|(at, _)| *at <= time_ns) {
             meanwhile = meanwhile.saturating_add(weight);
         }
-        if !std::mem::replace(&mut copies.has_own, true) {
+        if is_first {
             return (weight, meanwhile);
         }
         let owed = copies.owed.saturating_add(meanwhile);
@@ -64,12 +69,16 @@ mod tests {
         for (time_ns, weight) in [(10, 4), (20, 1), (30, 1), (31, 2), (60, 1)] {
             beside.copied(thread, time_ns, weight);
         }
-        assert_eq!(beside.own(other, 5, 3), (3, 0));
-        assert_eq!(beside.own(thread, 15, 1), (1, 4), "before its account");
-        assert_eq!(beside.own(thread, 25, 3), (2, 0));
+        assert_eq!(beside.own(other, false, 5, 3), (3, 0));
+        assert_eq!(
+            beside.own(thread, true, 15, 1),
+            (1, 4),
+            "before its account"
+        );
+        assert_eq!(beside.own(thread, false, 25, 3), (2, 0));
         // The ticks of both are not the same.
-        assert_eq!(beside.own(thread, 32, 2), (0, 0));
-        assert_eq!(beside.own(thread, 40, 2), (1, 0));
-        assert_eq!(beside.own(thread, 50, 7), (7, 0));
+        assert_eq!(beside.own(thread, false, 32, 2), (0, 0));
+        assert_eq!(beside.own(thread, false, 40, 2), (1, 0));
+        assert_eq!(beside.own(thread, false, 50, 7), (7, 0));
     }
 }

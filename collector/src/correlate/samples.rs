@@ -24,6 +24,9 @@ const DEEPEST: usize = 1 << 16;
 /// the interrupted code.
 const WAY_BACK: u64 = 16;
 
+/// Of a thread's first sample, where samples are counted.
+const FIRST_NONCE: u64 = 1;
+
 /// What is made of chunks.
 #[derive(Debug, Default)]
 pub(super) struct Made {
@@ -274,7 +277,8 @@ impl<'a> ChunkSamples<'a> {
                 head.weight
             }
             Author::Thread => {
-                let (weight, before) = beside.own(thread, head.time_ns, head.weight);
+                let is_first = head.nonce == FIRST_NONCE;
+                let (weight, before) = beside.own(thread, is_first, head.time_ns, head.weight);
                 if before > 0 {
                     let before_ns = before.saturating_mul(self.period_ns());
                     self.stacks.made.late_cpu_ns.push((thread, before_ns));

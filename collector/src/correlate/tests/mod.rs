@@ -1,6 +1,7 @@
 //! Recordings made with the wire encoders, whole and damaged, read back. Here is what all of these
 //! tests begin with.
 
+mod beside;
 mod damage;
 mod joined;
 mod labelled;
