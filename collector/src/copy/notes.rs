@@ -29,6 +29,11 @@ impl Counts {
         self.cut += u64::from(cut);
     }
 
+    /// Whether nothing of it is worth a word of warning: nothing lost, one in a hundred cut short.
+    const fn are_well(&self) -> bool {
+        self.lost == 0 && self.cut * 100 <= self.samples
+    }
+
     /// A program run came into the recording.
     pub(super) fn recorded(&mut self, owner: (u32, u64)) {
         self.runs += 1;
@@ -48,7 +53,8 @@ pub(super) fn of_cpu_time(counts: &Counts, settings: &Settings, time_ns: u64) ->
         counts.lost
     );
     let sequence = if settings.beside { FROM_SWITCHES } else { 0 };
-    (counts.first).map(|owner| note(owner, sequence, time_ns, &text))
+    let is_well = counts.are_well();
+    (counts.first).map(|owner| note(owner, sequence, time_ns, &text, is_well))
 }
 
 /// What became of the records of context switches.
@@ -84,13 +90,23 @@ pub(super) fn of_switches(
             plural(pairs.unpaired, "absence", "absences"),
         );
     }
+    let is_well = counts.are_well() && pairs.lost == 0 && pairs.unpaired == 0;
     let first = counts.first;
-    first.map(|owner| note(owner, FROM_SWITCHES, time_ns, &text))
+    first.map(|owner| note(owner, FROM_SWITCHES, time_ns, &text, is_well))
 }
 
-fn note((pid, process_key): (u32, u64), sequence: u64, time_ns: u64, text: &str) -> Chunk {
+fn note(
+    (pid, process_key): (u32, u64),
+    sequence: u64,
+    time_ns: u64,
+    text: &str,
+    is_well: bool,
+) -> Chunk {
     let mut records = Records::default();
-    records.note(time_ns, text);
+    match is_well {
+        true => records.account(time_ns, text),
+        false => records.note(time_ns, text),
+    }
     let owner = ChunkInfo {
         pid,
         process_key,

@@ -1,5 +1,6 @@
 //! What is compared of two profiles, and how much of a difference is chance.
 
+use super::alike::{Renamed, place, renamed};
 use crate::profile::{Names, Profile, is_time};
 use crate::report::table::{Row, weighed};
 use crate::report::{By, Sort};
@@ -42,7 +43,15 @@ struct Side {
     /// Variance of the whole.
     variance: f64,
     /// For each name and origin an amount and its variance.
-    rows: BTreeMap<(String, String), (f64, f64)>,
+    rows: BTreeMap<(String, String), Amount>,
+}
+
+/// Of one row.
+#[derive(Clone, Default)]
+struct Amount {
+    amount: f64,
+    variance: f64,
+    origin: String,
 }
 
 /// Squares are of thousandths of a unit of time, that their sums have room.
@@ -51,7 +60,7 @@ const SCALE: u64 = 1000;
 impl Side {
     /// How often a function was met is a number of Poisson's distribution; each time it was met
     /// stands for an amount.
-    fn of(profile: &Profile, by: By, sort: Sort, names: Names) -> Self {
+    fn of(profile: &Profile, by: By, sort: Sort, names: Names, renamed: &Renamed) -> Self {
         let scale = if is_time(profile.shown_event) {
             SCALE
         } else {
@@ -64,13 +73,16 @@ impl Side {
             Sort::Total => row.total_ns as f64,
             _ => row.own_ns as f64,
         };
-        let mut rows: BTreeMap<(String, String), (f64, f64)> = BTreeMap::new();
-        let place = |row: &Row| (row.name.clone(), without_build(&row.origin, by).to_owned());
+        let mut rows: BTreeMap<(String, String), Amount> = BTreeMap::new();
+        let place = |row: &Row| place(&row.name, &row.origin, by, renamed);
         for row in weighed(profile, by, names, |sample| profile.time_ns(sample)) {
-            rows.entry(place(&row)).or_default().0 += chosen(&row);
+            let place = place(&row);
+            let sum = rows.entry(place.key).or_default();
+            sum.amount += chosen(&row);
+            sum.origin = place.origin;
         }
         for row in weighed(profile, by, names, square) {
-            rows.entry(place(&row)).or_default().1 += chosen(&row) * scale;
+            rows.entry(place(&row).key).or_default().variance += chosen(&row) * scale;
         }
         let squares = profile.weighed().map(square);
         Self {
@@ -101,22 +113,14 @@ impl Side {
     }
 }
 
-/// Threads and processes of two runs have names in common, but no numbers. What a function of the
-/// program's own called most may be another one.
-fn without_build(origin: &str, by: By) -> &str {
-    match by {
-        By::Thread => origin.rsplit_once(" (").map_or(origin, |(name, _)| name),
-        By::Own => "",
-        _ => origin,
-    }
-}
-
 /// Two profiles, compared.
 pub(super) struct Comparison {
     /// All together; its values are amounts for [`Measure::Share`], whose sums are always 100.
     pub(super) whole: Change,
     /// Each, the greatest differences first, and those that may be chance behind all others.
     pub(super) changes: Vec<Change>,
+    /// Binaries of another name that are compared as one.
+    pub(super) renamed: Renamed,
 }
 
 pub(super) fn compare(
@@ -126,7 +130,10 @@ pub(super) fn compare(
     sort: Sort,
     names: Names,
 ) -> Comparison {
-    let sides = profiles.map(|profile| Side::of(profile, by, sort, names));
+    let renamed = renamed(profiles);
+    let [before, after] = profiles;
+    let sides = [(before, &renamed), (after, &Renamed::new())]
+        .map(|(profile, renamed)| Side::of(profile, by, sort, names, renamed));
     let operations = match measure {
         Measure::Per(operations) => operations,
         _ => [1.0; 2],
@@ -154,11 +161,15 @@ pub(super) fn compare(
     names.sort_unstable();
     names.dedup();
     let changes = names.into_iter().map(|key| {
-        let amounts = [0, 1].map(|index| sides[index].rows.get(key).copied().unwrap_or_default());
+        let rows = [0, 1].map(|index| sides[index].rows.get(key));
+        let amount = |row: Option<&Amount>| row.map_or((0.0, 0.0), |it| (it.amount, it.variance));
+        let [before, after] = rows;
         Change {
             name: key.0.clone(),
-            origin: key.1.clone(),
-            ..change(measure, amounts)
+            origin: after
+                .or(before)
+                .map_or_else(String::new, |it| it.origin.clone()),
+            ..change(measure, rows.map(amount))
         }
     });
     let mut changes: Vec<Change> = changes.collect();
@@ -166,5 +177,9 @@ pub(super) fn compare(
         let size = |change: &Change| change.change().abs();
         a.noise.cmp(&b.noise).then(size(b).total_cmp(&size(a)))
     });
-    Comparison { whole, changes }
+    Comparison {
+        whole,
+        changes,
+        renamed,
+    }
 }

@@ -3,6 +3,7 @@
 //! Start at [`run`]. Not here: how differences are told from chance (`measure`), and the picture
 //! ([`crate::output`]).
 
+mod alike;
 mod measure;
 mod sentences;
 #[cfg(test)]
@@ -13,7 +14,7 @@ use crate::output::{Options, Roots, WriteError, atomic, differential};
 use crate::profile::Profile;
 use crate::progress;
 use crate::progress_bar::{self, Working};
-use crate::report::look::{Look, padded, without_end};
+use crate::report::look::{Look, padded, without_beginning, without_end, without_middle};
 use crate::report::{self, By, Selection, Sort, columns, pager};
 use crate::visible::say;
 use clap::Args as ClapArgs;
@@ -164,7 +165,7 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
             profiles,
             measure,
             &comparison,
-            Look::of_stdout(),
+            Look::of_stdout().of_names(names),
         )),
     };
     drop(working);
@@ -270,10 +271,25 @@ fn text(
             .map(|width| without_end(&own, width).into_owned());
         let _ = writeln!(out, "{}", fitted.unwrap_or(own));
     }
-    let _ = writeln!(
-        out,
-        "{which}; ~ is noise: sampling alone explains it; pp are points of per cent\n"
-    );
+    if !comparison.renamed.is_empty() {
+        let pairs = comparison.renamed.iter();
+        let pairs = pairs.map(|(old, new)| format!("{new} with {old}"));
+        let pairs: Vec<_> = pairs.collect();
+        let _ = writeln!(
+            out,
+            "compared as one program or library: {}",
+            pairs.join(", ")
+        );
+    }
+    let points = match measure {
+        Measure::Share => ", in percentage points (pp)",
+        _ => "",
+    };
+    let noise = match comparison.changes.iter().all(|change| change.noise) {
+        true => "no change is more than noise (~)",
+        false => "~ is noise: sampling alone explains it",
+    };
+    let _ = writeln!(out, "{which}{points}; {noise}\n");
     let (name, origin) = columns::headings(args.by);
     let changed = comparison.changes.iter();
     let mut all = changed.filter(|change| change.values != [0.0, 0.0]);
@@ -295,12 +311,12 @@ fn text(
             true => (look.aside(&difference), "~"),
             false => (look.change(&difference, row.change() > 0.0), " "),
         };
-        let origin = without_end(&row.origin, wide);
+        let origin = without_beginning(&row.origin, wide);
         let origin = look.aside(&padded(&origin, wide));
         let rest = look
             .width
             .map_or(usize::MAX, |width| width.saturating_sub(38 + wide).max(20));
-        let name = without_end(&row.name, rest);
+        let name = without_middle(&row.name, rest);
         let [before, after] = values;
         let _ = writeln!(
             out,

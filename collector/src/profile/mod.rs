@@ -7,6 +7,7 @@
 //!
 //! Not here: the order in which anything is shown (`report`), and file formats (`output`).
 
+mod alike;
 mod build;
 mod events;
 mod filter;

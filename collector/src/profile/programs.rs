@@ -6,8 +6,11 @@
 //! functions on a stack, the native ones are its interpreter's. If nothing of that language is own,
 //! an installed tool was run, whose package is.
 
-use super::{Frame, FunctionId, Kind, Kinds, Mode, Names, Profile, Sample, SourceFrameId, is_root};
+use super::{
+    Frame, FunctionId, Kind, Kinds, Mode, Names, PREEMPTED, Profile, Sample, SourceFrameId, is_root,
+};
 use crate::intern::HashMap;
+use engine::wire::source::OFF_CPU;
 
 /// How much a frame is the program's; of what is the most on a stack, the innermost counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -66,15 +69,48 @@ impl Ranks {
 impl Profile {
     /// What was spent in each function itself, the most first.
     #[must_use]
-    pub fn busiest(&self) -> Vec<(FunctionId, u64)> {
-        let leaf = |sample: &Sample| self.stacks[sample.stack.index()].frame;
-        self.sums(|sample| Some(self.frames[leaf(sample).index()].function))
+    pub fn busiest(&self, names: Names) -> Vec<(FunctionId, u64)> {
+        self.sums(self.weighed(), names, |sample| Some(self.leaf(sample)))
+    }
+
+    fn leaf(&self, sample: &Sample) -> FunctionId {
+        let leaf = self.stacks[sample.stack.index()].frame;
+        self.frames[leaf.index()].function
     }
 
     /// What was spent in each of the program's own functions or in what it called of others', the
     /// most first; nothing if the busiest of all is the program's own.
     #[must_use]
-    pub fn own_functions(&self) -> Vec<(FunctionId, u64)> {
+    pub fn own_functions(&self, names: Names) -> Vec<(FunctionId, u64)> {
+        let found = self.own_of_stacks();
+        let own = self.sums(self.weighed(), names, |sample| {
+            let (rank, function) = found[sample.stack.index()];
+            (rank >= Rank::Native).then_some(function)
+        });
+        let first = |sums: &[(FunctionId, u64)]| sums.first().map(|(function, _)| *function);
+        match first(&own) == first(&self.busiest(names)) {
+            true => Vec::new(),
+            false => own,
+        }
+    }
+
+    /// In which of the program's own functions its threads waited, or in what they called, the most
+    /// first.
+    #[must_use]
+    pub fn waits(&self, names: Names) -> Vec<(FunctionId, u64)> {
+        let found = self.own_of_stacks();
+        let waits = self
+            .all_samples()
+            .filter(|sample| sample.event == OFF_CPU)
+            .filter(|sample| &*self.functions[self.leaf(sample).index()].name != PREEMPTED);
+        self.sums(waits, names, |sample| {
+            let (rank, function) = found[sample.stack.index()];
+            (rank > Rank::Foreign).then_some(function)
+        })
+    }
+
+    /// Of each stack the innermost function of those that are the most the program's.
+    fn own_of_stacks(&self) -> Vec<(Rank, FunctionId)> {
         let ranks = Ranks::of(self);
         let mut found: Vec<(Rank, FunctionId)> = Vec::with_capacity(self.stacks.len());
         for call in &self.stacks {
@@ -85,22 +121,20 @@ impl Profile {
             let more = above.filter(|(rank, _)| *rank > here);
             found.push(more.unwrap_or((here, function)));
         }
-        let own = self.sums(|sample| {
-            let (rank, function) = found[sample.stack.index()];
-            (rank >= Rank::Native).then_some(function)
-        });
-        let first = |sums: &[(FunctionId, u64)]| sums.first().map(|(function, _)| *function);
-        match first(&own) == first(&self.busiest()) {
-            true => Vec::new(),
-            false => own,
-        }
+        found
     }
 
-    fn sums(&self, of: impl Fn(&Sample) -> Option<FunctionId>) -> Vec<(FunctionId, u64)> {
+    fn sums<'a>(
+        &self,
+        samples: impl Iterator<Item = &'a Sample>,
+        names: Names,
+        of: impl Fn(&Sample) -> Option<FunctionId>,
+    ) -> Vec<(FunctionId, u64)> {
+        let alike = self.alike(names);
         let mut sums = vec![0u64; self.functions.len()];
-        for sample in self.weighed() {
+        for sample in samples {
             if let Some(function) = of(sample) {
-                let sum = &mut sums[function.index()];
+                let sum = &mut sums[alike[function.index()].index()];
                 *sum = sum.saturating_add(self.time_ns(sample));
             }
         }
@@ -307,7 +341,7 @@ mod tests {
         let mut profile = example();
         let own = |profile: &Profile| -> Vec<(String, u64)> {
             let name = |id: FunctionId| profile.functions[id.index()].name.to_string();
-            let own = profile.own_functions().into_iter();
+            let own = profile.own_functions(Names::Whole).into_iter();
             own.map(|(id, ns)| (name(id), ns / 1_000_000)).collect()
         };
         assert_eq!(own(&profile), [], "the busiest is its own");

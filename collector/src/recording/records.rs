@@ -5,7 +5,7 @@
 
 use engine::wire::chunk::ChunkInfo;
 use engine::wire::codec::Encoder;
-use engine::wire::event::{Event, EventKind};
+use engine::wire::event::{ACCOUNT, Event, EventKind};
 use engine::wire::kernel::{self, KernelHead};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, SampleHead};
@@ -62,10 +62,19 @@ impl Records {
 
     /// Adds what a reader should know, in a sentence.
     pub fn note(&mut self, time_ns: u64, text: &str) {
+        self.note_with(time_ns, 0, text);
+    }
+
+    /// Adds what was done, all of which went well.
+    pub fn account(&mut self, time_ns: u64, text: &str) {
+        self.note_with(time_ns, ACCOUNT, text);
+    }
+
+    fn note_with(&mut self, time_ns: u64, value: u64, text: &str) {
         let note = Event {
             kind: EventKind::Note,
             time_ns,
-            value: 0,
+            value,
             text: text.as_bytes(),
         };
         self.other(RecordKind::Event, |out| note.encode(out));

@@ -4,8 +4,9 @@
 //! A stack counts once for each tree, however often a function is on it.
 
 use crate::intern::{HashMap, Pair, Pairs, both, index};
-use crate::profile::{CallId, FunctionId, Profile};
+use crate::profile::{CallId, FunctionId, Names, Profile};
 use regex::Regex;
+use std::cmp::Reverse;
 
 index!(
     /// Of [`Tree::nodes`].
@@ -42,7 +43,8 @@ pub(super) struct Node {
 }
 
 impl Tree {
-    pub(super) fn of(profile: &Profile, shape: Shape<'_>) -> Self {
+    /// Functions that are called the same are one.
+    pub(super) fn of(profile: &Profile, shape: Shape<'_>, names: Names) -> Self {
         let mut own = vec![0_u64; profile.stacks.len()];
         for sample in profile.weighed() {
             let sum = &mut own[sample.stack.index()];
@@ -50,6 +52,7 @@ impl Tree {
         }
         let mut builder = Builder {
             profile,
+            alike: profile.alike(names),
             tree: Self::default(),
             known: Pairs::default(),
             keys: Vec::new(),
@@ -81,16 +84,24 @@ impl Tree {
         roots.fold(0, |sum, root| sum.saturating_add(root.total))
     }
 
-    /// The children of each node of at least this much, heaviest first, and of none the roots.
-    pub(super) fn children(&self, profile: &Profile, least: u64) -> Children {
+    /// The children of each node of at least this much, heaviest first, and of none the roots; of
+    /// no more than so many nodes, each with what is above it.
+    pub(super) fn children(&self, profile: &Profile, least: u64, limit: Option<usize>) -> Children {
         let mut children = Children::default();
-        for (index, node) in self.nodes.iter().enumerate() {
-            if node.total >= least && node.total > 0 {
-                let below = children.below.entry(node.parent).or_default();
-                below.push(NodeId::next_of(index));
-            } else {
-                children.left_out += 1;
-            }
+        let mut order: Vec<usize> = (0..self.nodes.len()).collect();
+        // A parent has as much as its children at least, and comes before them.
+        order.sort_by_key(|index| Reverse(self.nodes[*index].total));
+        let heavy = order.iter().take_while(|index| {
+            let total = self.nodes[**index].total;
+            total >= least && total > 0
+        });
+        let shown = heavy.count().min(limit.unwrap_or(usize::MAX));
+        let (shown, left_out) = order.split_at(shown);
+        children.left_out = left_out.len();
+        children.most_left_out = left_out.first().map_or(0, |index| self.nodes[*index].total);
+        for index in shown {
+            let below = children.below.entry(self.nodes[*index].parent);
+            below.or_default().push(NodeId::next_of(*index));
         }
         let name = |id: &NodeId| {
             let function = self.nodes[id.index()].function;
@@ -112,6 +123,8 @@ pub(super) struct Children {
     below: HashMap<Option<NodeId>, Vec<NodeId>>,
     /// How many are not.
     pub(super) left_out: usize,
+    /// The most that one of these has.
+    pub(super) most_left_out: u64,
 }
 
 impl Children {
@@ -132,6 +145,7 @@ impl Pair for Key {
 
 struct Builder<'a> {
     profile: &'a Profile,
+    alike: Vec<FunctionId>,
     tree: Tree,
     known: Pairs<NodeId>,
     keys: Vec<Key>,
@@ -144,6 +158,7 @@ impl Builder<'_> {
     }
 
     fn node(&mut self, parent: Option<NodeId>, function: FunctionId) -> NodeId {
+        let function = self.alike[function.index()];
         let id = self.known.place(&mut self.keys, Key(parent, function));
         if self.keys.len() > self.tree.nodes.len() {
             self.tree.nodes.push(Node {

@@ -1,7 +1,7 @@
 //! Prints rows in aligned columns, as wide as the terminal is.
 
 use super::By;
-use super::look::{Look, padded, width_of, without_beginning, without_end};
+use super::look::{Look, padded, width_of, without_beginning, without_middle};
 use super::table::Row;
 use crate::numbers::share;
 
@@ -116,7 +116,7 @@ impl Widths {
     fn joined(&self, name: &str, origin: &str, look: Look) -> String {
         let (name, origin) = match self.fitted {
             true => (
-                without_end(name, self.name),
+                without_middle(name, self.name),
                 without_beginning(origin, self.origin),
             ),
             false => (name.into(), origin.into()),

@@ -1,18 +1,21 @@
 //! What stands above a table: of which command, and how much of what is shown.
 
+use super::look::{Look, width_of, without_end};
 use crate::intern::HashSet;
 use crate::numbers::{plural, share};
 use crate::profile::{Names, Profile};
 use std::fmt::Write as _;
 
 /// The command line, and sums of what is shown.
-pub(super) fn text(profile: &Profile) -> String {
+pub(super) fn text(profile: &Profile, look: Look) -> String {
     let mut out = String::new();
     let recording = &profile.recording;
     let command = recording.session.as_ref().map(|session| &session.command);
     let first = || recording.processes.first().map(|process| &process.command);
     if let Some(command) = command.or_else(first).filter(|command| !command.is_empty()) {
-        let _ = writeln!(out, "{}", command.join(" "));
+        let command = command.join(" ");
+        let fitted = look.width.map(|width| without_end(&command, width));
+        let _ = writeln!(out, "{}", fitted.as_deref().unwrap_or(&command));
     }
     let (mut processes, mut threads) = (recording.processes.len(), recording.threads.len());
     if profile.unfiltered.is_some() {
@@ -21,8 +24,7 @@ pub(super) fn text(profile: &Profile) -> String {
         (processes, threads) = (owners.len(), seen.len());
     }
     let whole = profile.whole();
-    let _ = write!(
-        out,
+    let sums = format!(
         "{} of {} in {}, {} and {}",
         profile.amount(whole),
         profile.subject(),
@@ -30,9 +32,16 @@ pub(super) fn text(profile: &Profile) -> String {
         plural(processes as u64, "process", "processes"),
         plural(threads as u64, "thread", "threads"),
     );
+    out.push_str(&sums);
     if let Some(unfiltered) = profile.unfiltered {
         let (part, all) = (share(whole, unfiltered), profile.amount(unfiltered));
-        let _ = write!(out, ": {part} of the {all} recorded");
+        let part = format!(": {part} of the {all} recorded");
+        match look.width {
+            Some(width) if width_of(&sums) + width_of(&part) > width => {
+                let _ = write!(out, "\n{}", part.trim_start_matches(": "));
+            }
+            _ => out.push_str(&part),
+        }
     }
     out.push('\n');
     out
@@ -44,7 +53,7 @@ const NAMED: usize = 3;
 /// For which of the program's own functions most of it was spent; nothing if there is none.
 pub(super) fn own(profile: &Profile, names: Names) -> Option<String> {
     let whole = profile.whole();
-    let own = profile.own_functions().into_iter().take(NAMED);
+    let own = profile.own_functions(names).into_iter().take(NAMED);
     let named = own.map(|(id, amount)| {
         let name = profile.functions[id.index()].called(names);
         format!("{} {name}", share(amount, whole))

@@ -1,5 +1,6 @@
 //! What a text is made for: a terminal has a width and colours, a file has neither.
 
+use crate::profile::Names;
 use console::{Style, measure_text_width, truncate_str};
 use std::borrow::Cow;
 use std::io::{self, IsTerminal};
@@ -27,6 +28,17 @@ impl Look {
         Self {
             width: Some(usize::from(columns).max(60)),
             colour: console::colors_enabled(),
+        }
+    }
+
+    /// That of a text with such names: whole ones are wanted whole, however long.
+    pub(crate) fn of_names(self, names: Names) -> Self {
+        match names {
+            Names::Whole => Self {
+                width: None,
+                ..self
+            },
+            Names::Short => self,
         }
     }
 
@@ -89,6 +101,47 @@ pub(crate) fn without_beginning(text: &str, width: usize) -> Cow<'_, str> {
     Cow::Owned(format!("…{}", rest.as_str()))
 }
 
+/// A name of a function without its middle where it is too wide: its last part, which says what is
+/// done, and as much of its beginning as there is room for.
+pub(crate) fn without_middle(name: &str, width: usize) -> Cow<'_, str> {
+    if width_of(name) <= width {
+        return Cow::Borrowed(name);
+    }
+    // Which part of a function the compiler made one of its own is worth less.
+    let (stem, more) = match name.find(" [clone") {
+        Some(at) => (&name[..at], "…"),
+        None => (name, ""),
+    };
+    let last = last_part(stem);
+    let room = width.saturating_sub(width_of(last) + width_of(more) + 1);
+    match (
+        width_of(stem) < width,
+        last.is_empty() || room < LEAST_BEGINNING,
+    ) {
+        (true, _) => Cow::Owned(format!("{stem}…")),
+        (_, true) => without_end(name, width),
+        _ => {
+            let first = truncate_str(stem, room, "");
+            let first = first.trim_end_matches(['<', '…', ':']);
+            Cow::Owned(format!("{first}…{last}{more}"))
+        }
+    }
+}
+
+/// `::last` of a name; of a lambda that is called with its own name.
+fn last_part(name: &str) -> &str {
+    let Some(at) = name.rfind("::") else {
+        return "";
+    };
+    let before = name[..at]
+        .rfind("::")
+        .filter(|_| name[at..].starts_with("::operator"));
+    &name[before.unwrap_or(at)..]
+}
+
+/// Less of a name's beginning says nothing.
+const LEAST_BEGINNING: usize = 4;
+
 /// Text with blanks behind it, for a column.
 pub(crate) fn padded(text: &str, width: usize) -> Cow<'_, str> {
     match width.saturating_sub(width_of(text)) {
@@ -117,6 +170,19 @@ mod tests {
         assert_eq!(without_beginning("abcdefg", 6), "…cdefg");
         assert_eq!(without_beginning("αβγ名前", 4), "…前");
         assert_eq!(padded("名", 4), "名  ");
+        let name = "(anonymous namespace)::Hidden::crunch";
+        assert_eq!(without_middle(name, 37), name);
+        assert_eq!(without_middle(name, 25), "(anonymous names…::crunch");
+        assert_eq!(without_middle(name, 12), "(anonymous …");
+        let clone = format!("{name} [clone .cold]");
+        assert_eq!(without_middle(&clone, 26), "(anonymous names…::crunch…");
+        assert_eq!(without_middle(&clone, 40), format!("{name}…"));
+        let lambda = "app::Runner<…>::run::{lambda#1}::operator()";
+        assert_eq!(
+            without_middle(lambda, 35),
+            "app::Runne…::{lambda#1}::operator()"
+        );
+        assert_eq!(without_middle("a_long_name_of_c", 10), "a_long_na…");
     }
 
     #[test]

@@ -62,7 +62,7 @@ pub(super) fn calls(
     limit: Option<usize>,
     format: Format,
 ) -> String {
-    let children = tree.children(profile, tree::least(tree, limit));
+    let children = tree.children(profile, tree::least(tree), limit);
     if format == Format::Json {
         let nodes = children.of(None).iter();
         let nodes = nodes.map(|id| nested(profile, tree, &children, *id));

@@ -32,7 +32,7 @@ use crate::summary;
 use crate::visible::{say, visible_lines};
 use call_tree::{Shape, Tree};
 use clap::{Args as ClapArgs, ValueEnum};
-use engine::wire::source::OFF_CPU;
+use engine::wire::source::{OFF_CPU, WALL};
 use look::Look;
 pub use machine::Format;
 use regex::Regex;
@@ -64,8 +64,8 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// What a row stands for [default: function; of time off the CPU own]; label=KEY for labels of
-    /// that key
+    /// What a row stands for [default: function; of time off the CPU and wall-clock time own];
+    /// label=KEY for labels of that key
     #[arg(long, value_parser = rows::Parser)]
     pub by: Option<Rows>,
 
@@ -115,7 +115,7 @@ impl Args {
     /// What a row stands for: what was asked for, or what says the most of the event.
     fn by(&self, profile: &Profile) -> By {
         let usual = match profile.shown_event {
-            OFF_CPU => By::Own,
+            OFF_CPU | WALL => By::Own,
             _ => By::Function,
         };
         self.by.as_ref().map_or(usual, |rows| rows.by)
@@ -266,11 +266,12 @@ fn find(profile: &Profile, wanted: &Regex) -> Result<(), Error> {
 }
 
 fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
-    let mut out = heading::text(profile);
+    let mut out = heading::text(profile, look);
     let names = args.selection.names();
+    let look = look.of_names(names);
     if profile.weighed().next().is_none() {
         let why = match (profile.unfiltered, profile.shown_event) {
-            (Some(some), _) if some > 0 => "nothing of it is what was asked for".to_owned(),
+            (Some(some), _) if some > 0 => "no sample is what was asked for".to_owned(),
             (_, 0) => summary::why_empty(profile),
             _ => format!("no sample of {} was taken", profile.subject()),
         };
@@ -315,7 +316,7 @@ fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
 
 fn for_machines(profile: &Profile, args: &Args) -> Result<String, Error> {
     if let Some(shape) = shape(profile, args)? {
-        let tree = Tree::of(profile, shape);
+        let tree = Tree::of(profile, shape, Names::Whole);
         return Ok(machine::calls(profile, &tree, args.limit, args.format));
     }
     let (rows, _) = rows(profile, args, Names::Whole);

@@ -5,7 +5,7 @@
 
 use super::{By, Sort, own};
 use crate::intern::{HashMap, Interner, index};
-use crate::profile::{CallId, Frame, Mode, Names, OWN_WORK, Profile, Sample};
+use crate::profile::{CallId, Frame, FunctionId, Mode, Names, OWN_WORK, Profile, Sample};
 use crate::recording::{LabelsId, ThreadId};
 use std::sync::Arc;
 
@@ -48,8 +48,10 @@ pub(crate) fn weighed(
     weigh: impl Fn(&Sample) -> u64,
 ) -> Vec<Row> {
     let counted = match by {
-        By::Function | By::Line | By::Module => count_frames(profile, by, weigh),
-        By::Own => count_own(profile, weigh),
+        By::Function | By::Line | By::Module => {
+            count_frames(profile, by, &profile.alike(names), weigh)
+        }
+        By::Own => count_own(profile, &profile.alike(names), weigh),
         By::Thread | By::Process | By::Cgroup => count_samples(profile, weigh, |sample| {
             key_of_thread(profile, by, sample.thread)
         }),
@@ -83,11 +85,12 @@ pub(crate) fn sort(rows: &mut [Row], by: Sort) {
     });
 }
 
-fn count_frames(
-    profile: &Profile,
+fn count_frames<'a>(
+    profile: &'a Profile,
     by: By,
+    alike: &[FunctionId],
     weigh: impl Fn(&Sample) -> u64,
-) -> HashMap<Key<'_>, (u64, u64)> {
+) -> HashMap<Key<'a>, (u64, u64)> {
     let mut own = vec![0_u64; profile.stacks.len()];
     for sample in profile.weighed() {
         let sum = &mut own[sample.stack.index()];
@@ -102,7 +105,7 @@ fn count_frames(
     }
     let (mut keys, mut places) = (Vec::new(), Interner::<KeyId>::default());
     let of_frame = profile.frames.iter();
-    let of_frame = of_frame.map(|frame| places.place(&mut keys, key(profile, by, frame)));
+    let of_frame = of_frame.map(|frame| places.place(&mut keys, key(profile, by, alike, frame)));
     let of_frame: Vec<KeyId> = of_frame.collect();
     let mut counts = vec![(0_u64, 0_u64); keys.len()];
     let mut depths = vec![0_u32; keys.len()];
@@ -183,17 +186,18 @@ impl Calls {
     }
 }
 
-fn key<'a>(profile: &'a Profile, by: By, frame: &'a Frame) -> Key<'a> {
+fn key<'a>(profile: &'a Profile, by: By, alike: &[FunctionId], frame: &'a Frame) -> Key<'a> {
     let function = profile.function(frame);
+    let id = alike[frame.function.index()].number();
     match by {
         // Not the program's, and not missing either.
-        By::Module if &*function.name == OWN_WORK => Key::Function(frame.function.number()),
+        By::Module if &*function.name == OWN_WORK => Key::Function(id),
         By::Module => Key::Module(function.image.map(|image| image.number()), function.mode),
         By::Line => match &frame.file {
-            Some(file) => Key::Line(frame.function.number(), file, frame.line),
-            None => Key::Line(frame.function.number(), "", 0),
+            Some(file) => Key::Line(id, file, frame.line),
+            None => Key::Line(id, "", 0),
         },
-        _ => Key::Function(frame.function.number()),
+        _ => Key::Function(id),
     }
 }
 
@@ -229,13 +233,21 @@ pub(crate) fn row_of_thread(profile: &Profile, by: By, thread: ThreadId) -> (Str
     words(profile, key_of_thread(profile, by, thread), Names::Short)
 }
 
-fn count_own(profile: &Profile, weigh: impl Fn(&Sample) -> u64) -> HashMap<Key<'_>, (u64, u64)> {
+fn count_own<'a>(
+    profile: &'a Profile,
+    alike: &[FunctionId],
+    weigh: impl Fn(&Sample) -> u64,
+) -> HashMap<Key<'a>, (u64, u64)> {
+    let shown = |id: u32| alike[id as usize].number();
     let own = own::Own::of(profile);
     let mut of_stack: HashMap<CallId, own::Pair> = HashMap::default();
     let mut counts: HashMap<Key<'_>, (u64, u64)> = HashMap::default();
     for sample in profile.weighed() {
         let pair = of_stack.entry(sample.stack);
-        let pair = *pair.or_insert_with(|| own.find(sample.stack));
+        let pair = *pair.or_insert_with(|| {
+            let (function, called) = own.find(sample.stack);
+            (shown(function), called.map(shown))
+        });
         let (own, total) = counts.entry(Key::Own(pair)).or_default();
         *own = own.saturating_add(weigh(sample));
         *total = *own;

@@ -1,7 +1,7 @@
 //! Prints a tree of calls, a function a line.
 
 use super::call_tree::{NodeId, Shape, Tree};
-use super::look::{Look, without_end};
+use super::look::{Look, without_middle};
 use crate::numbers::{plural, share};
 use crate::profile::{Names, Profile};
 use std::fmt::Write as _;
@@ -9,14 +9,9 @@ use std::fmt::Write as _;
 /// Parts of the whole that are too small to be shown, in thousandths.
 const LEAST: u64 = 5;
 
-/// What a node must have to be shown: half a per cent of the whole, and to be among as many as
-/// asked for. Those that called a node have as much as it has.
-pub(super) fn least(tree: &Tree, limit: Option<usize>) -> u64 {
-    let least = tree.whole() / 1000 * LEAST;
-    let mut totals: Vec<u64> = tree.nodes.iter().map(|node| node.total).collect();
-    totals.sort_unstable_by(|a, b| b.cmp(a));
-    let first_left_out = limit.and_then(|limit| totals.get(limit).copied());
-    first_left_out.map_or(least, |total| least.max(total.saturating_add(1)))
+/// What a node must have to be shown: half a per cent of the whole.
+pub(super) fn least(tree: &Tree) -> u64 {
+    tree.whole() / 1000 * LEAST
 }
 
 /// Prints a tree below its headings.
@@ -28,9 +23,8 @@ pub(super) fn print(
     names: Names,
     look: Look,
 ) {
-    let tree = Tree::of(profile, shape);
-    let least = least(&tree, limit);
-    let children = tree.children(profile, least);
+    let tree = Tree::of(profile, shape, names);
+    let children = tree.children(profile, least(&tree), limit);
     let whole = profile.whole();
     // What is in a function itself is not in who calls it.
     let upwards = matches!(shape, Shape::Callers(_));
@@ -64,11 +58,12 @@ pub(super) fn print(
             .width
             .map_or(40, |width| width.saturating_sub(numbers_width + 20) / 2);
         let indent = 2 * depth.min(deepest);
-        let name = format!("{:indent$}{sign}{}", "", function.called(names));
-        let name = match look.width {
-            Some(width) => without_end(&name, width.saturating_sub(numbers_width)).into_owned(),
-            None => name,
-        };
+        let name = function.called(names);
+        let name = look.width.map_or(name.into(), |width| {
+            let room = width.saturating_sub(numbers_width + indent + sign.chars().count());
+            without_middle(name, room)
+        });
+        let name = format!("{:indent$}{sign}{name}", "");
         let (own, total) = (numbers(node.own), numbers(node.total));
         let _ = match upwards {
             true => writeln!(out, "{total}  {name}"),
@@ -81,7 +76,7 @@ pub(super) fn print(
     }
     if children.left_out > 0 {
         let left_out = plural(children.left_out as u64, "more", "more");
-        let amount = profile.amount(least.max(1));
-        let _ = writeln!(out, "… and {left_out}, each of less than {amount}");
+        let amount = profile.amount(children.most_left_out);
+        let _ = writeln!(out, "… and {left_out}, each of {amount} at most");
     }
 }

@@ -6,7 +6,7 @@ use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural, share};
 use crate::profile::{Names, Profile};
 use engine::wire::offer::CPU_EVENT;
-use engine::wire::source::WALL;
+use engine::wire::source::{OFF_CPU, WALL};
 
 /// Functions that are named.
 const NAMED: usize = 3;
@@ -24,8 +24,11 @@ pub(super) fn what(profile: &Profile) -> String {
     for event in profile.other_events().into_iter().filter(|it| *it != WALL) {
         let samples = profile.all_samples().filter(|it| it.event == event);
         let sum = samples.fold(0u64, |sum, it| sum.saturating_add(it.weight));
-        let (amount, name) = (profile.amount_of(event, sum), profile.event_name(event));
-        parts.push(format!("{amount} of {name}"));
+        let amount = profile.amount_of(event, sum);
+        parts.push(match event {
+            OFF_CPU => format!("{amount} off the CPU"),
+            _ => format!("{amount} of {}", profile.event_name(event)),
+        });
     }
     parts.push(plural(
         recording.processes.len() as u64,
@@ -44,7 +47,7 @@ fn sampled_ns(profile: &Profile) -> u64 {
 /// In which functions most of it was.
 pub(super) fn most(profile: &Profile) -> String {
     let whole = profile.whole();
-    let times = profile.busiest();
+    let times = profile.busiest(Names::Short);
     let worth = times
         .iter()
         .filter(|(_, time)| time.saturating_mul(WORTH) >= whole);
@@ -60,14 +63,42 @@ pub(super) fn most(profile: &Profile) -> String {
         })
         .collect();
     match profile.samples.is_empty() {
-        true => why_empty(profile),
-        false => format!("most of it in {}{}", named.join(", "), most_own(profile)),
+        true => match most_waits(profile) {
+            Some(waits) => format!("no samples of CPU time; {waits}"),
+            None => why_empty(profile),
+        },
+        false => {
+            let (named, own) = (named.join(", "), most_own(profile));
+            let waits = most_waits(profile).map_or_else(String::new, |waits| format!("; {waits}"));
+            format!("most of it in {named}{own}{waits}")
+        }
     }
+}
+
+/// In which of the program's own functions it waited most, where that was recorded.
+fn most_waits(profile: &Profile) -> Option<String> {
+    let waits = profile.waits(Names::Short);
+    let whole = waits
+        .iter()
+        .fold(0u64, |sum, (_, time)| sum.saturating_add(*time));
+    let named: Vec<_> = waits
+        .iter()
+        .take(NAMED)
+        .map(|(id, time)| {
+            let name = profile.functions[id.index()].called(Names::Short);
+            format!("{} {name}", share(*time, whole))
+        })
+        .collect();
+    let named = Some(named).filter(|named| !named.is_empty())?;
+    let named = named.join(", ");
+    Some(format!(
+        "most of its waiting in {named} (report --event off-cpu)"
+    ))
 }
 
 /// For which function of the program's own most of it was, unless that is what most of it was in.
 fn most_own(profile: &Profile) -> String {
-    let own = profile.own_functions();
+    let own = profile.own_functions(Names::Short);
     own.first().map_or_else(String::new, |(id, amount)| {
         let name = profile.functions[id.index()].called(Names::Short);
         let part = share(*amount, profile.whole());

@@ -4,7 +4,7 @@
 use crate::numbers::{duration, plural};
 use crate::profile::Profile;
 use crate::visible::Shown;
-use engine::wire::event::EventKind;
+use engine::wire::event::{ACCOUNT, EventKind};
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::flags;
 use engine::wire::source::OFF_CPU;
@@ -70,7 +70,7 @@ fn events(profile: &Profile, out: &mut Vec<String>) {
         for event in &process.events {
             let text = match event.kind {
                 EventKind::Disarmed => format!("stopped profiling itself: {}", event.text),
-                EventKind::Note => event.text.clone(),
+                EventKind::Note if event.value != ACCOUNT => event.text.clone(),
                 _ => continue,
             };
             let who = format!("{} ({})", process.name(), process.pid);

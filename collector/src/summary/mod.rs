@@ -24,6 +24,7 @@ pub(crate) use complaints::{complaints, why_empty};
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural};
 use crate::profile::Profile;
+use engine::wire::event::{ACCOUNT, EventKind};
 use engine::wire::source::{OFF_CPU, WALL};
 use std::fmt::Write as _;
 
@@ -74,6 +75,7 @@ pub fn text(profile: &Profile) -> String {
         stacks::gil(&mut out, profile);
     }
     events(&mut out, profile);
+    copies(&mut out, profile);
     threads::rate(&mut out, profile, &accounts);
     threads::triggers(&mut out, profile);
     cgroups::shares(&mut out, profile);
@@ -133,6 +135,18 @@ fn samples(out: &mut String, profile: &Profile, accounts: &[threads::Account], l
         text.push_str(": lower the rate (-F) or raise --size");
     }
     line(out, "lost", &text);
+}
+
+/// What was copied of stacks from outside, where that went well; where it did not, it is a
+/// complaint.
+fn copies(out: &mut String, profile: &Profile) {
+    for process in &profile.recording.processes {
+        let events = process.events.iter();
+        let notes = events.filter(|it| it.kind == EventKind::Note && it.value == ACCOUNT);
+        for note in notes {
+            line(out, "copied", &note.text);
+        }
+    }
 }
 
 /// A line for each event beside CPU time.

@@ -17,9 +17,13 @@ pub enum EventKind {
     SessionOver = 5,
     /// The runtime disarmed itself; the text says why.
     Disarmed = 6,
-    /// Something that a reader of the profile should know; the text says it.
+    /// Something that a reader of the profile should know; the text says it. Where the value is
+    /// [`ACCOUNT`] nothing is wrong.
     Note = 7,
 }
+
+/// The value of a note that says what was done, all of which went well.
+pub const ACCOUNT: u64 = u64::MAX;
 
 /// One of them, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -142,6 +142,7 @@ class Timeline extends Times {
     const [width, height] = [box.clientWidth, box.clientHeight];
     if (width <= label) return;
     this.room.style.height = threads.length * ROW + AXIS + 'px';
+    document.querySelector('main').style.setProperty('--times', threads.length * ROW + AXIS + 40 + 'px');
     const pen = fit(this.canvas, width, height), columns = Math.floor(width - label);
     const top = box.scrollTop, last = Math.min(threads.length, Math.ceil((top + height) / ROW));
     const first = Math.floor(top / ROW), plain = ink('text'), quiet = ink('quiet');
@@ -340,7 +341,8 @@ class HeatMap extends Times {
     pen.fillStyle = ink('quiet');
     const step = roundStep(columns, (width - LEFT) / 90);
     for (let column = 0; column < columns; column += Math.max(1, step)) {
-      pen.fillText(timeText(column * this.column, this.column), LEFT + column * across, TOP / 2);
+      const text = timeText(column * this.column, this.column), x = LEFT + column * across;
+      if (x + pen.measureText(text).width < width) pen.fillText(text, x, TOP / 2);
     }
     for (const row of [0, 10, 20, 30, 40]) {
       pen.fillText('+' + timeText(row * this.part, this.part), 2, TOP + (row + 0.5) * down + 3);
