@@ -57,6 +57,7 @@ pub mod top;
 mod underway;
 mod units;
 mod unwind;
+mod urgency;
 pub mod view;
 pub mod visible;
 mod whereabouts;

@@ -58,8 +58,18 @@ fn line(line: &str) -> Option<Mapping> {
 
 /// CPU time of a thread, ns.
 pub(crate) fn cpu_ns(pid: i32, tid: i32) -> Option<u64> {
+    Some(scheduled_ns(pid, tid)?[0])
+}
+
+/// For how long a thread was ready to run and had no processor, ns.
+pub(crate) fn ready_ns(pid: i32, tid: i32) -> Option<u64> {
+    Some(scheduled_ns(pid, tid)?[1])
+}
+
+fn scheduled_ns(pid: i32, tid: i32) -> Option<[u64; 2]> {
     let text = fs::read_to_string(format!("/proc/{pid}/task/{tid}/schedstat")).ok()?;
-    text.split_ascii_whitespace().next()?.parse().ok()
+    let mut words = text.split_ascii_whitespace().map(str::parse);
+    Some([words.next()?.ok()?, words.next()?.ok()?])
 }
 
 /// All processes, in no order.

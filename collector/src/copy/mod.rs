@@ -33,7 +33,6 @@ mod reader;
 mod run;
 mod running;
 mod spate;
-mod urgency;
 
 pub use attach::attach;
 pub use beside::Beside;

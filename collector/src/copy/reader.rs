@@ -9,12 +9,13 @@ use super::Outcome;
 use super::cpu_clock::{Clock, clocks};
 use super::program_runs::ProgramRuns;
 use super::spate::{REST, Spate};
-use super::urgency::make_urgent;
+
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::request::{self, Kind, Request};
 use crate::cpu_rings::{CpuRing, TaskRecord, What, read};
 use crate::exec_watch::ExecWatch;
 use crate::recording::records::Chunk;
+use crate::urgency::make_urgent;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll, ppoll};
 use nix::sys::time::TimeSpec;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,10 +1,11 @@
 //! What a recording of a process's program would have.
 //!
-//! A process that runs already is recorded by copies of its stacks (`record -p`); what is said here
-//! is what to expect when it is started again, by `record`, and unwinds itself.
+//! Most of what is said here is what to expect when it is started again, by `record`, and unwinds
+//! itself; one line is about recording it as it is (`record -p`).
 
 use super::Error;
 use super::finding::Finding;
+use crate::inside;
 use crate::jit_options;
 use crate::obstacle::Nature;
 use crate::processes::{self, Mapping};
@@ -60,12 +61,28 @@ pub(super) fn findings(pid: i32) -> Result<Vec<Finding>, Error> {
             cure,
         )]);
     }
-    let mut found = vec![library(pid, &mappings), signal(pid)];
+    let mut found = vec![as_it_is(pid), library(pid, &mappings), signal(pid)];
     found.extend(filter(pid));
     found.extend(namespace(pid));
     found.extend(names(pid));
     found.extend(interpreters(&mappings));
     Ok(found)
+}
+
+/// How it would be recorded while it runs on.
+fn as_it_is(pid: i32) -> Finding {
+    const SUBJECT: &str = "record -p";
+    match inside::all_that_is_seen(pid.cast_unsigned()) {
+        Ok(()) => Finding::ok(
+            SUBJECT,
+            "by copies of its stacks; it can unwind itself, too (--how inside, which auto takes for Python and JavaScript)",
+        ),
+        Err(refusal) => Finding::less(
+            SUBJECT,
+            format!("by copies of its stacks; not from inside: {refusal}"),
+            "start it by rsunwind record for stacks of any depth with the functions of its interpreter",
+        ),
+    }
 }
 
 /// The file that it runs, under a name by which it can be opened.
@@ -208,6 +225,7 @@ mod tests {
     fn a_process_is_looked_at() {
         let found = findings(std::process::id().cast_signed()).unwrap();
         let of = |subject| found.iter().find(|finding| finding.subject == subject);
+        assert!(of("record -p").is_some_and(|finding| finding.says.contains("copies")));
         assert!(of("library").is_some_and(|finding| finding.state == State::Ok));
         assert!(of("names").is_some_and(|finding| finding.state == State::Ok));
         assert!(matches!(

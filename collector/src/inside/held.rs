@@ -49,6 +49,23 @@ const OF_64_BITS: u64 = 0x33;
 const MOST_VECTORS: usize = 16 << 10;
 const SYSCALL: [u8; 2] = [0x0f, 0x05];
 
+/// When a thread was asked to stop, and for how long it had waited for a processor by then.
+#[derive(Clone, Copy)]
+struct Since {
+    at: Instant,
+    ready_ns: u64,
+}
+
+impl Since {
+    fn now(pid: u32, tid: u32) -> Self {
+        let ready_ns = processes::ready_ns(pid.cast_signed(), tid.cast_signed());
+        Self {
+            at: Instant::now(),
+            ready_ns: ready_ns.unwrap_or(0),
+        }
+    }
+}
+
 /// See the module.
 pub(super) struct Held {
     pid: Pid,
@@ -60,7 +77,7 @@ pub(super) struct Held {
     memory: File,
     /// A system call instruction.
     instruction: u64,
-    pub(super) since: Instant,
+    since: Since,
     /// Signals that came meanwhile, and whether to the thread alone.
     came: RefCell<Vec<(Signal, bool)>>,
     is_released: Cell<bool>,
@@ -107,7 +124,7 @@ impl Held {
             // One that is not stopped cannot be let go of; it is at the end of our process.
             return Err(Refusal::Ptrace(Errno::EAGAIN));
         }
-        let since = Instant::now();
+        let since = Since::now(pid, tid);
         ptrace::interrupt(thread).map_err(Refusal::Ptrace)?;
         match wait(thread, until_told).map_err(Refusal::Ptrace)? {
             Stop::Asked => {}
@@ -130,7 +147,7 @@ impl Held {
         tid: Pid,
         memory: File,
         instruction: u64,
-        since: Instant,
+        since: Since,
     ) -> Result<Self, Refusal> {
         let mut user = ptrace::getregs(tid).map_err(Refusal::Ptrace)?;
         if user.cs != OF_64_BITS {
@@ -176,6 +193,18 @@ impl Held {
             came: RefCell::default(),
             is_released: Cell::new(false),
         })
+    }
+
+    /// For how long it has been held: but for when it could have run, and others had the processors,
+    /// as on any busy machine.
+    pub(super) fn so_far(&self) -> Duration {
+        let now = Since::now(
+            self.pid.as_raw().cast_unsigned(),
+            self.tid.as_raw().cast_unsigned(),
+        );
+        let ready_ns = now.ready_ns.saturating_sub(self.since.ready_ns);
+        let all = now.at.saturating_duration_since(self.since.at);
+        all.saturating_sub(Duration::from_nanos(ready_ns))
     }
 
     /// Has it make a system call.

@@ -3,6 +3,7 @@
 use super::Refusal;
 use super::apart;
 use super::held::Held;
+use crate::urgency::make_urgent;
 use nix::errno::Errno;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -21,6 +22,7 @@ pub(super) fn held_for<T>(
     let mut work = Some(work);
     loop {
         let done = apart::apart(|| {
+            make_urgent();
             let held = Held::stop(pid)?;
             let work = work.take().ok_or(Refusal::Library)?;
             let done = work(&held);

@@ -28,7 +28,7 @@ mod time_limit;
 mod undisturbed;
 
 pub(crate) use events::{Events, descriptor};
-pub(crate) use obstacles::has_room;
+pub(crate) use obstacles::{all_that_is_seen, has_room};
 pub use refusal::Refusal;
 
 use crate::processes;
@@ -134,7 +134,7 @@ impl Inside {
         let memory = memory.map_err(|error| Refusal::Memory(error.to_string()))?;
         let (base, first) = held_for(pid, ENTERING, |held| {
             obstacles::own_handler(pid)?;
-            Ok((Place::map(held, &image)?, held.since.elapsed()))
+            Ok((Place::map(held, &image)?, held.so_far()))
         })?;
         let place = Place {
             image: &image,
@@ -146,7 +146,7 @@ impl Inside {
             held_for(pid, ENTERING, |held| {
                 obstacles::own_handler(pid)?;
                 place.begin(held, pid)?;
-                Ok(held.since.elapsed())
+                Ok(held.so_far())
             })
         });
         let held = match begun {

@@ -9,6 +9,17 @@ use nix::libc;
 use std::fs;
 use std::io::Read;
 
+/// Whether `auto` would go into a process, as far as can be seen without touching it.
+///
+/// # Errors
+/// The first obstacle.
+pub(crate) fn all_that_is_seen(pid: u32) -> Result<(), Refusal> {
+    look(pid)?;
+    own_handler(pid)?;
+    ignored_trap(pid)?;
+    has_room(pid)
+}
+
 /// Looks for obstacles.
 ///
 /// # Errors

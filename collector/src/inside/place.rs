@@ -83,7 +83,7 @@ impl<'a> Place<'a> {
         if self.image.has_begun(pid, self.base) {
             let (result, held) = held_for(pid, LEAVING, |held| {
                 self.is_in(pid)?;
-                Ok((self.run(held, END, 0)?, held.since.elapsed()))
+                Ok((self.run(held, END, 0)?, held.so_far()))
             })?;
             if result != 0 {
                 return Err(Refusal::of_library(result));
@@ -97,7 +97,7 @@ impl<'a> Place<'a> {
                 self.run(held, UNMAP, 0)?;
             }
             self.unmap(held)?;
-            Ok(held.since.elapsed())
+            Ok(held.so_far())
         })?;
         Ok(first.max(second))
     }

@@ -1,5 +1,5 @@
-//! The thread that empties rings comes first where many want to run: what it does is little, and
-//! what it comes too late for is lost.
+//! Threads of ours that come first where many want to run, because what they do is little: who
+//! empties rings, for what that comes too late for is lost; who holds a thread of another process.
 //!
 //! # Safety
 //! One system call without memory.
@@ -11,8 +11,8 @@ use nix::libc;
 const NICE: libc::c_int = -15;
 
 /// Makes the calling thread urgent; only root may, others stay as they are.
-pub(super) fn make_urgent() {
+pub(crate) fn make_urgent() {
     let calling_thread = 0;
-    // SAFETY: no memory is involved. Where it is refused, records may be lost, and are counted.
+    // SAFETY: no memory is involved. Where it is refused, it comes when its turn comes.
     unsafe { libc::setpriority(libc::PRIO_PROCESS, calling_thread, NICE) };
 }
