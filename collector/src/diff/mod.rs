@@ -189,8 +189,8 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
 impl Args {
     fn recordings(&self) -> Result<[PathBuf; 2], NoneHere> {
         match (&self.before, &self.after) {
-            (Some(before), Some(after)) => Ok([before.clone(), after.clone()]),
-            (Some(before), None) => Ok([before.clone(), kept::newest_but(&[before])?]),
+            (Some(before), Some(after)) => Ok([before, after].map(|file| kept::found(file))),
+            (Some(before), None) => Ok([kept::found(before), kept::newest_but(&[before])?]),
             (None, _) => kept::two_newest(),
         }
     }

@@ -11,5 +11,5 @@ mod place;
 pub(crate) use abandoned::{RECORDING_LINK, SESSION_PREFIX, places, tell};
 pub(crate) use name::{DEFAULT, expanded};
 pub use newest::NoneHere;
-pub(crate) use newest::{newest_but, or_newest, two_newest};
+pub(crate) use newest::{found, newest_but, or_newest, two_newest};
 pub(crate) use place::{Begun, begin, real};

@@ -16,15 +16,40 @@ use std::time::SystemTime;
 })]
 pub struct NoneHere(usize);
 
-/// The files that were named, or else the newest recording, which is said.
+/// The files that were named, or else the newest recording, which is said; of a name that is not
+/// there what a killed rsunwind has left of it.
 ///
 /// # Errors
 /// [`NoneHere`].
 pub(crate) fn or_newest(files: &[PathBuf]) -> Result<Vec<PathBuf>, NoneHere> {
     match files {
         [] => Ok(vec![newest_but(&[])?]),
-        files => Ok(files.to_vec()),
+        files => Ok(files.iter().map(|file| found(file)).collect()),
     }
+}
+
+/// A file that was named; if there is none, what was to become it when rsunwind was killed.
+pub(crate) fn found(file: &Path) -> PathBuf {
+    let left = || left_of(file).map(whole);
+    match file.exists() {
+        true => file.to_owned(),
+        false => left().unwrap_or_else(|| file.to_owned()),
+    }
+}
+
+/// Letters that a temporary name has before its end.
+const RANDOM: usize = 6;
+
+/// The newest file beside it whose name is the temporary one of a recording that is called so.
+fn left_of(file: &Path) -> Option<PathBuf> {
+    let name = file.file_name()?.to_str()?;
+    let directory = file.parent().filter(|it| !it.as_os_str().is_empty());
+    let found = by_age(directory.unwrap_or(Path::new(".")));
+    found.into_iter().find(|path| {
+        let of_path = path.file_name().and_then(|it| it.to_str());
+        let middle = of_path.and_then(|it| it.strip_prefix(name)?.strip_suffix(".rsu"));
+        middle.is_some_and(|middle| middle.len() == 1 + RANDOM && middle.starts_with('.'))
+    })
 }
 
 /// The newest recording that is none of these, which is said.
@@ -123,6 +148,12 @@ mod tests {
         make("d.rsu", 5, "");
         make("e.svg", 1, "x");
         written.try_lock().unwrap();
-        assert_eq!(by_age(directory.path()), [new, old]);
+        assert_eq!(by_age(directory.path()), [new.clone(), old]);
+        let (left, _) = make("lost.rsu.AbCdEf.rsu", 40, "x");
+        let named = |name: &str| found(&directory.path().join(name));
+        assert_eq!(named("lost.rsu"), left);
+        assert_eq!(named("a.rsu"), new);
+        let nothing = directory.path().join("lost");
+        assert_eq!(found(&nothing), nothing);
     }
 }

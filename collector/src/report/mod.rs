@@ -224,7 +224,8 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     progress::begin("counting", 0);
     let text = if args.summary {
-        visible_lines(&summary::text(&profile)).into_owned()
+        let text = summary::fitted(&summary::text(&profile), Look::of_stdout().width);
+        visible_lines(&text).into_owned()
     } else {
         match args.format {
             Format::Text => text(&profile, args, Look::of_stdout())?,

@@ -12,6 +12,7 @@ mod cgroups;
 mod charged;
 mod complaints;
 mod cost;
+mod fitted;
 mod hints;
 mod stacks;
 #[cfg(test)]
@@ -20,6 +21,8 @@ mod threads;
 
 use crate::visible::{say, show};
 pub(crate) use complaints::{complaints, why_empty};
+pub(crate) use fitted::fitted;
+use fitted::width_of_stderr;
 
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural};
@@ -51,7 +54,7 @@ pub fn print_brief(profile: &Profile, begin: &str, recording: Option<&str>) {
 
 /// Prints the whole summary of a recording on standard error, with what could not be read or named.
 pub fn print(profile: &Profile) {
-    show(&text(profile));
+    show(&fitted(&text(profile), width_of_stderr()));
     for line in complaints(profile) {
         say(format_args!("{line}"));
     }

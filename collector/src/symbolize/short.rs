@@ -165,6 +165,9 @@ impl Shortened {
                 // Rust writes `f::<T>`.
                 let bare = self.text.strip_suffix("::").map(str::len);
                 self.text.truncate(bare.unwrap_or(self.text.len()));
+                if self.text.ends_with('<') {
+                    self.text.push(' '); // `operator< <T>` is not `operator<<`
+                }
                 self.text.push_str(ELIDED);
             }
         }
@@ -269,7 +272,11 @@ mod tests {
             ),
             (
                 "std::basic_ostream<char, std::char_traits<char> >& std::operator<< <std::char_traits<char> >(int)",
-                "std::operator<<<…>",
+                "std::operator<< <…>",
+            ),
+            (
+                "bool std::operator< <char>(std::string const&, std::string const&)",
+                "std::operator< <…>",
             ),
             (
                 "bool __gnu_cxx::operator==<char*>(char*, char*)",
