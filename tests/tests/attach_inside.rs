@@ -1,6 +1,7 @@
 //! `record -p --how inside`: a library of ours in processes that run already. What it records, that
 //! nothing is left of it however the recording ends, and that calls go on as without it.
 
+use collector::profile::Gil;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns, remove_session, threads, traces, used};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
@@ -243,6 +244,9 @@ fn python_has_its_frames() {
             names(&profile, sample).contains(&"inner")
         });
         assert_measured!(all > 20 && inner * 10 >= all * 9, "{inner} of {all}");
+        // It is never without the lock, and its own samples say so.
+        let locked = weight(&profile, |sample| sample.gil == Gil::Held);
+        assert_measured!(locked * 10 >= inner * 9, "{locked} of {inner}");
     });
     let now = traces(target.pid());
     let [before, now] = [before, now].map(|traces| {

@@ -45,6 +45,9 @@ pub(crate) struct Events {
     open: HashMap<i32, Option<OwnedFd>>,
     /// Threads of which it cannot be told yet.
     unknown: HashMap<i32, Look>,
+    /// Threads with events that hold the signal back, and the CPU time that they had used when that
+    /// was seen first, ns: our handler does it, too.
+    suspects: HashMap<i32, u64>,
 }
 
 impl Events {
@@ -64,15 +67,23 @@ impl Events {
         let tids: HashSet<i32> = (processes::threads(pid.cast_signed()).into_iter()).collect();
         self.open.retain(|tid, _| tids.contains(tid));
         self.unknown.retain(|tid, _| tids.contains(tid));
+        self.suspects.retain(|tid, _| tids.contains(tid));
         for tid in tids {
             // Both may change.
             let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
             let mut look = Look::at(pid, tid);
-            if is_armed && !look.is_free() {
-                // Our handler holds all signals back, and is soon over.
+            if is_armed && look.may_be_in_handler() {
+                // That is soon over, once it has a processor.
                 thread::sleep(BETWEEN);
                 look = Look::at(pid, tid);
             }
+            if is_armed && look.may_be_in_handler() {
+                let first_ns = *self.suspects.entry(tid).or_insert(look.cpu_ns[1]);
+                if look.cpu_ns[1].saturating_sub(first_ns) < HANDLER_NS {
+                    continue;
+                }
+            }
+            self.suspects.remove(&tid);
             if !look.is_free() {
                 self.open.insert(tid, None);
                 self.unknown.remove(&tid);
@@ -202,6 +213,8 @@ struct Look {
 
 /// It is out of a call after less CPU time, ns.
 const OUT_NS: u64 = 30_000;
+/// Our handler takes less, ns.
+const HANDLER_NS: u64 = 1_000_000;
 const BETWEEN: Duration = Duration::from_micros(100);
 /// For so long it is looked whether a mask is that of a call.
 const PATIENCE: Duration = Duration::from_millis(5);
@@ -226,6 +239,11 @@ impl Look {
 
     fn is_free(&self) -> bool {
         !self.is_filtered && !self.blocks && !is_under_other_mask(self.there)
+    }
+
+    /// Whether it runs and holds the signal back, as in our handler, which never sleeps.
+    fn may_be_in_handler(&self) -> bool {
+        self.blocks && !self.is_filtered && self.there == Whereabouts::Running
     }
 
     /// Whether it has not slept since.

@@ -49,7 +49,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, what: &str, state: &State) {
         (true, _) => format!("/{}_", state.filter),
         (false, false) => format!("/{}   (Esc: no filter)   ? help   q quit", state.filter),
         (false, true) => {
-            "Tab view  < > sort  / filter  Enter callers  l lines  Space pause  ? help  q quit"
+            "Tab view  < > sort  / filter  Enter callers  l lines  p pause  ? help  q quit"
                 .to_owned()
         }
     };

@@ -55,10 +55,18 @@ pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) ->
             let is_one = is_readable(thread.checked_add(layout.thread_id)?) && is_own(thread);
             is_one.then_some((*key, thread))
         };
+        let is_sure = |&(key, thread): &(u64, u64)| is_key(memory, layout, key, thread);
         let places = (module.runtime..module.runtime.checked_add(FURTHEST)?).step_by(4);
-        let found = places.into_iter().find_map(|place| of_key(&place))?;
-        KEY.store(found.0, Relaxed);
-        found
+        let mut found = places.filter_map(|place| of_key(&place));
+        let first = found.next()?;
+        match Some(first).filter(is_sure).or_else(|| found.find(is_sure)) {
+            Some(sure) => {
+                KEY.store(sure.0, Relaxed);
+                sure
+            }
+            // It leads to the thread's state. The next sample looks again.
+            None => first,
+        }
     };
     Some(match layout.lock {
         Lock::Status(_) => Found {
@@ -73,6 +81,16 @@ pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) ->
             }
         }
     })
+}
+
+/// Whether that is the place of the key, and not only something that looks like it. The first key
+/// of a program has the number 0, and then it is no more than a word that is 1.
+fn is_key(memory: &impl Memory, layout: &Layout, key: u64, thread: u64) -> bool {
+    let Lock::RunningBeforeKey(distance) = layout.lock else {
+        return true; // the place tells nothing else
+    };
+    let running = || memory.load(key.checked_sub(distance)?);
+    memory.load(key).is_some_and(|tss| tss >> 32 != 0) || running() == Some(thread)
 }
 
 /// The thread state that has the lock, if it is this thread's: in a subinterpreter it is another
