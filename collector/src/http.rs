@@ -5,7 +5,7 @@ use std::env;
 use std::fs;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 use ureq::Agent;
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
@@ -96,7 +96,7 @@ impl Client {
             error => Failure::Later(failure(&error.to_string())),
         })?;
         let after = answer.headers().get("Retry-After");
-        let after = after.and_then(|after| after.to_str().ok()?.trim().parse().ok());
+        let after = after.and_then(|after| pause(after.to_str().ok()?.trim(), SystemTime::now()));
         let status = answer.status().as_u16();
         // Else one that is cut looks like a whole one.
         let ends = ["Content-Length", "Transfer-Encoding"];
@@ -115,7 +115,7 @@ impl Client {
         };
         Ok(Answer {
             status,
-            after: after.map(Duration::from_secs),
+            after,
             body,
             cut,
         })
@@ -135,6 +135,16 @@ impl Answer {
         let says = format!("{} {}", self.status, visible(shown.trim()));
         says.trim().to_owned()
     }
+}
+
+/// How long `Retry-After` asks to wait: so many seconds, or until some time.
+fn pause(asked: &str, now: SystemTime) -> Option<Duration> {
+    if let Ok(seconds) = asked.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let until = httpdate::parse_http_date(asked).ok()?;
+    // One that has come already by our clock is now.
+    Some(until.duration_since(now).unwrap_or_default())
 }
 
 /// What an error says, and where it can be helped.
@@ -171,6 +181,16 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
 mod tests {
     use super::*;
     use crate::test_server::serve_by_tls;
+
+    #[test]
+    fn a_pause_is_so_many_seconds_or_until_some_time() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777);
+        let asked = |text| pause(text, now).map(|pause| pause.as_secs());
+        assert_eq!(asked("120"), Some(120));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
+        assert_eq!(asked("Sun, 06 Nov 1994 08:49:27 GMT"), Some(0));
+        assert_eq!([asked(""), asked("-1"), asked("soon")], [None; 3]);
+    }
 
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
 

@@ -232,6 +232,7 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         this.event(EventKind::SessionOver, 0, b"");
         this.disarm();
     } else if let Some(request) = sampling {
+        PROCESS.pace.obey(Control::orders());
         this.settle();
         let spent_ns = clock::monotonic_ns().saturating_sub(time_ns);
         this.budget.spent(spent_ns);

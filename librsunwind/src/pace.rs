@@ -16,8 +16,9 @@
 //! Walks that take longer than the kernel's part are not waited for by all: they are made for
 //! several signals each ([`crate::budget`]).
 
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use engine::affordable;
+use engine::wire::session::Orders;
 
 /// What is known of samples, for all threads. They write it without regard for each other: of two
 /// at once one is forgotten.
@@ -33,8 +34,10 @@ pub struct Pace {
     seen: Median,
     /// The handler's.
     handler: Average,
-    /// Periods that samples are apart.
+    /// Periods that samples are apart by what they cost.
     periods: AtomicU64,
+    /// What the session asks for, packed.
+    orders: AtomicU32,
 }
 
 /// One sample in so many decides the averages.
@@ -57,6 +60,7 @@ impl Pace {
             seen: Median::new(),
             handler: Average::new(),
             periods: AtomicU64::new(1),
+            orders: AtomicU32::new(0),
         }
     }
 
@@ -76,12 +80,28 @@ impl Pace {
 
     /// Periods that samples are to be apart.
     pub fn periods(&self) -> u64 {
-        self.periods.load(Relaxed)
+        let by_cost = self.periods.load(Relaxed);
+        by_cost.max(u64::from(self.orders().periods))
     }
 
     /// What samples may take, of [`affordable::WHOLE`].
     pub fn share(&self) -> u64 {
-        self.share.load(Relaxed)
+        match self.orders().share {
+            0 => self.share.load(Relaxed),
+            share => u64::from(share),
+        }
+    }
+
+    /// The session asks for this from now on.
+    ///
+    /// # Signal safety
+    /// A store.
+    pub fn obey(&self, orders: Orders) {
+        self.orders.store(orders.pack(), Relaxed);
+    }
+
+    fn orders(&self) -> Orders {
+        Orders::unpack(self.orders.load(Relaxed))
     }
 
     /// The kernel's part of a sample, ns.
@@ -116,7 +136,7 @@ impl Pace {
         let cost_ns = kernel_ns.saturating_add(handler_ns);
         let wanted =
             |cost_ns| affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share());
-        let now = self.periods();
+        let now = self.periods.load(Relaxed);
         // Not to and fro: up with some room, down when it is worth while and there is room.
         let is_more = wanted(cost_ns) > now;
         let is_due = is_more || wanted(with_room(cost_ns)) <= now / 2;
@@ -242,6 +262,28 @@ mod tests {
             pace.sampled(Some(500), 100);
         }
         assert_eq!(pace.periods(), 1);
+    }
+
+    #[test]
+    fn what_the_session_asks_for_holds_until_it_asks_for_something_else() {
+        let pace = paced(MS, 25);
+        let asked = |periods, share| Orders { periods, share };
+        pace.obey(asked(5, 1000));
+        assert_eq!((pace.periods(), pace.share()), (5, 1000));
+        // What they cost may make them come more rarely still.
+        for _ in 0..200 {
+            pace.sampled(Some(60_000), 10_000);
+        }
+        assert!(pace.periods() > 5, "{pace:?}");
+        for _ in 0..400 {
+            pace.sampled(Some(500), 100);
+        }
+        assert_eq!(pace.periods(), 5);
+        pace.obey(Orders::default());
+        assert_eq!((pace.periods(), pace.share()), (1, affordable::QUARTER));
+        let most = asked(Orders::MOST_PERIODS, affordable::WHOLE as u32);
+        pace.obey(asked(u32::MAX, most.share));
+        assert_eq!(pace.orders(), most);
     }
 
     #[test]

@@ -10,7 +10,9 @@ use core::ptr;
 use core::sync::atomic::AtomicPtr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use engine::wire::file::VERSION;
-use engine::wire::session::{self as wire, CONTROL_FILE, CONTROL_MAGIC, HEARTBEAT_LIMIT_NS};
+use engine::wire::session::{
+    self as wire, CONTROL_FILE, CONTROL_MAGIC, HEARTBEAT_LIMIT_NS, Orders,
+};
 
 static CONTROL: AtomicPtr<wire::Control> = AtomicPtr::new(ptr::null_mut());
 
@@ -79,6 +81,12 @@ impl Control {
         }
         let late = now_ns.saturating_sub(control.heartbeat_ns.load(Relaxed)) > HEARTBEAT_LIMIT_NS;
         late && !sys::process_exists(control.collector_pid.load(Relaxed))
+    }
+
+    /// What is asked for since the program began.
+    pub fn orders() -> Orders {
+        let packed = Self::page().map_or(0, |control| control.orders.load(Relaxed));
+        Orders::unpack(packed)
     }
 
     fn page() -> Option<&'static wire::Control> {

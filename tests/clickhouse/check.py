@@ -1,20 +1,18 @@
 """What tests/clickhouse/check does: check.py RSUNWIND ROWS."""
 import collections
-import gzip
 import json
 import os
 import pathlib
 import re
-import signal
 import subprocess
 import sys
 import tempfile
 import time
 import urllib.parse
-import urllib.request
+
+from engine import TABLES, Engine, equal, packed, run, shown
 
 rsunwind, rows = os.path.abspath(sys.argv[1]), int(sys.argv[2])
-here = pathlib.Path(__file__).parent
 place = tempfile.TemporaryDirectory(prefix="rsunwind-clickhouse-")
 os.chdir(place.name)
 PROGRAM = """
@@ -26,33 +24,6 @@ while time.process_time() < end: outer()
 """
 pathlib.Path("works.py").write_text(PROGRAM)
 works = ["python3", "works.py"]
-U64 = 2**64 - 1
-
-
-class Engine:
-    def __init__(self, folder, port=0):
-        command = [sys.executable, str(here / "server.py"), folder, str(port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
-        self.port = int(self.process.stdout.readline())
-        self.address = f"127.0.0.1:{self.port}"
-
-    def post(self, path, body=b"", headers={}, **asked):
-        asked = urllib.parse.urlencode({"database": "profiles", **asked})
-        address = f"http://{self.address}{path}?{asked}"
-        with urllib.request.urlopen(urllib.request.Request(address, body, headers)) as answer:
-            return answer.read().decode()
-
-    def ask(self, sql):
-        text = self.post("/", sql.encode(), default_format="JSONCompactEachRow")
-        return [json.loads(line) for line in text.splitlines()]
-
-    def end(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-
-def run(*command, **more):
-    return subprocess.run(command, check=True, text=True, capture_output=True, **more)
 
 
 def folded(source):
@@ -67,48 +38,17 @@ def folded(source):
     return found
 
 
-def packed(recording):
-    """The rows of a whole recording, as the agent makes them."""
-    books = {"late": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7}
-    request = {
-        "paths": [list(os.fsencode(recording))],
-        "names": list(os.fsencode(os.path.abspath("names"))),
-        "window": [0, U64, 0, U64],
-        "forms": ["rows"],
-        "attributes": {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TABLE y\\"},
-        "books": books,
-    }
-    out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
-    return gzip.decompress(out.stdout.split(b"\n", 1)[1]).decode()
-
-
-def shown(name, value):
-    print(f"{name:58} {value}", flush=True)
-
-
-def equal(name, one, other):
-    shown(name, one)
-    if one != other:
-        sys.exit(f"{name}: {one} is not {other}")
-
-
 engine = Engine("db")
-statements = (here / "../../collector/src/clickhouse/schema.sql").resolve().read_text()
-for statement in "\n".join(line.split("--")[0] for line in statements.splitlines()).split(";"):
-    if statement.strip():
-        engine.post("/", statement.encode())
+engine.make_tables()
 
 # What is in the engine is what was recorded, however often it is sent.
 run(rsunwind, "record", "-q", "-F", "997", "-o", "a.rsu", "--", *works, "1")
-lines = packed(os.path.abspath("a.rsu")).splitlines()
-tables = {"f": ("rsunwind_frames", 17), "k": ("rsunwind_stacks", 17), "w": ("rsunwind_windows", 1), "s": ("rsunwind_samples", 1)}
+attributes = {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TABLE y\\"}
+lines = packed(rsunwind, "a.rsu", attributes)
 for _ in range(2):
-    for letter, (table, skip) in tables.items():
+    for letter, (table, skip) in TABLES.items():
         body = "\n".join(line[skip:] for line in lines if line[0] == letter).encode()
-        once = {"async_insert_deduplicate": 1, "insert_deduplicate": 1, "insert_deduplication_token": "t"}
-        token = once if letter in "ws" else {}
-        query = f"INSERT INTO {table} FORMAT JSONEachRow"
-        engine.post("/", gzip.compress(body), {"Content-Encoding": "gzip"}, query=query, async_insert=1, wait_for_async_insert=1, **token)
+        engine.insert(table, body, "t" if letter in "ws" else None)
 samples = [json.loads(line[1:]) for line in lines if line[0] == "s"]
 [sent] = engine.ask("SELECT count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples")
 equal("rows, weight, ns, sent twice", sent, [len(samples), sum(s["weight"] for s in samples), sum(s["cpu_ns"] for s in samples)])

@@ -2,15 +2,17 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rsunwind_tests::agent::{agent, run, works};
+use rsunwind_tests::agent::{agent, in_two_parts, run, works};
 use rsunwind_tests::attach::cpu_ns;
 use rsunwind_tests::command::{Bench, text, wait_for};
 use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::net::UnixDatagram;
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 #[test]
@@ -198,12 +200,13 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     let program = works(&bench);
     let receiver = Receiver::new(&[]);
     let config = bench.path("agent.toml");
-    let write = |label: &str| {
+    let write = |label: &str, rate: u32| {
         let address = &receiver.address;
-        let text = format!("[labels]\nname = '{label}'\n[[send]]\notlp = '{address}'\n");
+        let text =
+            format!("rate = '{rate}'\n[labels]\nname = '{label}'\n[[send]]\notlp = '{address}'\n");
         fs::write(&config, text).unwrap();
     };
-    write("first");
+    write("first", 199);
     let socket = bench.path("notify");
     let heard = UnixDatagram::bind(&socket).unwrap();
     heard
@@ -219,21 +222,30 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     let mut target = target.spawn().unwrap();
     let mut command = agent();
     command
-        .args(["-v", "-F", "199", "--window", "1h", "--config"])
+        .args(["-v", "--window", "1h", "--config"])
         .arg(&config);
     command.args(["-p", &target.id().to_string()]);
     command.env("NOTIFY_SOCKET", &socket).stderr(Stdio::piped());
     let agent = command.spawn().unwrap();
     let pid = Pid::from_raw(agent.id().cast_signed());
     assert_eq!(hear(), "READY=1");
-    write("second");
+    let work = || {
+        let recorded = cpu_ns(target.id());
+        wait_for("work", || {
+            (cpu_ns(target.id()) > recorded + 200_000_000).then_some(())
+        });
+    };
+    work();
+    write("second", 499);
     kill(pid, Signal::SIGHUP).unwrap();
     assert!(hear().starts_with("RELOADING=1\nMONOTONIC_USEC="));
     assert_eq!(hear(), "READY=1");
-    let recorded = cpu_ns(target.id());
-    wait_for("work", || {
-        (cpu_ns(target.id()) > recorded + 200_000_000).then_some(())
+    // The one recording ends and is sent, and then another begins.
+    wait_for("a window", || {
+        (!receiver.taken("/v1development/profiles").is_empty()).then_some(())
     });
+    assert_eq!(hear(), "READY=1");
+    work();
     kill(pid, Signal::SIGTERM).unwrap();
     assert_eq!(hear(), "STOPPING=1");
     let out = agent.wait_with_output().unwrap();
@@ -248,9 +260,15 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     );
     let sent = receiver.taken("/v1development/profiles").into_iter();
     let sent: Vec<_> = sent.map(|one| otlp(&unzipped(&one.body))).collect();
-    let [sent] = &sent[..] else {
+    let [before, sent] = &sent[..] else {
         panic!("{sent:?}; {says}");
     };
+    let hertz = [before, sent].map(|one| 1_000_000_000 / one.period_ns);
+    assert_eq!(hertz, [199, 499], "{says}");
+    assert!(
+        before.cpu_ns > 100_000_000 && sent.cpu_ns > 100_000_000,
+        "{before:?}, {sent:?}"
+    );
     for (key, value) in [("name", "second"), ("service.name", "published")] {
         let said = (key.to_owned(), value.to_owned());
         assert!(sent.attributes.contains(&said), "{sent:?}; {says}");
@@ -260,4 +278,93 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
         functions.any(|one| one == "work_a_while"),
         "{sent:?}; {says}"
     );
+}
+
+/// The rows of ClickHouse's table of samples.
+fn samples(receiver: &Receiver) -> Vec<Value> {
+    let posted = receiver.taken("/?database=default&query=INSERT%20INTO%20rsunwind_samples");
+    let texts = posted
+        .iter()
+        .map(|one| String::from_utf8(unzipped(&one.body)).unwrap());
+    let rows = texts.flat_map(|text| {
+        let rows = text.lines().map(|row| serde_json::from_str(row).unwrap());
+        rows.collect::<Vec<_>>()
+    });
+    rows.collect()
+}
+
+#[test]
+fn of_a_whole_machine_the_processes_are_sent_that_are_asked_for() {
+    let bench = Bench::new();
+    // Other tests run it at the same time.
+    let name = format!("only-{}", std::process::id());
+    let program = bench.path(&name);
+    fs::rename(works(&bench), &program).unwrap();
+    let receiver = Receiver::new(&[]);
+    let mut target = Command::new(&program);
+    target.arg("60").stdout(Stdio::null()).stderr(Stdio::null());
+    let mut target = target.spawn().unwrap();
+    let mut command = agent();
+    command
+        .args(["-a", "-v", "-F", "199", "--window", "2s", "--clickhouse"])
+        .args([&*receiver.address, "--processes"])
+        .arg(format!("none, {name}"));
+    let agent = command.stderr(Stdio::piped()).spawn().unwrap();
+    wait_for("a window", || {
+        (!samples(&receiver).is_empty()).then_some(())
+    });
+    kill(Pid::from_raw(agent.id().cast_signed()), Signal::SIGTERM).unwrap();
+    let out = agent.wait_with_output().unwrap();
+    target.kill().unwrap();
+    target.wait().unwrap();
+    let says = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{says}");
+    let rows = samples(&receiver);
+    let pid = u64::from(target.id());
+    let others = rows
+        .iter()
+        .filter(|row| row["process"] != *name || row["pid"] != pid);
+    assert_eq!(others.count(), 0, "{rows:?}");
+    let cpu_ns = rows.iter().map(|row| row["cpu_ns"].as_u64().unwrap());
+    assert!(cpu_ns.sum::<u64>() > 100_000_000, "{rows:?}");
+}
+
+#[test]
+fn a_program_that_was_started_is_sampled_at_another_rate_when_settings_say_so() {
+    let bench = Bench::new();
+    let program = works(&bench);
+    let receiver = Receiver::new(&[]);
+    let config = bench.path("agent.toml");
+    fs::write(&config, "").unwrap();
+    let mut command = agent();
+    command
+        .args(["-v", "-F", "997", "--window", "2s", "--clickhouse"])
+        .args([&*receiver.address, "--config"])
+        .arg(&config)
+        .arg("--");
+    let mut line = in_two_parts(&bench, &mut command, &program, ["0.5", "2"]);
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    let samples = || samples(&receiver);
+    wait_for("a window", || (!samples().is_empty()).then_some(()));
+    let before = samples();
+    assert!(before.iter().any(|row| row["weight"] == 1), "{before:?}");
+    fs::write(&config, "rate = '97'").unwrap();
+    kill(Pid::from_raw(child.id().cast_signed()), Signal::SIGHUP).unwrap();
+    thread::sleep(Duration::from_millis(100)); // it reads settings
+    line.write_all(b"\n").unwrap();
+    let out = child.wait_with_output().unwrap();
+    let says = text(&out.stderr);
+    assert!(says.contains("settings were read anew"), "{says}");
+    // What no sample has is in rows, too.
+    let mut after = samples().split_off(before.len());
+    after.retain(|row| row["language"] != "none");
+    let time = |rows: &[&Value]| {
+        let all = rows.iter().map(|row| row["cpu_ns"].as_u64().unwrap());
+        all.sum::<u64>() as f64 / 1e9
+    };
+    let (rare, often): (Vec<_>, Vec<_>) = after
+        .iter()
+        .partition(|row| row["weight"].as_u64() >= Some(11));
+    assert!((1.9..2.3).contains(&(time(&rare) + time(&often))), "{says}");
+    assert!(time(&rare) > 1.5, "{} s of {}", time(&rare), rare.len());
 }

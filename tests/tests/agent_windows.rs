@@ -18,6 +18,8 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
         "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
         "names": path(names),
         "thorough": false,
+        "processes": [],
+        "each": false,
         "window": times,
         "forms": ["pprof"],
         "attributes": {},

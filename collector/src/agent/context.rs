@@ -1,6 +1,7 @@
 //! What is said of where windows are from: OpenTelemetry's names.
 
 use super::Args;
+use super::course::Course;
 use super::settings::Settings;
 use crate::target;
 use nix::sys::utsname::uname;
@@ -12,6 +13,7 @@ use std::path::Path;
 /// process publishes of itself.
 pub(super) fn attributes(
     args: &Args,
+    course: &Course,
     settings: &Settings,
     published: &BTreeMap<String, String>,
 ) -> BTreeMap<String, String> {
@@ -34,7 +36,7 @@ pub(super) fn attributes(
     }
     put("os.type", "linux".into());
     put("host.id", read("/etc/machine-id"));
-    let pid = running(args);
+    let pid = running(course);
     let process = pid.map_or("self".to_owned(), |pid| pid.to_string());
     let executable = match (pid, args.target.command.first()) {
         (Some(pid), _) => fs::read_link(format!("/proc/{pid}/exe")).ok(),
@@ -51,11 +53,10 @@ pub(super) fn attributes(
             false => name,
         },
     );
-    if args.target.pid.is_none() || pid.is_some() {
-        let group = cgroup(&read(&format!("/proc/{process}/cgroup")));
-        put("container.id", container(&group).unwrap_or_default().into());
-        put("k8s.pod.uid", pod(&group).unwrap_or_default());
-        put("linux.cgroup.path", group);
+    if !args.is_running() || pid.is_some() {
+        for (key, value) in whereabouts(&process) {
+            put(key, value);
+        }
     }
     all.extend(published.clone());
     all.extend(settings.labels.clone());
@@ -65,9 +66,23 @@ pub(super) fn attributes(
     all
 }
 
+/// The container, the pod and the cgroup of a process, as far as there are any.
+pub(super) fn whereabouts(process: &str) -> impl Iterator<Item = (&'static str, String)> + use<> {
+    let group = cgroup(&read(&format!("/proc/{process}/cgroup")));
+    let all = [
+        (
+            "container.id",
+            container(&group).unwrap_or_default().to_owned(),
+        ),
+        ("k8s.pod.uid", pod(&group).unwrap_or_default()),
+        ("linux.cgroup.path", group),
+    ];
+    all.into_iter().filter(|(_, value)| !value.is_empty())
+}
+
 /// The process that was named, if that is one.
-pub(super) fn running(args: &Args) -> Option<i32> {
-    let found = target::find(args.target.pid.as_deref()?).ok()?;
+pub(super) fn running(course: &Course) -> Option<i32> {
+    let found = target::find(course.pid.as_deref()?).ok()?;
     match &found[..] {
         [one] => Some(one.pid.as_raw()),
         _ => None,

@@ -15,9 +15,13 @@
 //!
 //! Nothing in this room can hold the program up: what it waits for is behind the recording.
 
+mod args;
 mod books;
 mod carry;
+mod chosen;
+mod containers;
 mod context;
+mod course;
 mod form;
 mod names;
 mod notify;
@@ -35,10 +39,10 @@ mod window;
 mod windows;
 
 use crate::record::signals::Signals;
-use crate::underway::Target;
-use crate::units;
 use crate::visible::say;
-use clap::Args as ClapArgs;
+pub use args::Args;
+use course::Course;
+use engine::wire::session::Orders;
 use form::Form;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal};
@@ -49,90 +53,20 @@ use settings::Settings;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::os::fd::AsFd as _;
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use window::Made;
+use window::{Asked, Made};
 use windows::Windows;
 
 /// How often is looked whether the recording has begun.
 const GLANCE: Duration = Duration::from_millis(50);
 /// How often it is let grow on.
 const LOOK: Duration = Duration::from_secs(1);
+/// How long a recording may take to end that gives way to another.
+const ENDING: Duration = Duration::from_secs(30);
 /// How long the last windows may take to be sent.
 const PARTING: Duration = Duration::from_secs(5);
-
-/// Arguments of `rsunwind agent`.
-#[derive(Clone, Debug, ClapArgs)]
-#[command(after_help = "\
-The program keeps its input, output, signals and terminal, and its exit status becomes that of rsunwind.
-SIGHUP reads the settings anew; SIGTERM reaches the program, or ends the recording of -p.
-
-Examples:
-  rsunwind agent --otlp http://localhost:4318 -- ./server
-  rsunwind agent --pyroscope http://pyroscope:4040 --label version=1.2 -p nginx
-  rsunwind agent --files /var/lib/profiles --config /etc/rsunwind/agent.toml -- ./server")]
-pub struct Args {
-    /// Samples per second of CPU time, per thread
-    #[arg(short = 'F', long, value_name = "HZ", default_value = "49", value_parser = units::Rate::parse)]
-    pub rate: units::Rate,
-
-    /// How long windows are, 2s or more [default: 15s]
-    #[arg(long, value_name = "TIME", value_parser = window_length)]
-    pub window: Option<Duration>,
-
-    /// Send to an OpenTelemetry receiver over HTTP [default: OTEL_EXPORTER_OTLP_ENDPOINT]
-    #[arg(long, value_name = "URL")]
-    pub otlp: Vec<String>,
-
-    /// Send to Pyroscope
-    #[arg(long, value_name = "URL")]
-    pub pyroscope: Vec<String>,
-
-    /// Send to Parca
-    #[arg(long, value_name = "URL")]
-    pub parca: Vec<String>,
-
-    /// Send to ClickHouse, to the database of that name [default name: default]
-    #[arg(long, value_name = "URL")]
-    pub clickhouse: Vec<String>,
-
-    /// Write pprof files to a folder, of which the oldest go when it is full
-    #[arg(long, value_name = "DIR")]
-    pub files: Vec<String>,
-
-    /// What the service is called [default: OTEL_SERVICE_NAME, or the program's name]
-    #[arg(long, value_name = "NAME")]
-    pub service: Option<String>,
-
-    /// Say this of everything that is sent (may be given several times)
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub label: Vec<String>,
-
-    /// Where windows wait that cannot be sent and find no room in memory; it outlives the agent
-    #[arg(long, value_name = "DIR")]
-    pub spool: Option<PathBuf>,
-
-    /// Settings (TOML), which are read anew at SIGHUP
-    #[arg(long, value_name = "FILE")]
-    pub config: Option<PathBuf>,
-
-    /// Say how many windows were sent even if all were
-    #[arg(short, long)]
-    pub verbose: bool,
-
-    /// What is recorded
-    #[command(flatten)]
-    pub target: Target,
-}
-
-fn window_length(text: &str) -> Result<Duration, String> {
-    let length = units::duration(text)?;
-    match length < windows::SETTLED {
-        true => Err("windows are of 2s or more".into()),
-        false => Ok(length),
-    }
-}
 
 /// Why the agent does not begin.
 #[derive(Debug, thiserror::Error)]
@@ -180,9 +114,14 @@ pub fn read_window() -> Result<(), Error> {
 /// Any [`Error`]; the program was not started then.
 pub fn run(args: &Args) -> Result<u8, Error> {
     let settings = Settings::read(args)?;
+    let course = Course::of(args, &settings).map_err(Error::Settings)?;
+    let began = course.beginning(args);
     let mut agent = Agent {
         args,
-        attributes: context::attributes(args, &settings, &BTreeMap::new()).into(),
+        told: began.orders(&began),
+        attributes: context::attributes(args, &course, &settings, &BTreeMap::new()).into(),
+        began,
+        course,
         published: BTreeMap::new(),
         settings: settings.clone(),
         senders: Vec::new(),
@@ -194,13 +133,26 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let restored = mask.and_then(|mask| mask.thread_set_mask());
     connected.map_err(Error::Settings)?;
     restored.map_err(|errno| Error::System(errno.into()))?;
-    let mut recorder = Recorder::start(args).map_err(Error::System)?;
-    // Not before: what is started must not have them blocked.
+    let mut recorder = Recorder::start(args, &agent.began).map_err(Error::System)?;
+    // Not before: a program that is started must not have them blocked.
     let signals = Signals::take().map_err(|errno| Error::System(errno.into()))?;
-    let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.target.pid.is_some());
-    let status = agent.follow(&mut recorder, &signals, &mut windows);
-    notify::stopping();
-    agent.send(windows.rest(&agent.forms(), &agent.attributes));
+    let status = loop {
+        let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.is_running());
+        let left = agent.follow(&mut recorder, &signals, &mut windows);
+        if matches!(left, Left::Ended(_)) {
+            notify::stopping();
+        }
+        let asked = agent.asked();
+        agent.send(windows.rest(&asked));
+        match left {
+            Left::Ended(status) => break status,
+            // Nothing is started by it.
+            Left::GivesWay => {
+                agent.began = agent.course.clone();
+                recorder = Recorder::start(args, &agent.began).map_err(Error::System)?;
+            }
+        }
+    };
     let deadline = Instant::now() + PARTING;
     let senders = agent.senders.into_iter().chain(agent.leaving);
     let senders: Vec<_> = senders.collect();
@@ -211,9 +163,22 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     Ok(status)
 }
 
+/// How a recording was left.
+enum Left {
+    /// It has ended with that status.
+    Ended(u8),
+    /// Another is to take its place.
+    GivesWay,
+}
+
 struct Agent<'a> {
     args: &'a Args,
     settings: Settings,
+    /// What is recorded, and as it was when the recording began.
+    course: Course,
+    began: Course,
+    /// What the program knows of the difference.
+    told: Orders,
     /// What is said of everything that is sent.
     attributes: Arc<BTreeMap<String, String>>,
     /// Of that what the target process publishes of itself.
@@ -227,7 +192,7 @@ impl Agent<'_> {
     /// Sends by those settings. Receivers that are still named keep what waits for them; others are
     /// tried for a while.
     fn connect(&mut self, settings: Settings) -> Result<(), String> {
-        let attributes = context::attributes(self.args, &settings, &self.published);
+        let attributes = context::attributes(self.args, &self.course, &settings, &self.published);
         let service = attributes.get("service.name").cloned().unwrap_or_default();
         let limits = Limits {
             // All together have as much.
@@ -274,9 +239,14 @@ impl Agent<'_> {
     fn reload(&mut self) {
         notify::reloading();
         let read = Settings::read(self.args).map_err(|error| error.to_string());
-        let taken = read.and_then(|settings| match settings == self.settings {
-            true => Ok(()),
-            false => self.connect(settings),
+        let taken = read.and_then(|settings| {
+            let course = Course::of(self.args, &settings)?;
+            course.may_follow(&self.began)?;
+            if settings != self.settings {
+                self.connect(settings)?;
+            }
+            self.course = course;
+            Ok(())
         });
         match taken {
             Ok(()) => say(format_args!("settings were read anew")),
@@ -300,15 +270,51 @@ impl Agent<'_> {
         kinds.collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// Cuts windows until the recording has ended; gives the status to exit with.
-    fn follow(&mut self, recorder: &mut Recorder, signals: &Signals, windows: &mut Windows) -> u8 {
+    /// The program is to be sampled as settings say by now.
+    fn tell(&mut self, session: &Path) {
+        let orders = self.course.orders(&self.began);
+        if std::mem::replace(&mut self.told, orders) != orders
+            && let Err(error) = course::tell(session, orders)
+        {
+            say(format_args!(
+                "the program cannot be told of another rate: {error}"
+            ));
+        }
+    }
+
+    /// What is asked for of each window.
+    fn asked(&self) -> Asked {
+        Asked {
+            forms: self.forms(),
+            attributes: Arc::clone(&self.attributes),
+            processes: self.course.only.clone(),
+            // Else what is said of all is said of the one.
+            each: self.args.is_running() && context::running(&self.course).is_none(),
+        }
+    }
+
+    /// Cuts windows until the recording has ended, or another is to take its place.
+    fn follow(
+        &mut self,
+        recorder: &mut Recorder,
+        signals: &Signals,
+        windows: &mut Windows,
+    ) -> Left {
         let mut begun = false;
         let mut next = Instant::now() + self.settings.window;
         loop {
             if let Some(status) = recorder.ended() {
-                return status;
+                return Left::Ended(status);
             }
-            if windows.session().is_some() {
+            if self.course.takes_a_new_recording(&self.began) {
+                match recorder.end_by(Instant::now() + ENDING) {
+                    Some(0) => return Left::GivesWay,
+                    Some(status) => return Left::Ended(status),
+                    None => {}
+                }
+            }
+            if let Some(session) = windows.session() {
+                self.tell(session);
                 if !std::mem::replace(&mut begun, true) {
                     notify::ready();
                 }
@@ -324,7 +330,7 @@ impl Agent<'_> {
             }
             if next <= now {
                 next = now + self.settings.window;
-                let made = windows.next(&self.forms(), &self.attributes);
+                let made = windows.next(&self.asked());
                 self.send(made);
             }
             let left = next.saturating_duration_since(Instant::now());
@@ -349,12 +355,12 @@ impl Agent<'_> {
 
     /// What the target process says of itself by now; when it is gone, what it said holds.
     fn learn(&mut self, recorder: &mut Recorder) {
-        let pid = context::running(self.args).or_else(|| recorder.program());
+        let pid = context::running(&self.course).or_else(|| recorder.program());
         let pid = pid.and_then(|pid| u32::try_from(pid).ok());
         let published = pid.map_or_else(BTreeMap::new, process_context::of);
         if !published.is_empty() && published != self.published {
             self.published = published;
-            let all = context::attributes(self.args, &self.settings, &self.published);
+            let all = context::attributes(self.args, &self.course, &self.settings, &self.published);
             self.attributes = all.into();
         }
     }

@@ -7,6 +7,7 @@
 //!
 //! Not here: what is made of a window ([`super::window`]).
 
+use super::containers::Containers;
 use super::names::Names;
 use super::window::{Made, Request, make};
 use std::fs;
@@ -101,11 +102,12 @@ impl Drop for Running {
 /// A sentence.
 pub(super) fn run() -> Result<(), String> {
     let mut names = Names::default();
+    let mut containers = Containers::default();
     for request in io::stdin().lock().lines() {
         let request = request.map_err(|error| error.to_string())?;
         let request = Request::decode(&request).ok_or("this is for rsunwind agent alone")?;
         let _ = nix::unistd::alarm::set(PATIENCE.as_secs() as u32);
-        let mut made = make(&request, &mut names)?;
+        let mut made = make(&request, &mut names, &mut containers)?;
         made.ends = resident() > MOST;
         if made.ends {
             // Without them the next one takes longer, and that is all.

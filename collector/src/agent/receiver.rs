@@ -108,6 +108,12 @@ fn outcome(answer: Result<http::Answer, Failure>) -> Outcome {
     }
 }
 
+/// Whether OpenTelemetry's protocol forbids to try again what was answered so, where others have it
+/// tried.
+const fn is_refused(status: u16) -> bool {
+    status >= 400 && !matches!(status, 429 | 502..=504)
+}
+
 /// A receiver that is written to.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -182,6 +188,9 @@ impl Connection {
         match &answer {
             Ok(answer) if answer.is_well() && self.receiver.kind == Kind::Otlp => {
                 Outcome::Taken(partly(&answer.body))
+            }
+            Ok(answer) if self.receiver.kind == Kind::Otlp && is_refused(answer.status) => {
+                Outcome::Refused(answer.says())
             }
             _ => outcome(answer),
         }
@@ -287,6 +296,7 @@ fn partly(answer: &[u8]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::test_server::serve;
     use std::sync::Arc;
 
     fn message(bytes: &[u8]) -> Message {
@@ -336,5 +346,33 @@ mod tests {
         let find = |name: &str| labels.iter().find(|label| label["name"] == name);
         assert_eq!(find("host_name").unwrap()["value"], "h}=\"1");
         assert_eq!(find("__name__").unwrap()["value"], "process_cpu");
+    }
+
+    #[test]
+    fn only_what_may_be_tried_again_is() {
+        let statuses = [400, 408, 429, 500, 501, 502, 503, 504];
+        let answer = |status| {
+            format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        };
+        let answers = statuses.map(answer);
+        let again = |kind: Kind| {
+            let (address, _heads) = serve(&answers.each_ref().map(|one| &**one));
+            let receiver = Receiver {
+                kind,
+                address,
+                headers: BTreeMap::new(),
+                certificate: None,
+                timeout: Duration::from_secs(60),
+            };
+            let connection = Connection::new(receiver, 0).unwrap();
+            let send = || connection.send(&message(b"x"), Duration::MAX);
+            let outcomes = statuses.map(|status| (status, send()));
+            let later = outcomes
+                .into_iter()
+                .filter(|(_, outcome)| matches!(outcome, Outcome::Later(..)));
+            later.map(|(status, _)| status).collect::<Vec<_>>()
+        };
+        assert_eq!(again(Kind::Otlp), [429, 502, 503, 504]);
+        assert_eq!(again(Kind::Parca), [408, 429, 500, 501, 502, 503, 504]);
     }
 }

@@ -3,9 +3,10 @@
 //! Not here: how what it writes is read ([`super::windows`]).
 
 use super::Args;
+use super::course::Course;
 use crate::kept;
 use crate::processes::{self, Stat};
-use crate::underway::{Guardian, Orphaned, limit};
+use crate::underway::{Guardian, Orphaned, Target, limit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::Permissions;
@@ -14,6 +15,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::Path;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 /// How the recording is called.
@@ -21,6 +23,9 @@ pub(super) const NAME: &str = "agent.rsu";
 /// So much more it may write before we look at it again, bytes: if we are gone, the recording ends
 /// there, and the program runs on.
 const LEASH: u64 = 64 << 20;
+
+/// How often it is looked whether it has ended.
+const GLANCE: Duration = Duration::from_millis(10);
 
 /// A recording that goes on.
 #[derive(Debug)]
@@ -38,16 +43,23 @@ impl Recorder {
     ///
     /// # Errors
     /// As spawn, and if there is no room for its folder.
-    pub(super) fn start(args: &Args) -> io::Result<Self> {
+    pub(super) fn start(args: &Args, course: &Course) -> io::Result<Self> {
         let folder = folder()?;
         let output = folder.path().join(NAME);
-        let mut command = args.target.record(&args.rate.to_string(), &output, &[]);
-        let then = match args.target.pid {
-            Some(_) => {
+        let target = Target {
+            pid: course.pid.clone(),
+            ..args.target.clone()
+        };
+        let share = course.share.map(|share| format!("--max-overhead={share}"));
+        let mut more = Vec::from_iter(share.as_deref());
+        more.extend(args.all.then_some("--all"));
+        let mut command = target.record(&course.rate.to_string(), &output, &more);
+        let then = match args.is_running() {
+            true => {
                 command.stdin(Stdio::null());
                 Orphaned::Ends
             }
-            None => Orphaned::GoesOn,
+            false => Orphaned::GoesOn,
         };
         let mut guardian = Guardian::start(folder.path(), then)?;
         let child = command.spawn()?;
@@ -83,6 +95,18 @@ impl Recorder {
         let signalled = status.signal().map(|signal| 128 + signal);
         let status = status.code().or(signalled).unwrap_or(1);
         Some(u8::try_from(status).unwrap_or(1))
+    }
+
+    /// Ends a recording of processes that run. Gives its status if it has ended by then.
+    pub(super) fn end_by(&mut self, deadline: Instant) -> Option<u8> {
+        self.signal(Signal::SIGTERM);
+        loop {
+            let ended = self.ended();
+            if ended.is_some() || deadline <= Instant::now() {
+                return ended;
+            }
+            std::thread::sleep(GLANCE);
+        }
     }
 
     /// Passes a signal on.

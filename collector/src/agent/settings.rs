@@ -1,9 +1,10 @@
 //! What the agent is told: by its command line, a file (TOML), and OpenTelemetry's variables of the
 //! environment; the first that says something holds. The file can be read anew.
 
+use super::Error;
+use super::args::{Args, window_length};
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
-use super::{Args, Error, window_length};
 use crate::units;
 use crate::visible::Shown;
 use std::collections::BTreeMap;
@@ -23,6 +24,10 @@ const OTLP_PATH: &str = "v1development/profiles";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Settings {
     pub(super) window: Duration,
+    /// What is recorded in another way than the command line says.
+    pub(super) rate: Option<units::Rate>,
+    pub(super) max_overhead: Option<units::Share>,
+    pub(super) processes: Option<String>,
     pub(super) service: Option<String>,
     /// What is said of all that is sent.
     pub(super) labels: BTreeMap<String, String>,
@@ -105,7 +110,16 @@ fn parse(text: &str) -> Result<Table, String> {
 /// What a file and the environment say.
 fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     let known = [
-        "window", "service", "spool", "memory", "disk", "labels", "send",
+        "window",
+        "rate",
+        "max_overhead",
+        "processes",
+        "service",
+        "spool",
+        "memory",
+        "disk",
+        "labels",
+        "send",
     ];
     only(file, &known)?;
     let mut labels = BTreeMap::new();
@@ -121,11 +135,13 @@ fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Setting
         let given = text(file, name)?;
         units::size(given.as_deref().unwrap_or(otherwise)).map_err(|why| format!("{name}: {why}"))
     };
-    let window = text(file, "window")?.map(|text| window_length(&text));
-    let window = window.transpose().map_err(|why| format!("window: {why}"))?;
+    let window = read(file, "window", window_length)?;
     let service = text(file, "service")?.or_else(|| variable("OTEL_SERVICE_NAME"));
     Ok(Settings {
         window: window.unwrap_or(WINDOW),
+        rate: read(file, "rate", units::Rate::parse)?,
+        max_overhead: read(file, "max_overhead", units::Share::parse)?,
+        processes: text(file, "processes")?,
         service: service.or_else(|| labels.get("service.name").cloned()),
         labels,
         spool: text(file, "spool")?.map(PathBuf::from),
@@ -169,7 +185,7 @@ fn receiver_of(
     let (kind, address) = one?;
     let mut receiver = receiver(kind, &address, variable)?;
     receiver.headers.extend(texts(entry, "headers")?);
-    receiver.timeout = time(entry, "timeout")?.unwrap_or(receiver.timeout);
+    receiver.timeout = read(entry, "timeout", units::duration)?.unwrap_or(receiver.timeout);
     if let Some(path) = text(entry, "certificate")? {
         receiver.certificate = Some(path.into());
     }
@@ -287,9 +303,14 @@ fn text(table: &Table, name: &str) -> Result<Option<String>, String> {
     }
 }
 
-fn time(table: &Table, name: &str) -> Result<Option<Duration>, String> {
-    let time = text(table, name)?.map(|text| units::duration(&text));
-    time.transpose().map_err(|why| format!("{name}: {why}"))
+/// A text that means something.
+fn read<T>(
+    table: &Table,
+    name: &str,
+    meaning: impl Fn(&str) -> Result<T, String>,
+) -> Result<Option<T>, String> {
+    let found = text(table, name)?.map(|text| meaning(&text));
+    found.transpose().map_err(|why| format!("{name}: {why}"))
 }
 
 fn texts(table: &Table, name: &str) -> Result<BTreeMap<String, String>, String> {

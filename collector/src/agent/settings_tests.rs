@@ -15,13 +15,19 @@ fn read(file: &str, environment: &[(&str, &str)]) -> Result<Settings, String> {
 #[test]
 fn a_file_says_everything() {
     let settings = read(
-        "window = '5s'\nservice = 'shop'\nspool = '/s'\nmemory = '1M'\ndisk = '2M'\n[labels]\nversion = '1'\n\
+        "window = '5s'\nrate = '19'\nmax_overhead = '1%'\nprocesses = 'a,b'\nservice = 'shop'\nspool = '/s'\nmemory = '1M'\ndisk = '2M'\n[labels]\nversion = '1'\n\
          [[send]]\notlp = 'http://a:4318'\ntimeout = '1s'\ncertificate = '/ca'\nheaders = { a = 'b' }\n\
          [[send]]\npyroscope = 'https://p/'\n[[send]]\nparca = 'http://q'\n[[send]]\nclickhouse = 'http://c:8123/db/'\n[[send]]\nfiles = '/f'",
         &[("OTEL_EXPORTER_OTLP_ENDPOINT", "http://other:4318"), ("OTEL_SERVICE_NAME", "no")],
     )
     .unwrap();
     assert_eq!(settings.window, Duration::from_secs(5));
+    let course = (settings.rate, settings.max_overhead, &settings.processes);
+    let rate = units::Rate::parse("19").ok();
+    assert_eq!(
+        course,
+        (rate, Some(units::Share(1000)), &Some("a,b".into()))
+    );
     assert_eq!(settings.service.as_deref(), Some("shop"));
     assert_eq!(
         (settings.limits.memory, settings.limits.disk),

@@ -4,6 +4,8 @@
 //! ([`super::reader`]), and where messages go.
 
 use super::books::Books;
+use super::chosen;
+use super::containers::Containers;
 use super::form::{Form, Source};
 use super::names::Names;
 use crate::clickhouse::rows;
@@ -16,6 +18,7 @@ use std::ffi::OsString;
 use std::io::{self, BufRead, Read as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What is asked for.
 #[derive(Clone, Debug)]
@@ -29,10 +32,20 @@ pub(super) struct Request {
     pub(super) window: Window,
     /// What the windows before it had.
     pub(super) books: Books,
+    pub(super) asked: Asked,
+}
+
+/// What is asked for of every window.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Asked {
     /// Which messages are made.
     pub(super) forms: Vec<Form>,
     /// What is said of where it was recorded.
-    pub(super) attributes: BTreeMap<String, String>,
+    pub(super) attributes: Arc<BTreeMap<String, String>>,
+    /// Only processes of these names are in it, if there are any.
+    pub(super) processes: Vec<String>,
+    /// Whether it is said of each process where it is.
+    pub(super) each: bool,
 }
 
 /// What was made of a window.
@@ -58,7 +71,12 @@ pub(super) struct Made {
 ///
 /// # Errors
 /// A sentence.
-pub(super) fn make(request: &Request, names: &mut Names) -> Result<Made, String> {
+pub(super) fn make(
+    request: &Request,
+    names: &mut Names,
+    containers: &mut Containers,
+) -> Result<Made, String> {
+    let asked = &request.asked;
     let mut paths = request.paths.clone();
     if names.is_empty() && request.names.exists() {
         paths.push(request.names.clone());
@@ -79,7 +97,13 @@ pub(super) fn make(request: &Request, names: &mut Names) -> Result<Made, String>
         true => last.max(start_ns),
         false => window.until_ns,
     };
-    let rows = books.enter(&recording, window.after_ns, window.until_ns);
+    let mut rows = books.enter(&recording, window.after_ns, window.until_ns);
+    if !asked.processes.is_empty() {
+        chosen::leave_only(&asked.processes, &mut recording, &mut rows);
+    }
+    if asked.each {
+        containers.label(&mut recording);
+    }
     recording.session = Some(SessionInfo {
         start_ns,
         end_ns,
@@ -101,13 +125,13 @@ pub(super) fn make(request: &Request, names: &mut Names) -> Result<Made, String>
     }
     if profile.weighed().next().is_some() {
         let window = rows::Window {
-            attributes: &request.attributes,
+            attributes: &asked.attributes,
             from_ns,
             to_ns: made.to_ns,
             realtime_offset_ns,
         };
         let source = Source::new(&profile, window);
-        for form in &request.forms {
+        for form in &asked.forms {
             let bytes = form.encode(&source);
             let bytes = bytes.map_err(|error| error.to_string())?;
             made.messages.push((*form, bytes));
@@ -125,8 +149,10 @@ impl Request {
             "names": path(&self.names),
             "thorough": self.thorough,
             "window": [window.after_ns, window.until_ns, window.late_after_ns, window.late_until_ns],
-            "forms": self.forms.iter().map(|form| form.name()).collect::<Vec<_>>(),
-            "attributes": self.attributes,
+            "forms": self.asked.forms.iter().map(|form| form.name()).collect::<Vec<_>>(),
+            "attributes": *self.asked.attributes,
+            "processes": self.asked.processes,
+            "each": self.asked.each,
             "books": self.books.encode(),
         })
         .to_string()
@@ -151,6 +177,17 @@ impl Request {
             Some((key.clone(), value.to_owned()))
         };
         let forms = list("forms")?.iter();
+        let names = list("processes")?.iter();
+        let asked = Asked {
+            forms: forms
+                .map(|form| Form::named(form.as_str()?))
+                .collect::<Option<_>>()?,
+            attributes: Arc::new(attributes.map(attribute).collect::<Option<_>>()?),
+            processes: names
+                .map(|name| name.as_str().map(str::to_owned))
+                .collect::<Option<_>>()?,
+            each: value.get("each")?.as_bool()?,
+        };
         Some(Self {
             paths: list("paths")?.iter().map(path).collect::<Option<_>>()?,
             names: path(value.get("names")?)?,
@@ -162,10 +199,7 @@ impl Request {
                 late_until_ns,
             },
             books: Books::decode(value.get("books")?)?,
-            forms: forms
-                .map(|form| Form::named(form.as_str()?))
-                .collect::<Option<_>>()?,
-            attributes: attributes.map(attribute).collect::<Option<_>>()?,
+            asked,
         })
     }
 }
@@ -250,8 +284,12 @@ mod tests {
                 late_until_ns: 4,
             },
             books: Books::default(),
-            forms: vec![Form::Otlp, Form::Pprof],
-            attributes: [("k\"".to_owned(), "v\n}".to_owned())].into(),
+            asked: Asked {
+                forms: vec![Form::Otlp, Form::Pprof],
+                attributes: Arc::new([("k\"".to_owned(), "v\n}".to_owned())].into()),
+                processes: vec!["a\"".to_owned()],
+                each: true,
+            },
         };
         let read = Request::decode(&request.encode()).unwrap();
         assert_eq!(format!("{read:?}"), format!("{request:?}"));

@@ -10,14 +10,13 @@
 
 use super::books::Books;
 use super::carry::{self, carry};
-use super::form::Form;
 use super::reader::Reader;
-use super::window::{Made, Request};
+use super::window::{Asked, Made, Request};
 use crate::clock;
 use crate::correlate::Window;
 use crate::underway;
 use crate::visible::say;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::HashSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -119,11 +118,7 @@ impl Windows {
     /// # Errors
     /// A sentence; what is in the window is in the next one, then, or lost, if that was tried often
     /// enough.
-    pub(super) fn next(
-        &mut self,
-        forms: &[Form],
-        attributes: &BTreeMap<String, String>,
-    ) -> Result<Made, String> {
+    pub(super) fn next(&mut self, asked: &Asked) -> Result<Made, String> {
         let Some(recording) = self.recording() else {
             return Ok(Made::default());
         };
@@ -136,7 +131,7 @@ impl Windows {
             length: fs::metadata(&recording).map_or(0, |file| file.len()),
         };
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
-        let made = self.read(paths, cut.time_ns, self.last.time_ns, forms, attributes);
+        let made = self.read(paths, cut.time_ns, self.last.time_ns, asked);
         if self.session.as_ref().is_some_and(|it| !it.exists()) {
             // It has ended meanwhile; not all may have been found.
             return Ok(Made::default());
@@ -171,19 +166,15 @@ impl Windows {
     ///
     /// # Errors
     /// A sentence; it is lost, then.
-    pub(super) fn rest(
-        &mut self,
-        forms: &[Form],
-        attributes: &BTreeMap<String, String>,
-    ) -> Result<Made, String> {
+    pub(super) fn rest(&mut self, asked: &Asked) -> Result<Made, String> {
         let Some(recording) = self.recording() else {
             return Ok(Made::default());
         };
         let paths = vec![recording];
-        let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, forms, attributes);
+        let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, asked);
         if read.is_err() {
             let _ = fs::remove_file(self.folder.join(NAMES));
-            read = self.read(paths, u64::MAX, u64::MAX, forms, attributes);
+            read = self.read(paths, u64::MAX, u64::MAX, asked);
         }
         read.map_err(|why| {
             format!("the end of the profile is lost, since it could not be read: {why}")
@@ -233,8 +224,7 @@ impl Windows {
         mut paths: Vec<PathBuf>,
         until_ns: u64,
         late_until_ns: u64,
-        forms: &[Form],
-        attributes: &BTreeMap<String, String>,
+        asked: &Asked,
     ) -> Result<Made, String> {
         let carried = self.folder.join(CARRIED);
         if carried.exists() {
@@ -251,8 +241,7 @@ impl Windows {
                 late_until_ns,
             },
             books: self.books.clone(),
-            forms: forms.to_vec(),
-            attributes: attributes.clone(),
+            asked: asked.clone(),
         };
         (self.reader)(&request)
     }
@@ -270,7 +259,7 @@ mod tests {
         let mut next = |reader: fn(&Request) -> Result<Made, String>| {
             fs::write(folder.path().join(NAMES), "x").unwrap();
             windows.reader = Box::new(reader);
-            let made = windows.next(&[], &BTreeMap::new());
+            let made = windows.next(&Asked::default());
             let names = folder.path().join(NAMES).exists();
             (made.map(|made| made.samples), windows.last.time_ns, names)
         };
@@ -305,7 +294,7 @@ mod tests {
         );
         assert_eq!(next(sent).0, Ok(7));
         windows.reader = Box::new(fails);
-        let rest = windows.rest(&[], &BTreeMap::new());
+        let rest = windows.rest(&Asked::default());
         assert!(
             rest.unwrap_err()
                 .starts_with("the end of the profile is lost")

@@ -19,13 +19,14 @@ CREATE TABLE IF NOT EXISTS rsunwind_samples (
     cpu_ns UInt64 CODEC(ZSTD(1)),
     -- rsunwind_windows.window
     window UInt64 CODEC(ZSTD(1)),
-    -- Of the regions that the program said it was in: route, trace_id, span_id, …
+    -- Of the regions that the program said it was in: route, trace_id, span_id, …; of several
+    -- processes also container.id, k8s.pod.uid, linux.cgroup.path.
     regions Map(LowCardinality(String), String) CODEC(ZSTD(1))
 )
 ENGINE = MergeTree
 PARTITION BY toDate(time)
 ORDER BY (service, toStartOfMinute(time), host, time)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 100000;
 
 -- What an agent has sent at once: its account, and what is said of where it is from.
 CREATE TABLE IF NOT EXISTS rsunwind_windows (
@@ -44,7 +45,7 @@ CREATE TABLE IF NOT EXISTS rsunwind_windows (
 ENGINE = ReplacingMergeTree
 PARTITION BY toYYYYMM(begin)
 ORDER BY (service, begin, host, window)
-SETTINGS non_replicated_deduplication_window = 10000;
+SETTINGS non_replicated_deduplication_window = 100000;
 
 -- A stack: the frames from the innermost (frames[1]) to where the thread begins.
 CREATE TABLE IF NOT EXISTS rsunwind_stacks (

@@ -56,6 +56,17 @@ impl LabelSets {
         self.0.iter()
     }
 
+    /// A new set: that one, and these where it has no such key.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code))]
+    pub(crate) fn with(&mut self, id: LabelsId, more: &[(Arc<str>, Arc<str>)]) -> LabelsId {
+        let mut labels = self.get(id).to_vec();
+        labels.extend(more.iter().cloned());
+        labels.sort_by(|(a, _), (b, _)| a.cmp(b));
+        labels.dedup_by(|(a, _), (b, _)| a == b);
+        self.0.push(labels);
+        LabelsId::next_of(self.0.len() - 1)
+    }
+
     /// All of them, to be changed; none are added or taken away.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Labels> {
         self.0.iter_mut()

@@ -116,6 +116,7 @@ pub unsafe fn start(
     PROCESS.set_period_ns(period_ns);
     let (cost, seen) = (PROCESS.event_cost_ns(), config.event_seen_ns);
     PROCESS.pace.begin(period_ns, config.share, cost, seen);
+    PROCESS.pace.obey(session::Control::orders());
     PROCESS.activate(state.cast());
     // SAFETY: the caller's promise: this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };

@@ -33,8 +33,41 @@ pub struct Control {
     pub heartbeat_ns: AtomicU64,
     /// The collector, in its own PID namespace.
     pub collector_pid: AtomicU32,
-    /// Not used.
-    pub reserved: AtomicU32,
+    /// How samples are to come from now on ([`Orders`]).
+    pub orders: AtomicU32,
+}
+
+/// What a session asks of programs that it records already.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Orders {
+    /// Samples are so many periods apart, or more.
+    pub periods: u32,
+    /// What they may take of CPU time, in 100,000ths; 0 is what the settings say.
+    pub share: u32,
+}
+
+impl Orders {
+    const SHARE_BITS: u32 = 17;
+    /// No more can be asked for.
+    pub const MOST_PERIODS: u32 = (1 << (u32::BITS - Self::SHARE_BITS)) - 1;
+    /// Likewise.
+    pub const MOST_SHARE: u32 = (1 << Self::SHARE_BITS) - 1;
+
+    /// As [`Control::orders`] has them.
+    #[must_use]
+    pub fn pack(self) -> u32 {
+        let periods = self.periods.min(Self::MOST_PERIODS);
+        periods << Self::SHARE_BITS | self.share.min(Self::MOST_SHARE)
+    }
+
+    /// What [`Orders::pack`] gave.
+    #[must_use]
+    pub const fn unpack(packed: u32) -> Self {
+        Self {
+            periods: packed >> Self::SHARE_BITS,
+            share: packed & Self::MOST_SHARE,
+        }
+    }
 }
 
 /// The collector's account of a whole recording. Missing if it did not live to write it.

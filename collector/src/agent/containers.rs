@@ -1,0 +1,135 @@
+//! Where processes are, said of their samples: where many are recorded, no one container is that of
+//! a window.
+
+use super::context;
+use crate::processes::Stat;
+use crate::recording::{Labels, LabelsId, ProcessId, Recording};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A process: its number, and when it started in clock ticks since boot.
+type Name = (u32, u64);
+
+/// What is known of processes so far, of which some have ended meanwhile.
+#[derive(Debug, Default)]
+pub(super) struct Containers(HashMap<Name, Labels>);
+
+impl Containers {
+    /// Adds container, pod and cgroup of each sample's process to the labels of its regions.
+    pub(super) fn label(&mut self, recording: &mut Recording) {
+        let name = |id: ProcessId| {
+            let process = &recording.processes[id.index()];
+            (process.pid, process.start_ticks)
+        };
+        let all = (0..recording.processes.len()).map(ProcessId::next_of);
+        let names: Vec<Name> = all.map(name).collect();
+        self.0.retain(|known, _| names.contains(known));
+        let mut sets: HashMap<(ProcessId, LabelsId), LabelsId> = HashMap::new();
+        for at in 0..recording.samples.len() {
+            let sample = &recording.samples[at];
+            let process = recording.threads[sample.thread.index()].process;
+            let before = sample.labels;
+            let after = *sets.entry((process, before)).or_insert_with(|| {
+                let own = self.of(names[process.index()]);
+                match own.is_empty() || before == LabelsId::UNKNOWN {
+                    true => before,
+                    false => recording.labels.with(before, own),
+                }
+            });
+            recording.samples[at].labels = after;
+        }
+    }
+
+    fn of(&mut self, name: Name) -> &Labels {
+        self.0.entry(name).or_insert_with(|| {
+            let found = context::whereabouts(&name.0.to_string());
+            let found = found.map(|(key, value)| (Arc::from(key), Arc::from(value)));
+            let found: Labels = found.collect();
+            // Another one may have its number by now.
+            let is_its = |stat: Stat| stat.start_ticks() == Some(name.1);
+            match Stat::read(name.0).is_some_and(is_its) {
+                true => found,
+                false => Labels::new(),
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::recording::{KernelHalf, Process, RawSample, Thread, ThreadId, Totals};
+    use engine::wire::sample::{StopReason, Trigger};
+
+    #[test]
+    fn where_a_process_is_stands_beside_what_it_says_itself() {
+        let pair = |(key, value): (&str, &str)| (Arc::from(key), Arc::from(value));
+        let mut recording = Recording::default();
+        for pid in [0, 7, 8] {
+            let at = recording.processes.len();
+            recording.processes.push(Process {
+                pid,
+                start_ticks: 5,
+                ..Process::default()
+            });
+            recording.threads.push(Thread {
+                process: ProcessId::next_of(at),
+                tid: pid,
+                key: 0,
+                name: String::new(),
+                armings: Vec::new(),
+                end: None,
+                totals: Totals::default(),
+                late_cpu_ns: 0,
+            });
+        }
+        let own = [pair(("container.id", "mine")), pair(("route", "/a"))];
+        let labelled = recording.labels.with(LabelsId::NONE, &own);
+        let sample = |thread: usize, labels| RawSample {
+            thread: ThreadId::next_of(thread),
+            labels,
+            time_ns: 0,
+            weight: 1,
+            stack: None,
+            trigger: Trigger::PerfKernel,
+            stop: StopReason::Root,
+            flags: 0,
+            kernel: KernelHalf::None,
+            entry_ip: 0,
+            event: 0,
+            value: 0,
+            cookie: 0,
+        };
+        recording.samples = vec![
+            sample(1, LabelsId::NONE),
+            sample(1, labelled),
+            sample(1, LabelsId::UNKNOWN),
+            sample(1, LabelsId::NONE),
+            sample(2, LabelsId::NONE),
+        ];
+        let mut containers = Containers::default();
+        let known = [("container.id", "c"), ("k8s.pod.uid", "p")].map(pair);
+        containers.0.insert((7, 5), known.to_vec());
+        containers.0.insert((9, 5), known.to_vec());
+        containers.label(&mut recording);
+        let labels = recording.samples.iter().map(|sample| sample.labels);
+        let labels: Vec<_> = labels.collect();
+        let said = |id| {
+            let all = recording.labels.get(id).iter();
+            all.map(|(key, value)| format!("{key}={value}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(said(labels[0]), ["container.id=c", "k8s.pod.uid=p"]);
+        assert_eq!(
+            said(labels[1]),
+            ["container.id=mine", "k8s.pod.uid=p", "route=/a"]
+        );
+        assert_eq!((labels[2], labels[3]), (LabelsId::UNKNOWN, labels[0]));
+        // It began at another time than whoever has that number, or has ended.
+        assert_eq!(labels[4], LabelsId::NONE);
+        assert!(
+            !containers.0.contains_key(&(9, 5)),
+            "it is not there any more"
+        );
+    }
+}

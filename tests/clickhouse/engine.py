@@ -1,0 +1,82 @@
+"""The engine of the chdb wheel as a server of its own, and rows of recordings as an agent makes them."""
+import gzip
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import urllib.parse
+import urllib.request
+
+here = pathlib.Path(__file__).parent
+U64 = 2**64 - 1
+# A message's letter of each table, its name, and where the row begins in a line.
+TABLES = {"f": ("rsunwind_frames", 17), "k": ("rsunwind_stacks", 17), "w": ("rsunwind_windows", 1), "s": ("rsunwind_samples", 1)}
+
+
+class Engine:
+    """server.py on a folder."""
+
+    def __init__(self, folder, port=0):
+        command = [sys.executable, str(here / "server.py"), folder, str(port)]
+        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.port = int(self.process.stdout.readline())
+        self.address = f"127.0.0.1:{self.port}"
+
+    def post(self, path, body=b"", headers={}, **asked):
+        asked = urllib.parse.urlencode({"database": "profiles", **asked})
+        address = f"http://{self.address}{path}?{asked}"
+        with urllib.request.urlopen(urllib.request.Request(address, body, headers)) as answer:
+            return answer.read().decode()
+
+    def ask(self, sql):
+        text = self.post("/", sql.encode(), default_format="JSONCompactEachRow")
+        return [json.loads(line) for line in text.splitlines()]
+
+    def insert(self, table, body, token=None):
+        once = {"async_insert_deduplicate": 1, "insert_deduplicate": 1, "insert_deduplication_token": token} if token else {}
+        query = f"INSERT INTO {table} FORMAT JSONEachRow"
+        body = gzip.compress(body, 1)
+        self.post("/", body, {"Content-Encoding": "gzip"}, query=query, async_insert=1, wait_for_async_insert=1, **once)
+
+    def make_tables(self):
+        statements = (here / "../../collector/src/clickhouse/schema.sql").resolve().read_text()
+        for statement in "\n".join(line.split("--")[0] for line in statements.splitlines()).split(";"):
+            if statement.strip():
+                self.post("/", statement.encode())
+
+    def end(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+
+def run(*command, **more):
+    return subprocess.run(command, check=True, text=True, capture_output=True, **more)
+
+
+def packed(rsunwind, recording, attributes):
+    """The lines of a whole recording, as the agent makes them of a window."""
+    request = {
+        "paths": [list(os.fsencode(os.path.abspath(recording)))],
+        "names": list(os.fsencode(os.path.abspath("names"))),
+        "thorough": False,
+        "processes": [],
+        "each": False,
+        "window": [0, U64, 0, U64],
+        "forms": ["rows"],
+        "attributes": attributes,
+        "books": {"late": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7},
+    }
+    out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
+    return gzip.decompress(out.stdout.split(b"\n", 1)[1]).decode().splitlines()
+
+
+def shown(name, value):
+    print(f"{name:58} {value}", flush=True)
+
+
+def equal(name, one, other):
+    shown(name, one)
+    if one != other:
+        sys.exit(f"{name}: {one} is not {other}")
