@@ -125,7 +125,7 @@ impl<'a> Tables<'a> {
             name_strindex: index(found.name),
             system_name_strindex: index(found.system_name),
             filename_strindex: index(found.filename),
-            start_line: 0,
+            start_line: found.start_line,
         });
         tables.dictionary.function_table.extend(functions);
         let line = |found: &proto::Line| otel::Line {

@@ -69,6 +69,7 @@ impl Builder {
             source: file
                 .map(shared)
                 .filter(|_| matches!(mode, Mode::Language(_))),
+            begins: 0,
         });
         let frame = Frame {
             file: file.map(shared),
@@ -176,6 +177,7 @@ impl Builder {
             image: None,
             mode: Mode::Note,
             source: None,
+            begins: 0,
         });
         let id = self.add(Frame::bare(function));
         self.missing = Some(id);

@@ -59,7 +59,14 @@ pub(super) struct Place {
 pub(super) fn place(name: &str, origin: &str, by: By, renamed: &Renamed) -> Place {
     let new = |name: &str| renamed.get(name).map_or(name, |new| new).to_owned();
     let (name, key, origin) = match by {
-        By::Function => (name.to_owned(), new(origin), new(origin)),
+        // Functions of languages may begin at another line.
+        By::Function => {
+            let file = match origin.rsplit_once(':') {
+                Some((file, line)) if line.bytes().all(|byte| byte.is_ascii_digit()) => file,
+                _ => origin,
+            };
+            (name.to_owned(), new(file), new(file))
+        }
         // What a function of the program's own called most may be another one.
         By::Own => (name.to_owned(), String::new(), String::new()),
         // A file's directory is that of the build.
@@ -128,6 +135,7 @@ mod tests {
             (By::Process, ["p (1)", "./p 1"], ["p (2)", "./p 2"]),
             (By::Module, ["p", "/old/p"], ["p", "/new/p"]),
             (By::Line, ["f", "/old/f.c:3"], ["f", "/new/f.c:3"]),
+            (By::Function, ["f", "f.js:3"], ["f", "f.js:4"]),
             (By::Own, ["f", "read (libc)"], ["f", "write (libc)"]),
         ] {
             let [first, second] = [first, second].map(|[name, origin]| key(name, origin, by));

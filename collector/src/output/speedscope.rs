@@ -36,7 +36,10 @@ impl Format for Speedscope {
         )?;
         out.write_all(br#""shared":{"frames":["#)?;
         for (index, function) in profile.functions.iter().enumerate() {
-            let frame = json!({"name": &*function.name, "file": profile.image_name(function)});
+            let mut frame = json!({"name": &*function.name, "file": profile.image_name(function)});
+            if function.begins > 0 {
+                frame["line"] = function.begins.into();
+            }
             write!(out, "{}{frame}", comma(index))?;
         }
         out.write_all(br#"]},"profiles":["#)?;

@@ -6,14 +6,16 @@ use super::{FunctionId, Names, Profile};
 use crate::intern::HashMap;
 
 impl Profile {
-    /// For each function the first one that is called the same, in the same binary and file.
+    /// For each function the first one that is called the same, in the same binary and
+    /// file, and begins at the same line.
     #[must_use]
     pub fn alike(&self, names: Names) -> Vec<FunctionId> {
         let mut first = HashMap::default();
         let functions = self.functions.iter().enumerate();
         let first = functions.map(|(index, function)| {
             let id = FunctionId::next_of(index);
-            let (image, mode, source) = (function.image, function.mode, &function.source);
+            let (image, mode) = (function.image, function.mode);
+            let source = (&function.source, function.begins);
             match names {
                 Names::Whole => id,
                 Names::Short => *first
@@ -50,5 +52,8 @@ mod tests {
         assert_eq!(of(Names::Whole), [0, 1, 2, 3]);
         profile.functions[2].source = Some("other.py".into());
         assert_eq!(profile.alike(Names::Short)[2].index(), 2, "of another file");
+        profile.functions[2].source = None;
+        profile.functions[2].begins = 7;
+        assert_eq!(profile.alike(Names::Short)[2].index(), 2, "at another line");
     }
 }

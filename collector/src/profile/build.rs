@@ -112,6 +112,7 @@ impl Tables {
             image,
             mode,
             source: None,
+            begins: 0,
         });
         self.frame(Frame::bare(function))
     }
@@ -506,6 +507,7 @@ impl Builder<'_> {
                     image: place.image,
                     mode,
                     source: named.file.clone().filter(|_| place.language.is_some()),
+                    begins: named.begins,
                 });
                 self.at_places.push(function);
             }

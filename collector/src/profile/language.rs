@@ -64,6 +64,7 @@ impl Profile {
             image: None,
             mode: Mode::Note,
             source: None,
+            begins: 0,
         });
         let function = super::FunctionId::next_of(self.functions.len() - 1);
         self.frames.push(Frame::bare(function));

@@ -132,6 +132,8 @@ pub struct Function {
     /// Of a language's the source file, since functions of one name are different ones in different
     /// files.
     pub source: Option<Arc<str>>,
+    /// Likewise the line that it begins at; 0 if unknown.
+    pub begins: u32,
 }
 
 /// How functions are called.
@@ -358,6 +360,17 @@ impl Profile {
             ),
             (None, Mode::User) => "[anonymous]",
             (None, Mode::Note) => "-",
+        }
+    }
+
+    /// The same, and of a language's function the line that it begins at: there may be several of
+    /// one name in a file.
+    #[must_use]
+    pub fn origin(&self, function: &Function) -> String {
+        let name = self.image_name(function);
+        match (function.begins, &function.source) {
+            (0, _) | (_, None) => name.to_owned(),
+            (line, Some(_)) => format!("{name}:{line}"),
         }
     }
 

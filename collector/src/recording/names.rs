@@ -39,6 +39,8 @@ pub struct Named {
     pub file: Option<Arc<str>>,
     /// The line in it; 0 if unknown.
     pub line: u32,
+    /// The line that the function begins at, as its language says; 0 if unknown.
+    pub begins: u32,
     /// Inlined into the next one of the list.
     pub inlined: bool,
     /// Where the function begins in its module.
@@ -341,6 +343,7 @@ fn named(from: &mut Decoder<'_>, strings: &[Arc<str>], address: u64) -> Result<N
         short,
         file,
         line: u32::try_from(line).map_err(|_| WireError::BadValue("a line", line))?,
+        begins: 0, // of languages, which describe their functions themselves
         inlined: flags & 1 != 0,
         start: match flags & 2 {
             0 => None,
@@ -415,6 +418,7 @@ pub(crate) mod tests {
             short: (line > 10).then(|| "short".into()),
             file: (line > 0).then(|| "/src/a.c".into()),
             line,
+            begins: 0,
             inlined: line > 20,
             start: (line < 30).then_some(0x1000),
         };

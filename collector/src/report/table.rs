@@ -260,13 +260,12 @@ fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
     match key {
         Key::Function(id) => {
             let function = &profile.functions[id as usize];
-            let origin = profile.image_name(function).to_owned();
-            (function.called(names).to_owned(), origin)
+            (function.called(names).to_owned(), profile.origin(function))
         }
         Key::Own((id, called)) => {
             let called = called.map_or_else(String::new, |called| {
                 let called = &profile.functions[called as usize];
-                let (name, origin) = (called.called(names), profile.image_name(called));
+                let (name, origin) = (called.called(names), profile.origin(called));
                 match called.mode {
                     Mode::Note => name.to_owned(),
                     _ => format!("{name} ({origin})"),
@@ -277,10 +276,10 @@ fn words(profile: &Profile, key: Key<'_>, names: Names) -> (String, String) {
         }
         Key::Line(id, file, line) => {
             let function = &profile.functions[id as usize];
-            let origin = if file.is_empty() {
-                profile.image_name(function).to_owned()
-            } else {
-                format!("{file}:{line}")
+            let origin = match (file, line, function.begins) {
+                ("", ..) => profile.image_name(function).to_owned(),
+                (_, 0, begins) if begins > 0 => format!("{file}, function at {begins}"),
+                _ => format!("{file}:{line}"),
             };
             (function.called(names).to_owned(), origin)
         }

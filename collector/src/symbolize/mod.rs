@@ -38,7 +38,9 @@ use crate::intern::{HashMap, Interner};
 use crate::jit_map;
 use crate::progress;
 use crate::recording::names::{Group, Owner};
-use crate::recording::{CodeId, LanguageId, Module, Process, ProcessId, RawFrame, Recording};
+use crate::recording::{
+    CodeId, CodeObject, LanguageId, Module, Process, ProcessId, RawFrame, Recording,
+};
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
 use perf_map::PerfMap;
@@ -66,6 +68,7 @@ impl Named {
             short: None,
             file: None,
             line: 0,
+            begins: 0,
             inlined: false,
             start: None,
         }
@@ -439,6 +442,18 @@ fn unnamed_of_kernel(keys: &[Key], found: &[Vec<Named>]) -> (Vec<usize>, Vec<u64
     of_kernel.unzip()
 }
 
+/// What a function of a language is called. One without a name is told from others of the file by
+/// where it begins, as there may be hundreds.
+fn called(code: &CodeObject) -> Arc<str> {
+    const NAMELESS: [&str; 2] = ["(anonymous)", "<lambda>"];
+    let file = code.file.rsplit('/').next().unwrap_or_default();
+    let is_nameless = NAMELESS.iter().any(|name| code.name.ends_with(name));
+    match is_nameless && code.first_line != 0 && !file.is_empty() {
+        true => format!("{} {file}:{}", code.name, code.first_line).into(),
+        false => code.name.clone(),
+    }
+}
+
 /// Names what interpreters ran, by what they said of it.
 fn name_languages(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>]) {
     for (slot, key) in keys.iter().enumerate() {
@@ -452,7 +467,8 @@ fn name_languages(recording: &Recording, keys: &[Key], found: &mut [Vec<Named>])
         found[slot] = vec![Named {
             file: Some(code.file.clone()).filter(|file| !file.is_empty()),
             line: code.line(position),
-            ..Named::only(code.name.clone())
+            begins: code.first_line,
+            ..Named::only(called(code))
         }];
     }
 }

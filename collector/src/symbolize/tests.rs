@@ -3,6 +3,7 @@
 use super::*;
 use crate::correlate::read_bytes;
 use crate::recording::example::{Chunk, head, recording};
+use engine::wire::code::LineFormat;
 use engine::wire::module::Module as WireModule;
 use engine::wire::record::RecordKind;
 use object::{Object, ObjectSymbol};
@@ -279,4 +280,27 @@ fn rust_names_are_demangled() {
         name.starts_with("collector::symbolize::tests::rust_names_are_demangled"),
         "{name}"
     );
+}
+
+#[test]
+fn functions_without_names_are_told_apart() {
+    let called = |name: &str, file: &str, first_line| {
+        let code = CodeObject {
+            language: LanguageId::new(0),
+            name: name.into(),
+            file: file.into(),
+            first_line,
+            format: LineFormat::None,
+            lines: Vec::new(),
+        };
+        called(&code).to_string()
+    };
+    assert_eq!(called("(anonymous)", "/a/b.js", 7), "(anonymous) b.js:7");
+    assert_eq!(
+        called("f.<locals>.<lambda>", "c.py", 9),
+        "f.<locals>.<lambda> c.py:9"
+    );
+    assert_eq!(called("(anonymous)", "", 7), "(anonymous)");
+    assert_eq!(called("(anonymous)", "/a/b.js", 0), "(anonymous)");
+    assert_eq!(called("named", "/a/b.js", 7), "named");
 }

@@ -25,7 +25,7 @@ pub const FROM_OUTSIDE: u64 = 1 << 40;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 #[repr(u8)]
 pub enum LineFormat {
-    /// There is no table; the first line is all that is known.
+    /// There is no table, and no line known but the function's first.
     #[default]
     None = 0,
     /// Pairs of numbers, by position: what is added to the position before, from 0, and to the line
@@ -156,7 +156,7 @@ impl<'a> Code<'a> {
     #[must_use]
     pub fn line(&self, position: u32) -> u32 {
         match self.format {
-            LineFormat::None => self.first_line,
+            LineFormat::None => 0,
             LineFormat::Direct => position,
             LineFormat::Steps => steps(self.lines, self.first_line, position),
             LineFormat::Python39 => python_lines::of_3_9(self.lines, self.first_line, position),
@@ -346,6 +346,6 @@ mod tests {
         code.format = LineFormat::Direct;
         assert_eq!(code.line(9), 9);
         code.format = LineFormat::None;
-        assert_eq!(code.line(9), 100);
+        assert_eq!(code.line(9), 0);
     }
 }

@@ -170,7 +170,7 @@ impl Tables {
             "relevantForJS": false,
             "resource": resource.map_or(json!(-1), |resource| json!(resource)),
             "fileName": file,
-            "lineNumber": Value::Null,
+            "lineNumber": Some(function.begins).filter(|line| *line > 0),
             "columnNumber": Value::Null,
         }));
         self.known_functions.insert(frame.function, row);

@@ -9,7 +9,7 @@ pub(crate) mod proto;
 
 use super::{Format, Holds, Options, command, started_at, thread_name};
 use crate::intern::HashMap;
-use crate::profile::{CallId, Frame, Profile, SourceFrameId, is_time};
+use crate::profile::{CallId, Frame, FunctionId, Profile, SourceFrameId, is_time};
 use crate::symbolize::ImageId;
 use engine::wire::source::WALL;
 use flate2::Compression;
@@ -262,13 +262,9 @@ impl<'a> Builder<'a> {
         let address = outer.map_or(0, |outer| outer.file_address.wrapping_add(bias));
         let line = functions
             .iter()
-            .map(|frame| {
-                let function = self.profile.function(frame);
-                let file = frame.file.as_deref();
-                proto::Line {
-                    function_id: self.function(frame.function.number(), &function.name, file),
-                    line: i64::from(frame.line),
-                }
+            .map(|frame| proto::Line {
+                function_id: self.function(frame.function, frame.file.as_deref()),
+                line: i64::from(frame.line),
             })
             .collect();
         let id = self.out.location.len() as u64 + 1;
@@ -282,18 +278,21 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn function(&mut self, id: u32, name: &'a str, file: Option<&'a str>) -> u64 {
+    fn function(&mut self, id: FunctionId, file: Option<&'a str>) -> u64 {
+        let function = &self.profile.functions[id.index()];
+        let id = id.number();
         if let Some(known) = self.functions.get(&(id, file)) {
             return *known;
         }
         let number = self.out.function.len() as u64 + 1;
-        let name = self.string(name);
+        let name = self.string(&function.name);
         let filename = self.string(file.unwrap_or(""));
         self.out.function.push(proto::Function {
             id: number,
             name,
             system_name: name,
             filename,
+            start_line: i64::from(function.begins),
         });
         self.functions.insert((id, file), number);
         number

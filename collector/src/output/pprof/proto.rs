@@ -114,4 +114,6 @@ pub(crate) struct Function {
     pub(crate) system_name: i64,
     #[prost(int64, tag = "4")]
     pub(crate) filename: i64,
+    #[prost(int64, tag = "5")]
+    pub(crate) start_line: i64,
 }
