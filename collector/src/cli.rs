@@ -6,6 +6,7 @@ pub mod elsewhere;
 #[cfg(feature = "agent")]
 use crate::agent;
 use crate::allocator;
+use crate::cut_short;
 use crate::{diff, doctor, dump, export, interrupt, merge, record, report, sframe_cmd, top, view};
 use clap::{Parser, Subcommand};
 use std::io::{self, Write as _};
@@ -142,6 +143,7 @@ impl Cli {
     /// Any [`Error`]; nothing has been said about it yet.
     pub fn run(self) -> Result<ExitCode, Error> {
         allocator::gives_back();
+        cut_short::read_as_zeros();
         if self.command.only_reads() {
             interrupt::watch();
         }

@@ -3,6 +3,7 @@
 #[cfg(feature = "agent")]
 pub mod agent;
 mod allocator;
+mod binary;
 pub mod charge;
 pub mod cli;
 #[cfg(feature = "agent")]
@@ -11,6 +12,7 @@ pub mod clock;
 mod copy;
 pub mod correlate;
 mod cpu_rings;
+mod cut_short;
 pub mod diff;
 pub mod doctor;
 pub mod dump;
@@ -40,6 +42,7 @@ mod progress;
 mod progress_bar;
 pub mod record;
 pub mod recording;
+mod regular_file;
 mod remote;
 mod remote_memory;
 pub mod report;

@@ -8,19 +8,20 @@
 //! One call without a safe wrapper, `getxattr`, with a buffer of no size.
 #![allow(unsafe_code)]
 
+use crate::binary;
 use crate::visible::Shown;
 use engine::wire::file::VERSION;
 use nix::libc;
 use nix::sys::statvfs::{FsFlags, statvfs};
 use nix::unistd::{getegid, geteuid};
 use object::read::elf::{FileHeader as _, ProgramHeader as _};
-use object::{Endianness, ReadCache, ReadRef, elf};
+use object::{Endianness, ReadRef, elf};
 use std::ffi::{CString, OsStr};
 use std::fmt;
-use std::fs::{self, File};
+use std::fs;
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How many interpreters of interpreters the kernel follows.
@@ -181,11 +182,10 @@ impl Nature {
                 .get_or_insert_with(|| interpreter.clone());
             file = interpreter;
         }
-        let Some(opened) = open(&file) else {
+        let Ok(opened) = binary::Binary::open(&file) else {
             return nature;
         };
-        let cache = ReadCache::new(opened);
-        let kind = match binary(&cache) {
+        let kind = match binary(&opened) {
             Some(Binary::Other(kind)) => Some(kind),
             Some(Binary::Dynamic { loader, sanitized }) => {
                 nature.interpreter.get_or_insert(loader);
@@ -202,20 +202,14 @@ impl Nature {
     }
 }
 
-/// A regular file; a pipe that somebody has put there is not waited for.
-fn open(path: &Path) -> Option<File> {
-    let file = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .ok()?;
-    file.metadata().ok()?.is_file().then_some(file)
-}
-
 /// The program that `#!` names.
 fn script_interpreter(path: &Path) -> Option<PathBuf> {
     let mut start = Vec::new();
-    open(path)?.take(256).read_to_end(&mut start).ok()?;
+    binary::open(path)
+        .ok()?
+        .take(256)
+        .read_to_end(&mut start)
+        .ok()?;
     let line = start
         .strip_prefix(b"#!")?
         .split(|byte| *byte == b'\n')

@@ -5,6 +5,9 @@
 
 mod called;
 mod cgroup;
+mod started_with;
+
+pub(crate) use started_with::{command, environment, setting, try_environment};
 
 use crate::clock;
 use engine::wire::session::CONTROL_FILE;
@@ -192,22 +195,6 @@ pub(crate) fn has_session_only(pid: i32) -> bool {
     any(&format!("/{CONTROL_FILE}")) && !any(".seg")
 }
 
-/// The environment that a process was started with; empty if that may not be seen, or exec is about
-/// to put it there.
-pub(crate) fn environment(pid: i32) -> Vec<u8> {
-    fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()
-}
-
-/// What the settings of ours that a process was started with have for a key, which ends in `=`.
-pub(crate) fn setting(pid: i32, key: &[u8]) -> Option<Vec<u8>> {
-    let environment = environment(pid);
-    let mut variables = environment.split(|byte| *byte == 0);
-    let settings = variables.find_map(|variable| variable.strip_prefix(b"RSUNWIND="))?;
-    let mut settings = settings.split(|byte| *byte == b',');
-    let value = settings.find_map(|setting| setting.strip_prefix(key));
-    value.map(<[u8]>::to_vec)
-}
-
 /// Identity of a process, as far as it is still there.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Identity {
@@ -313,8 +300,7 @@ const LONGEST_COMMAND: usize = 32 << 10;
 /// Reads it.
 pub(crate) fn identity(pid: i32) -> Identity {
     use std::os::unix::ffi::OsStringExt;
-    let read = |name: &str| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-    let mut command = read("cmdline");
+    let mut command = command(pid);
     command.truncate(LONGEST_COMMAND);
     let executable = fs::read_link(format!("/proc/{pid}/exe"));
     let stat = u32::try_from(pid).ok().and_then(Stat::read);
@@ -323,7 +309,8 @@ pub(crate) fn identity(pid: i32) -> Identity {
         // As ps shows those that have no program: threads of the kernel's.
         command = [b"[", &name(pid, pid)[..], b"]\0"].concat();
     }
-    let status = String::from_utf8_lossy(&read("status")).into_owned();
+    let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    let status = String::from_utf8_lossy(&status).into_owned();
     let ns_pids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
     let called = executable.as_ref().ok();
     let called = called.and_then(|executable| called::find(pid, executable, &command));

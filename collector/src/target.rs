@@ -195,7 +195,7 @@ fn called(name: &str) -> Result<Vec<i32>, Error> {
 fn is_called(pid: i32, name: &[u8]) -> bool {
     let is_it = |path: &[u8]| path.rsplit(|byte| *byte == b'/').next() == Some(name);
     let file = fs::read_link(format!("/proc/{pid}/exe"));
-    let arguments = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let arguments = processes::command(pid);
     let first = arguments.split(|byte| *byte == 0).next();
     // The kernel cuts a long name, and a program may call itself what it likes.
     processes::name(pid, pid) == name

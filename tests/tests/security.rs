@@ -278,7 +278,12 @@ fn no_output_has_a_character_that_acts_and_a_picture_is_well_formed() {
         assert!(is_plain(&table), "{by}: {:?}", text(&table));
     }
     assert!(is_plain(&command(&["report", "--summary", "profile.rsu"])));
-    for extension in ["folded", "svg", "perf"] {
+    for how in [&["--tree"][..], &["--format", "json"], &["--format", "csv"]] {
+        let table = command(&[&["report", "--no-pager", "profile.rsu"], how].concat());
+        assert!(is_plain(&table), "{how:?}: {:?}", text(&table));
+        assert!(text(&table).contains("made_up_"), "{how:?}");
+    }
+    for extension in ["folded", "svg", "perf", "speedscope.json"] {
         let name = format!("out.{extension}");
         command(&["export", "profile.rsu", "-o", &name]);
         let written = fs::read(bench.path(&name)).expect("it was written");
@@ -334,6 +339,38 @@ fn names_of_functions_in_a_programs_tables_do_not_act() {
     let said = sframe(&["sframe", "check", "converted"]);
     assert!(said.contains("a\\u{1b}]0;title\\u{7}"), "{said}");
     sframe(&["sframe", "dump", "converted"]);
+}
+
+/// A C++ symbol of some hundred characters for a name that doubles with each of so many steps.
+fn doubling(steps: u32) -> String {
+    let number = |step: u32| {
+        char::from_digit(step, 36)
+            .expect("a digit")
+            .to_ascii_uppercase()
+    };
+    let more = (1..steps).map(|step| format!("S_IS{0}_S{0}_E", number(step)));
+    format!("_Z1f1AIiiES_IS0_S0_E{}", more.collect::<String>())
+}
+
+#[test]
+fn a_name_without_end_takes_no_memory() {
+    let bench = Bench::new();
+    let symbol = doubling(22);
+    let source = format!(
+        "__attribute__((noinline)) void burn(void) __asm__(\"{symbol}\");\n\
+         void burn(void) {{ for (volatile long i = 0; i < 100000000; i++); }}\n\
+         int main(void) {{ burn(); return 3; }}"
+    );
+    let program = bench.compile("gcc", &["-O1"], &source);
+    let mut command = Command::new("prlimit");
+    command.arg("--data=1000000000").arg(rsunwind());
+    command
+        .args(["record", "-o"])
+        .arg(bench.path("profile.rsu"));
+    let ended = output(command.arg(program));
+    let told = text(&ended.stderr);
+    assert_eq!(ended.status.code(), Some(3), "{told}");
+    assert!(told.contains(&symbol[..20]), "{told}");
 }
 
 /// The first library that a recorded program has preloaded, and what rsunwind says.

@@ -5,6 +5,7 @@
 
 use super::Error;
 use super::finding::Finding;
+use crate::binary;
 use crate::inside;
 use crate::jit_options;
 use crate::obstacle::Nature;
@@ -167,7 +168,7 @@ fn namespace(pid: i32) -> Option<Finding> {
 /// Whether its own functions have names.
 fn names(pid: i32) -> Option<Finding> {
     const SUBJECT: &str = "names";
-    let content = fs::read(executable(pid)).ok()?;
+    let content = binary::read(Path::new(&executable(pid))).ok()?;
     let file = object::File::parse(&*content).ok()?;
     let has = |name| {
         file.section_by_name_bytes(name)

@@ -1,13 +1,13 @@
 //! Functions of a process's libc: their addresses, from the files that it has mapped. A file that
 //! is not the mapped one any more is not believed.
 
+use crate::binary;
 use crate::processes::{self, Mapping};
 use crate::remote_memory::RemoteMemory;
 use object::elf::{PT_LOAD, STT_FUNC};
 use object::read::elf::{ElfFile64, ProgramHeader};
 use object::{Object, ObjectSymbol};
 use std::collections::HashMap;
-use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -36,7 +36,7 @@ fn of_file(
     names: &[String],
 ) -> Option<Vec<(String, u64)>> {
     let inside = path.strip_prefix("/").ok()?;
-    let bytes = fs::read(Path::new(&format!("/proc/{pid}/root")).join(inside)).ok()?;
+    let bytes = binary::read(&Path::new(&format!("/proc/{pid}/root")).join(inside)).ok()?;
     let file = ElfFile64::<object::Endianness>::parse(&*bytes).ok()?;
     let endian = file.endian();
     let mut headers = file.elf_program_headers().iter();

@@ -1,10 +1,10 @@
 //! What a file on this machine says of a mapping that perf recorded: its build-id, and at which of
 //! its own addresses it was mapped.
 
+use crate::binary::Binary;
 use crate::segments::Segments;
 use object::Object;
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
 /// A file: build-id, and parts.
@@ -26,8 +26,7 @@ impl Images {
 }
 
 fn read(path: &Path) -> Option<Image> {
-    let file = path.is_file().then(|| File::open(path).ok()).flatten()?;
-    let data = object::ReadCache::new(file);
+    let data = Binary::open(path).ok()?;
     let elf = object::File::parse(&data).ok()?;
     let build_id = elf.build_id().ok().flatten().unwrap_or_default().to_vec();
     Some((build_id, Segments::of(&elf)))

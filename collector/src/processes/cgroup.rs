@@ -83,7 +83,7 @@ fn docker_name(number: &str) -> Option<String> {
 
 /// Its host name, as managers put it into the environment: of Kubernetes the pod's.
 fn host_name(pid: i32) -> Option<String> {
-    let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
+    let environment = super::environment(pid);
     let mut words = environment.split(|byte| *byte == 0);
     let name = words.find_map(|word| word.strip_prefix(b"HOSTNAME="))?;
     (!name.is_empty()).then(|| String::from_utf8_lossy(name).into_owned())

@@ -6,18 +6,15 @@
 //! segment.
 
 use super::drain::Drain;
-use crate::processes::Stat;
+use crate::processes::{Stat, try_environment};
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// So many are named.
 const NAMED: usize = 5;
-/// Bytes of an environment that are looked at.
-const LONGEST_ENVIRONMENT: u64 = 4 << 20;
 /// An exec that lays out memory is waited for that long, ms.
 const LONGEST_EXEC: u32 = 100;
 
@@ -47,17 +44,13 @@ fn runs(pid: u32) -> bool {
 fn environment(pid: u32) -> Vec<u8> {
     let mut waits = 0;
     loop {
-        let mut environment = Vec::new();
-        let file = fs::File::open(format!("/proc/{pid}/environ"));
-        let read =
-            file.and_then(|file| file.take(LONGEST_ENVIRONMENT).read_to_end(&mut environment));
-        let comes = environment.is_empty()
-            && read.is_ok()
+        let read = try_environment(pid);
+        let comes = read.as_ref().is_ok_and(Vec::is_empty)
             && Stat::read(pid).is_some_and(|stat| stat.has_no_environment_yet())
             // Kernel threads have none.
             && fs::read_link(format!("/proc/{pid}/exe")).is_ok();
         if !comes || waits == LONGEST_EXEC {
-            return environment;
+            return read.unwrap_or_default();
         }
         waits += 1;
         std::thread::sleep(Duration::from_millis(1));

@@ -7,15 +7,20 @@ use crate::intern::{HashMap, HashSet};
 use crate::numbers::share;
 use crate::output::started_at;
 use crate::profile::{CallId, Frame, FunctionId, Names, Profile};
+use crate::regular_file;
 use crate::visible::visible;
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::io::{self, Read as _};
+use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 /// Lines shown before and behind those that have something.
 const AROUND: u32 = 4;
+/// Of a source no more is read, bytes.
+const LONGEST_SOURCE: u64 = 64 << 20;
 
 /// Of a line or an instruction: in itself, and with what it called.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,6 +119,14 @@ pub(super) fn source(
     }
 }
 
+/// The text of a source, as far as it is one.
+fn read(name: &Path) -> io::Result<String> {
+    let mut text = Vec::new();
+    let file = regular_file::open(name)?;
+    file.take(LONGEST_SOURCE).read_to_end(&mut text)?;
+    Ok(String::from_utf8_lossy(&text).into_owned())
+}
+
 /// What was spent in a file.
 #[derive(Default)]
 struct File {
@@ -127,7 +140,7 @@ impl File {
         let whole = profile.whole();
         let text = match name {
             "" => String::new(),
-            name => match fs::read_to_string(name) {
+            name => match read(Path::new(name)) {
                 Ok(text) => text,
                 Err(error) => {
                     let _ = writeln!(out, "the source cannot be read here: {error}");

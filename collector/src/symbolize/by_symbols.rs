@@ -6,11 +6,11 @@
 
 use super::Named;
 use super::elf::Met;
+use crate::binary::Binary;
 use crate::intern::HashMap;
 use crate::recording::names::Group;
 use crate::visible::Shown;
 use object::{Object, ObjectSymbol, SymbolKind};
-use std::fs::File;
 use std::path::Path;
 
 /// The function at each address; none if it has no symbol. Addresses are the file's own, and
@@ -24,8 +24,7 @@ pub(super) fn names(
     known: &Group,
     met: &mut Met,
 ) -> Result<Vec<Vec<Named>>, String> {
-    let opened = File::open(file).map_err(|error| format!("{}: {error}", file.shown()))?;
-    let data = object::ReadCache::new(&opened);
+    let data = Binary::open(file).map_err(|error| format!("{}: {error}", file.shown()))?;
     let elf = object::File::parse(&data).map_err(|error| format!("{}: {error}", file.shown()))?;
     let outermost = known.places.iter().filter_map(|place| place.1.last());
     let known: HashMap<u64, &Named> = outermost
@@ -109,8 +108,7 @@ mod tests {
     #[test]
     fn functions_are_those_that_the_symbolizer_finds() {
         let own = std::env::current_exe().unwrap();
-        let file = File::open(&own).unwrap();
-        let data = object::ReadCache::new(&file);
+        let data = Binary::open(&own).unwrap();
         let elf = object::File::parse(&data).unwrap();
         let code = elf.symbols().filter(|it| it.kind() == SymbolKind::Text);
         let code = code.filter(|it| !it.is_undefined() && it.size() > 0);

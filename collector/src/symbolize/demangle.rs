@@ -4,15 +4,23 @@
 //!
 //! Not here: the short form of a name ([`super::short`]).
 
-use cpp_demangle::ParseOptions;
+use cpp_demangle::{DemangleOptions, ParseOptions};
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 /// Names nest types within types; deeper ones than this are left as they are.
 const DEEPEST: u32 = 512;
+/// Names refer to their own parts, so that some hundred characters may stand for a name of any
+/// length: longer ones are left as they are, bytes.
+const LONGEST: usize = 64 << 10;
 
 /// The name of a symbol, demangled if it is mangled.
 pub(super) fn name(symbol: &str) -> Arc<str> {
-    whole(symbol).map_or_else(|| Arc::from(symbol), Arc::from)
+    let known = whole(symbol).map(Arc::from);
+    known.unwrap_or_else(|| match symbol.get(..symbol.floor_char_boundary(LONGEST)) {
+        Some(start) if start.len() < symbol.len() => Arc::from(format!("{start}…")),
+        _ => Arc::from(symbol),
+    })
 }
 
 /// Whether a symbol says that a compiler made it from a name of another form.
@@ -28,7 +36,9 @@ fn whole(symbol: &str) -> Option<String> {
     if is_rust(symbol)
         && let Ok(rust) = rustc_demangle::try_demangle(symbol)
     {
-        return Some(format!("{rust:#}"));
+        let mut name = Room::default();
+        write!(name, "{rust:#}").ok()?;
+        return Some(name.0);
     }
     cpp(symbol).or_else(|| {
         let (readable, members) = without_dependent_members(symbol)?;
@@ -52,7 +62,24 @@ fn is_rust(symbol: &str) -> bool {
 fn cpp(symbol: &str) -> Option<String> {
     let options = ParseOptions::default().recursion_limit(DEEPEST);
     let parsed = cpp_demangle::Symbol::new_with_options(symbol, &options);
-    parsed.ok()?.demangle().ok()
+    let mut name = Room::default();
+    let options = DemangleOptions::default();
+    parsed.ok()?.structured_demangle(&mut name, &options).ok()?;
+    Some(name.0)
+}
+
+/// A text that becomes no longer than [`LONGEST`].
+#[derive(Default)]
+struct Room(String);
+
+impl fmt::Write for Room {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > LONGEST {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
+    }
 }
 
 /// How the C++ scheme writes a member of a type that is known only with the template's arguments,
@@ -199,6 +226,22 @@ mod tests {
         ] {
             assert_eq!(&*name(plain), plain);
         }
+    }
+
+    #[test]
+    fn a_name_that_doubles_at_each_step_stays_as_it_is() {
+        let nested = |depth: usize| {
+            let mut symbol = "_Z1f1AIiiES_IS0_S0_E".to_owned();
+            for step in ('1'..='9').chain('A'..='Z').take(depth - 1) {
+                symbol += &format!("S_IS{step}_S{step}_E");
+            }
+            symbol
+        };
+        let short = nested(5);
+        assert!(name(&short).starts_with("f(A<int, int>, A<A<int, int>, A<int, int> >"));
+        assert_eq!(&*name(&nested(30)), nested(30));
+        let long = "é".repeat(LONGEST);
+        assert_eq!(name(&long).len(), LONGEST + "…".len());
     }
 
     #[test]

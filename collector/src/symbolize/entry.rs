@@ -9,6 +9,7 @@
 //! ```
 
 use super::{Named, THREAD_ENTRY};
+use crate::binary;
 use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::cell::LazyCell;
@@ -32,7 +33,7 @@ pub(super) fn name<'a, 'e>(
     let Some(section) = elf.section_by_name(".eh_frame") else {
         return;
     };
-    let Ok(bytes) = section.uncompressed_data() else {
+    let Some(bytes) = binary::content(&section) else {
         return;
     };
     // Not before it matters: each symbol's name is a read of its own.

@@ -3,6 +3,7 @@
 
 use super::Named;
 use super::go_table::GoTable;
+use crate::binary;
 use object::{Object, ObjectSection};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,7 +24,7 @@ pub(super) fn name<'a, 'e>(
         return;
     }
     let section = SECTIONS.iter().find_map(|name| elf.section_by_name(name));
-    let Some(Ok(bytes)) = section.map(|section| section.uncompressed_data()) else {
+    let Some(bytes) = section.and_then(|section| binary::content(&section)) else {
         return;
     };
     let Some(table) = anywhere(&bytes).or_else(|| without_text(elf, &bytes)) else {

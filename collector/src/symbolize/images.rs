@@ -4,10 +4,10 @@
 //! Not here: reading the symbols (`elf`).
 
 use super::{Effort, KernelSymbols};
+use crate::binary::{self, Binary};
 use crate::intern::index;
-use object::{Object, ObjectSection};
+use object::Object;
 use std::ffi::OsStr;
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
@@ -101,10 +101,8 @@ impl Places {
         }
         let path = image.path.strip_suffix(" (deleted)").unwrap_or(&image.path);
         let own = Path::new(path);
-        // A path in a recording may name anything here by now; opening a pipe would wait for its
-        // other end.
-        let file = own.is_file().then(|| File::open(own).ok()).flatten();
-        let why = match file.and_then(|file| Facts::read(&file)) {
+        // A path in a recording may name anything here by now.
+        let why = match Binary::open(own).ok().and_then(|file| Facts::read(&file)) {
             Some(facts) if facts.build_id == image.build_id => {
                 let better = || {
                     self.linked(own, &facts)
@@ -112,7 +110,7 @@ impl Places {
                 };
                 let better = (!facts.has_dwarf).then(better).flatten();
                 return Found::Files {
-                    debug: facts.has_dwarf || better.is_some(),
+                    debug: facts.has_dwarf || better.as_deref().is_some_and(has_dwarf),
                     symbols: better.unwrap_or_else(|| own.to_owned()),
                     code: Some(own.to_owned()),
                 };
@@ -123,9 +121,9 @@ impl Places {
         };
         match self.debug_file(&image.build_id) {
             Some(symbols) => Found::Files {
+                debug: has_dwarf(&symbols),
                 symbols,
                 code: None,
-                debug: true,
             },
             None if image.build_id.is_empty() => Found::Nothing(format!(
                 "{name} has no symbols: {why} ({path}), and it has no build-id to look for debug files by"
@@ -191,29 +189,31 @@ struct Facts {
 
 /// Whether a debug file is that of a binary: by its build-id, or if there is none by its checksum.
 fn is_of_build(file: &Path, build_id: &[u8], checksum: u32) -> bool {
-    let Ok(mut file) = File::open(file) else {
+    let Ok(file) = binary::open(file) else {
         return false;
     };
     if !build_id.is_empty() {
-        return Facts::read(&file).is_some_and(|facts| facts.build_id == build_id);
+        let facts = Facts::read(&Binary::new(file));
+        return facts.is_some_and(|facts| facts.build_id == build_id);
     }
-    let mut read = flate2::CrcReader::new(std::io::BufReader::new(&mut file));
+    let mut read = flate2::CrcReader::new(std::io::BufReader::new(file));
     let copied = std::io::copy(&mut read, &mut std::io::sink());
     copied.is_ok() && read.crc().sum() == checksum
 }
 
+/// Whether a debug file has debug information that may be read.
+fn has_dwarf(file: &Path) -> bool {
+    let facts = Binary::open(file).ok().and_then(|file| Facts::read(&file));
+    facts.is_some_and(|facts| facts.has_dwarf)
+}
+
 impl Facts {
-    fn read(file: &File) -> Option<Self> {
-        let data = object::ReadCache::new(file);
-        let elf = object::File::parse(&data).ok()?;
-        let has = |name| {
-            elf.section_by_name(name)
-                .is_some_and(|section| section.size() > 0)
-        };
+    fn read(file: &Binary) -> Option<Self> {
+        let elf = object::File::parse(file).ok()?;
         let link = elf.gnu_debuglink().ok().flatten();
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
-            has_dwarf: has(".debug_info") || has(".zdebug_info"),
+            has_dwarf: binary::has_debug_information(&elf, file),
             link: link
                 .map(|(name, checksum)| (Path::new(OsStr::from_bytes(name)).to_owned(), checksum)),
         })

@@ -34,6 +34,8 @@ pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub use stored::Effort;
 pub(crate) use vdso::own_bytes as own_vdso;
 
+use crate::binary::{self, Binary};
+use crate::cut_short;
 use crate::intern::{HashMap, Interner};
 use crate::jit_map;
 use crate::progress;
@@ -303,10 +305,18 @@ fn name_images(
             let image = &images[batch.image.index()];
             let known = recording.names.get(&stored::owner(image));
             let known = known.filter(|_| places.effort == Effort::Little);
+            let missing = cut_short::missing();
             let named = name_batch(&symbolizer, image, &batch, known, places);
+            let is_whole = cut_short::missing() == missing;
             let Ok(mut results) = results.lock() else {
                 return;
             };
+            if !is_whole {
+                let name = image.name();
+                results.1.push(format!(
+                    "{name} was cut short while its names were looked up: some are missing, or wrong; run it again when it is whole"
+                ));
+            }
             match named {
                 Ok((named, source)) => {
                     results.2[batch.image.index()] = source;
@@ -382,8 +392,10 @@ fn own_descriptor(file: &File) -> PathBuf {
 
 /// Names what the symbols of a binary do not, by what else there is in its file.
 fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut [Vec<Named>]) {
-    let Ok(file) = File::open(code) else { return };
-    let data = object::ReadCache::new(&file);
+    let Ok(file) = binary::open(code) else { return };
+    let Ok(data) = file.try_clone().map(Binary::new) else {
+        return;
+    };
     let Ok(elf) = object::File::parse(&data) else {
         return;
     };

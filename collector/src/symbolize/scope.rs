@@ -15,6 +15,7 @@
 //! Not here: which functions are at an address, and their lines (`elf`).
 
 use super::demangle;
+use crate::binary::{self, Binary};
 use crate::intern::HashMap;
 use gimli::{
     AttributeValue, DebugInfoOffset, DebuggingInformationEntry as Entry, Dwarf, DwarfSections,
@@ -22,7 +23,6 @@ use gimli::{
 };
 use object::{Object, ObjectSection};
 use std::borrow::Cow;
-use std::fs::File;
 use std::path::Path;
 
 type Bytes<'a> = EndianSlice<'a, LittleEndian>;
@@ -50,8 +50,10 @@ fn look(
     addresses: &[u64],
     found: &mut HashMap<u64, Vec<Option<String>>>,
 ) -> Option<()> {
-    let file = File::open(file).ok().filter(|_| !addresses.is_empty())?;
-    let data = object::ReadCache::new(&file);
+    if addresses.is_empty() {
+        return None;
+    }
+    let data = Binary::open(file).ok()?;
     let elf = object::File::parse(&data).ok()?;
     let size = elf.section_by_name(".debug_info")?.size();
     if size > LARGEST || !elf.is_little_endian() {
@@ -59,7 +61,7 @@ fn look(
     }
     let sections = DwarfSections::load(|id| -> Result<Cow<'_, [u8]>, gimli::Error> {
         let section = elf.section_by_name(id.name()).filter(|_| is_needed(id));
-        let bytes = section.and_then(|section| section.uncompressed_data().ok());
+        let bytes = section.and_then(|section| binary::content(&section));
         Ok(bytes.unwrap_or_default())
     });
     let sections = sections.ok()?;

@@ -4,26 +4,21 @@
 //! Not here: names of functions (`symbolize`), which are read when a profile is made.
 
 use super::registers::Bytes;
+use crate::binary;
 use crate::processes::Mapping;
 use crate::segments::Segments;
 use crate::symbolize::own_vdso;
 use engine::python::tasks::TABLE;
 use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
-use nix::libc;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::collections::HashMap;
 use std::ffi::OsStr;
-use std::fs;
-use std::io::Read;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Larger files are not read for their tables.
-const LARGEST: u64 = 4 << 30;
 /// The path under which the kernel reports its own code in a process.
 const VDSO: &[u8] = b"[vdso]";
 
@@ -54,7 +49,7 @@ impl Image {
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let data = |name: &str| {
-            let data = section(name)?.uncompressed_data().ok()?;
+            let data = binary::content(&section(name)?)?;
             (!data.is_empty()).then(|| Bytes::from(&*data))
         };
         let segments = Segments::of(&elf);
@@ -160,12 +155,6 @@ fn python(elf: &object::File<'_>) -> Option<Python> {
     })
 }
 
-/// A file that says to be so many times longer than what is stored of it is none that was linked,
-/// however well file systems compress.
-const MOST_SPARSE: u64 = 64;
-/// What small files may be stored in without a block of their own.
-const BLOCK: u64 = 4096;
-
 /// Files that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Images(HashMap<Vec<u8>, Option<Arc<Image>>>);
@@ -195,44 +184,14 @@ fn read(pid: i32, path: &[u8]) -> Option<Vec<u8>> {
     // As the process sees it, which may live in a root directory of its own.
     let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
     there.push(path);
-    read_file(Path::new(&there)).or_else(|| read_file(path))
-}
-
-/// A program names its files: they must be what they seem to be, and mostly there.
-fn read_file(path: &Path) -> Option<Vec<u8>> {
-    let file = fs::OpenOptions::new()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY)
-        .open(path)
-        .ok()?;
-    let metadata = file.metadata().ok()?;
-    let stored = metadata.blocks().saturating_mul(512);
-    let sparse = metadata.len() > stored.max(BLOCK).saturating_mul(MOST_SPARSE);
-    if !metadata.is_file() || metadata.len() > LARGEST || sparse {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    file.take(LARGEST).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    let there = binary::read(Path::new(&there));
+    there.or_else(|_| binary::read(path)).ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_regular_files_are_read_and_none_that_is_nearly_all_hole() {
-        let directory = tempfile::tempdir().unwrap();
-        let path = directory.path().join("file");
-        fs::write(&path, b"content").unwrap();
-        assert_eq!(read_file(&path).unwrap(), b"content");
-        let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
-        file.set_len(LARGEST).unwrap();
-        assert_eq!(read_file(&path), None);
-        let pipe = directory.path().join("pipe");
-        nix::unistd::mkfifo(&pipe, nix::sys::stat::Mode::S_IRWXU).unwrap();
-        assert_eq!(read_file(&pipe), None);
-    }
+    use std::fs;
 
     #[test]
     fn the_bias_is_the_same_for_every_mapping_of_a_file() {

@@ -5,11 +5,11 @@
 //! Not here: names of code that no file has (`named_code`).
 
 use super::encode::Mapping;
+use crate::binary::Binary;
 use crate::recording::Module;
 use crate::segments::Segments;
 use object::Object;
 use std::collections::HashMap;
-use std::fs::File;
 use std::path::Path;
 
 const PAGE: u64 = 4096;
@@ -63,11 +63,9 @@ impl Files {
 
 /// The parts of the file with code; none if it is not there, or another build of it is.
 fn segments(path: &Path, build_id: &[u8]) -> Segments {
-    let file = path.is_file().then(|| File::open(path).ok()).flatten();
-    let Some(file) = file else {
+    let Ok(data) = Binary::open(path) else {
         return Segments::default();
     };
-    let data = object::ReadCache::new(file);
     match object::File::parse(&data) {
         Ok(elf) if elf.build_id().ok().flatten().unwrap_or_default() == build_id => {
             Segments::of(&elf)
