@@ -1,7 +1,8 @@
 //! What recording makes the start and the end of a program cost more where no clock of ours runs:
 //! the loader maps and links the library, exec and exit take more away, descriptors and memory of
-//! ours are given back. A program that does nothing is started without the library, and with it in
-//! a session of its own; what it says of itself there, and nothing else, is left out.
+//! ours are given back, and events that tell of programs are inherited, and told of it all. A
+//! program that does nothing is started without the library, and with it in a session of its own;
+//! what it says of itself there, and nothing else, is left out.
 
 use super::drain::Drain;
 use super::rings::Rings;
@@ -10,6 +11,7 @@ use super::turn::Progress;
 use super::writer::Writer;
 use crate::charge::{Ledger, Reason};
 use crate::correlate;
+use crate::exec_watch;
 use crate::numbers::median;
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::sys::time::TimeValLike;
@@ -46,14 +48,16 @@ pub struct LoadCost {
 }
 
 impl LoadCost {
-    /// Measures it for so many programs. Nobody else may wait for children of this process.
+    /// Measures it for so many programs. `listens` says whether they inherited events that tell of
+    /// programs. Nobody else may wait for children of this process.
     #[must_use]
-    pub fn measured(programs: u64, preload: &Preload<'_>) -> Self {
+    pub fn measured(programs: u64, preload: &Preload<'_>, listens: bool) -> Self {
         if programs < FEW_PROGRAMS {
             return Self::default();
         }
         let before = children_ns().unwrap_or(0);
-        let load_ns = Rehearsal::begin(preload).and_then(Rehearsal::load_ns);
+        let rehearsal = Rehearsal::begin(preload);
+        let load_ns = rehearsal.and_then(|it| it.load_ns(listens));
         Self {
             load_ns: load_ns.unwrap_or(0),
             tried_ns: children_ns().unwrap_or(0).saturating_sub(before),
@@ -87,11 +91,13 @@ impl Rehearsal {
     }
 
     /// What no clock of ours shows of a start and an end, ns.
-    fn load_ns(mut self) -> Option<u64> {
+    fn load_ns(mut self, listens: bool) -> Option<u64> {
         let mut more = Vec::new();
         for _ in 0..TRIALS {
             let plain = starts(&[])?;
+            let listening = listens.then(exec_watch::listen_here);
             let recorded = starts(&self.variables)?;
+            drop(listening);
             let _ = self.drain.look().ok()?;
             more.push(recorded.saturating_sub(plain));
         }
@@ -148,10 +154,10 @@ mod tests {
             library: Path::new("/nowhere.so"),
             settings: &|_| OsString::new(),
         };
-        let found = LoadCost::measured(FEW_PROGRAMS, &preload);
+        let found = LoadCost::measured(FEW_PROGRAMS, &preload, true);
         assert!(found.tried_ns > 0);
         assert_eq!(found.load_ns, 0, "nobody said what preparation took");
-        let few = LoadCost::measured(FEW_PROGRAMS - 1, &preload);
+        let few = LoadCost::measured(FEW_PROGRAMS - 1, &preload, true);
         assert_eq!(few, LoadCost::default());
     }
 }

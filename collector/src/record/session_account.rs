@@ -58,7 +58,7 @@ impl Account {
             stolen_ns: clock::stolen_ns(),
             clocks: perf_clock::read(),
             perf: event_cost::is_known(args),
-            listens: !args.no_follow,
+            listens: args.notices_programs(),
             asked_millihertz: args.rate.millihertz,
             period_ns: args.rate.period_ns(),
             command: command.take(LONGEST_COMMAND).collect(),
@@ -121,7 +121,7 @@ impl Account {
             _ => Price::default(),
         };
         let loading = preload.map_or_else(LoadCost::default, |preload| {
-            LoadCost::measured(drain.runs(), &preload)
+            LoadCost::measured(drain.runs(), &preload, self.listens)
         });
         let system = uname().ok();
         let text =
@@ -152,7 +152,8 @@ impl Account {
             switch_ns: price.switch_ns,
             thread_ns: price.thread_ns,
             collector_ns: clock::process_cpu_ns().saturating_add(loading.tried_ns),
-            load_ns: loading.load_ns,
+            // A program's first thread is one of the threads.
+            load_ns: loading.load_ns.saturating_sub(price.thread_ns),
             stolen_ns: clock::stolen_ns().saturating_sub(self.stolen_ns),
         };
         drain
