@@ -195,8 +195,8 @@ impl Held {
         })
     }
 
-    /// For how long it has been held: but for when it could have run, and others had the processors,
-    /// as on any busy machine.
+    /// For how long it has been held: but for when it could have run, and others had the
+    /// processors, as on any busy machine.
     pub(super) fn so_far(&self) -> Duration {
         let now = Since::now(
             self.pid.as_raw().cast_unsigned(),

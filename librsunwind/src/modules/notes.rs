@@ -52,8 +52,8 @@ pub(super) static UNLOADING: AtomicU32 = AtomicU32::new(0);
 /// Whether somebody stands in front of `dlclose`.
 static CLOSING_IS_SEEN: AtomicBool = AtomicBool::new(false);
 
-/// From now on nothing is closed but between [`super::unloading::begin`] and its end: by the preload
-/// library, before it sets anything up.
+/// From now on nothing is closed but between [`super::unloading::begin`] and its end: by the
+/// preload library, before it sets anything up.
 pub fn closing_is_seen() {
     CLOSING_IS_SEEN.store(true, Relaxed);
 }
