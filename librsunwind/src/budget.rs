@@ -21,6 +21,8 @@ pub struct Budget {
     left_out: Cell<u64>,
     /// Some were since the last sample.
     leaves_out: Cell<bool>,
+    /// When the last walk's handler ended, ns.
+    ended_ns: Cell<u64>,
 }
 
 /// A walk is always believed to take as much as this.
@@ -53,12 +55,18 @@ impl Budget {
         self.leaves_out.replace(false)
     }
 
-    /// A walk took that long.
-    pub fn spent(&self, nanoseconds: u64) {
+    /// A walk took that long, with its handler, which ends now.
+    pub fn spent(&self, nanoseconds: u64, now_ns: u64) {
+        self.ended_ns.set(now_ns);
         let believable = self.believed_ns.get().saturating_mul(2).max(FLOOR_NS);
         self.believed_ns.set(nanoseconds.min(believable));
         let cost = i64::try_from(self.believed_ns.get()).unwrap_or(i64::MAX);
         self.left_ns.set(self.left_ns.get().saturating_sub(cost));
+    }
+
+    /// When the last walk's handler ended (`CLOCK_MONOTONIC`, ns); 0 if there was none.
+    pub fn ended_ns(&self) -> u64 {
+        self.ended_ns.get()
     }
 
     /// Whether as many walks have been left out, for the first time, as is worth a word.
@@ -72,7 +80,12 @@ impl Budget {
 
     /// For the next thread.
     pub fn reset(&self) {
-        for word in [&self.believed_ns, &self.untold, &self.left_out] {
+        for word in [
+            &self.believed_ns,
+            &self.untold,
+            &self.left_out,
+            &self.ended_ns,
+        ] {
             word.set(0);
         }
         self.left_ns.set(0);
@@ -93,7 +106,7 @@ mod tests {
             if let Some(weight) = budget.may_walk(1, ALLOWANCE) {
                 made += 1;
                 told += weight;
-                budget.spent(cost_ns(period));
+                budget.spent(cost_ns(period), 0);
             }
         }
         (made, told)
@@ -136,7 +149,7 @@ mod tests {
         let budget = Budget::default();
         for _ in 0..100 {
             assert_eq!(budget.may_walk(4, ALLOWANCE), Some(4));
-            budget.spent(90_000);
+            budget.spent(90_000, 0);
         }
     }
 }

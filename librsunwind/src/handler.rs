@@ -28,6 +28,7 @@ use core::ffi::{c_int, c_void};
 use core::ptr;
 use engine::registers::Registers;
 use engine::wire::event::EventKind;
+use engine::wire::ring::FirstSample;
 use engine::wire::sample::{Trigger, flags};
 use engine::wire::thread::ThreadEndReason;
 
@@ -63,7 +64,7 @@ pub(crate) unsafe extern "C" fn on_signal(
         };
         return 0;
     }
-    let (sampling, is_theirs) = match origin(this, info) {
+    let (sampling, is_theirs) = match origin(this, info, context) {
         Origin::Ours(request) => (Some(request), false),
         Origin::Stale => (None, false),
         Origin::Theirs => (None, true),
@@ -118,7 +119,7 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
     stray(info, context, None)
 }
 
-fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
+fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin {
     let tag = ptr::from_ref(this) as u64;
     // SAFETY: in the handler; nothing below replaces the trigger.
     match (unsafe { this.trigger.armed() }, info.code) {
@@ -144,7 +145,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
             if this.budget.may_walk(1, allowance_ns).is_none() {
                 return Origin::Stale; // the next walk stands for it
             }
-            sampled_by_perf(this, true)
+            sampled_by_perf(this, true, context)
         }
         (Armed::Outside, POLL_IN..=POLL_HUP) if trigger::is_outside(info.value as i32) => {
             if this
@@ -164,7 +165,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
         }
         // A signal of the perf event that came while this one was pending was dropped: its samples
         // wait in the ring.
-        (Armed::Perf(_), REQUESTED) => sampled_by_perf(this, false),
+        (Armed::Perf(_), REQUESTED) => sampled_by_perf(this, false, context),
         (_, REQUESTED) => Origin::Stale,
         _ => Origin::Theirs,
     }
@@ -172,7 +173,7 @@ fn origin(this: &ThreadState, info: &SignalInfo) -> Origin {
 
 /// The samples in the ring. If it is full its cursor stands still: then it takes a signal of the
 /// event's to say that there are more.
-fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
+fn sampled_by_perf(this: &ThreadState, by_event: bool, context: *mut c_void) -> Origin {
     let trigger = this.trigger.kind();
     let drained = this.drain_perf();
     let counted = drained.samples.saturating_add(drained.lost);
@@ -184,7 +185,7 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
         true => flags::RING_FULL,
         false => 0,
     };
-    let is_next = drained.lone.is_some() && !drained.was_full;
+    let is_next = drained.first.is_some_and(|first| first.is_alone) && !drained.was_full;
     let counted = counted.saturating_mul(this.trigger.periods());
     let weight = this.take_weight(counted, is_next);
     this.count_missing(&drained, weight);
@@ -194,10 +195,25 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool) -> Origin {
         weight,
         flags: full | this.left_out(),
         sampled_ns: drained
-            .lone
-            .filter(|lone| lone.in_user)
-            .map_or(0, |lone| lone.time_ns),
+            .first
+            .map_or(0, |first| delivered_since(this, &first, context)),
     })
+}
+
+/// Since when the kernel has done nothing for the thread but to deliver the signal of that sample,
+/// ns; 0 if that cannot be said. Where samples take longer than they are apart there are others
+/// behind it, taken on the way; one that was taken while the handler ran had to wait for its end.
+fn delivered_since(this: &ThreadState, first: &FirstSample, context: *mut c_void) -> u64 {
+    let ended_ns = this.budget.ended_ns();
+    if first.time_ns <= ended_ns {
+        return ended_ns;
+    }
+    // SAFETY: the kernel gives a ucontext to an SA_SIGINFO handler.
+    let pc = unsafe { Registers::from_ucontext(context) }.pc;
+    match first.in_user && first.ip == pc {
+        true => first.time_ns,
+        false => 0,
+    }
 }
 
 fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void) {
@@ -234,8 +250,9 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
     } else if let Some(request) = sampling {
         PROCESS.pace.obey(Control::orders());
         this.settle();
-        let spent_ns = clock::monotonic_ns().saturating_sub(time_ns);
-        this.budget.spent(spent_ns);
+        let ended_ns = clock::monotonic_ns();
+        let spent_ns = ended_ns.saturating_sub(time_ns);
+        this.budget.spent(spent_ns, ended_ns);
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);
         let seen_ns = sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns));
         PROCESS.pace.sampled(seen_ns, spent_ns);

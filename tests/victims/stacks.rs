@@ -1,5 +1,6 @@
 //! A Rust program: every thread has std's 8 KB alternate stack, on which our signals arrive, and
-//! burns at the bottom of a deep recursion.
+//! burns at the bottom of a deep recursion: for some time, and some turns, which take longer where
+//! interrupts take nearly all of that time.
 
 use std::hint::black_box;
 use std::thread;
@@ -29,7 +30,7 @@ fn descend(depth: u32) -> u64 {
     }
     let end = used() + Duration::from_millis(200);
     let mut turns = 0u64;
-    while used() < end {
+    while used() < end || turns < 30_000_000 {
         for _ in 0..100_000 {
             turns = black_box(turns.wrapping_add(1));
         }

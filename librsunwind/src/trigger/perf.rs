@@ -316,9 +316,9 @@ impl PerfEvent {
             }
         });
         drained.cursor = drained.cursor.wrapping_add(offer.base);
-        drained.lone = drained
-            .lone
-            .filter(|lone| Offer::event_of(&offer.events, lone.event_id) == CPU_EVENT);
+        drained.first = drained
+            .first
+            .filter(|first| Offer::event_of(&offer.events, first.event_id) == CPU_EVENT);
         drained
     }
 }

@@ -12,8 +12,8 @@ use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
 use engine::wire::ring::{
-    BUSY, CLOSED, HEAD_OFFSET, LONGEST_SAMPLE, LoneSample, OWNER_OFFSET, REPLACED, RingRecord,
-    RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, lone_sample, read,
+    BUSY, CLOSED, FirstSample, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, REPLACED, RingRecord,
+    RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, first_sample, read,
 };
 
 /// A ring of this thread.
@@ -43,8 +43,8 @@ pub struct Drained {
     /// The thread has taken all out, but some may have found no room: the kernel tells of them with
     /// the next sample that finds some.
     pub was_full: bool,
-    /// The only new sample, if there is one alone.
-    pub lone: Option<LoneSample>,
+    /// The first new record, if it is a sample.
+    pub first: Option<FirstSample>,
 }
 
 impl Ring {
@@ -119,10 +119,13 @@ impl Ring {
     pub fn look(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
         let seen = self.seen.get();
         let drained = self.look_for(shared, visit);
-        // What was written since the last look is there until the kernel comes round to it, which
-        // it does not while the thread is here.
-        let lone = lone_sample(|at| self.word(at), seen, drained.cursor);
-        Drained { lone, ..drained }
+        // What was written since the last look is there until the kernel comes round to it.
+        let is_there = drained.cursor.wrapping_sub(seen) <= self.data_size as u64;
+        let first = is_there.then(|| first_sample(|at| self.word(at), seen, drained.cursor));
+        Drained {
+            first: first.flatten(),
+            ..drained
+        }
     }
 
     fn look_for(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
@@ -184,7 +187,7 @@ impl Ring {
             lost: 0,
             stands_still: !moved && self.was_full.get(),
             was_full: false,
-            lone: None,
+            first: None,
         }
     }
 

@@ -124,33 +124,39 @@ impl RingSample {
     }
 }
 
-/// A sample that is alone in what is looked at of a ring.
+/// The first sample in what is looked at of a ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct LoneSample {
+pub struct FirstSample {
     /// The kernel's number of the event.
     pub event_id: u64,
+    /// Where it was taken.
+    pub ip: u64,
     /// When it was written (`CLOCK_MONOTONIC`, ns).
     pub time_ns: u64,
-    /// Whether it was taken in user mode: from then on the kernel has done nothing for the thread
-    /// but to raise its signal.
+    /// Whether it was taken in user mode: where the thread has not got on since, the kernel has
+    /// done nothing for it but to raise its signal, and what interrupted that.
     pub in_user: bool,
+    /// Nothing comes behind it.
+    pub is_alone: bool,
 }
 
-/// The record at position `at`, if it is a sample that ends at `head`.
+/// The record at position `at` of a ring whose newest record ends at `head`, if it is a sample.
 ///
 /// # Signal safety
-/// Reads up to three words through `word`.
-pub fn lone_sample(word: impl Fn(u64) -> u64, at: u64, head: u64) -> Option<LoneSample> {
+/// Reads up to four words through `word`.
+pub fn first_sample(word: impl Fn(u64) -> u64, at: u64, head: u64) -> Option<FirstSample> {
     if at == head {
         return None;
     }
     let header = word(at);
     let (kind, misc, size) = (header as u32, header >> 32 & 0xffff, header >> 48);
-    let is_lone = kind == RECORD_SAMPLE && at.wrapping_add(size) == head;
-    is_lone.then(|| LoneSample {
-        event_id: word(at.wrapping_add(8)),
-        time_ns: word(at.wrapping_add(32)),
+    let field = |index: u64| word(at.wrapping_add(index.wrapping_mul(8)));
+    (kind == RECORD_SAMPLE).then(|| FirstSample {
+        event_id: field(1),
+        ip: field(2),
+        time_ns: field(4),
         in_user: misc & CPU_MODE_MASK == CPU_MODE_USER,
+        is_alone: at.wrapping_add(size) == head,
     })
 }
 
@@ -324,14 +330,19 @@ mod tests {
             ring.events[0].event = 3;
             assert_eq!(sample.recorded(&ring).unwrap().weight(), 0);
             assert!(sample.unserved(&ring).is_none());
-            let lone = |at, head| lone_sample(|at| words[at as usize / 8], at, head);
-            let expected = LoneSample {
+            let first = |at, head| first_sample(|at| words[at as usize / 8], at, head);
+            let expected = |is_alone| FirstSample {
                 event_id: 77,
+                ip: 0x10,
                 time_ns: 1234,
                 in_user: mode == CPU_MODE_USER,
+                is_alone,
             };
-            assert_eq!(lone(0, 88), Some(expected));
-            assert_eq!((lone(0, 80), lone(88, 88)), (None, None));
+            assert_eq!(first(0, 88), Some(expected(true)));
+            assert_eq!(first(0, 176), Some(expected(false)));
+            assert_eq!(first(88, 88), None);
+            words[0] = header(RECORD_LOST, mode, words.len());
+            assert_eq!(first_sample(|_| words[0], 0, 88), None);
         }
     }
 
