@@ -112,6 +112,11 @@ impl Thread {
         self.start_ns
     }
 
+    /// A sample of it is of before its account begins.
+    pub(super) fn leave_out(&mut self) {
+        self.base_ns = self.base_ns.saturating_add(self.period_ns);
+    }
+
     /// A sample of it was passed over.
     pub(super) fn pass_over(&mut self) {
         self.start_ns = self.start_ns.saturating_add(self.period_ns);

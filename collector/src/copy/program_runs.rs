@@ -342,7 +342,7 @@ impl ProgramRuns {
             return;
         }
         if run.is_adopted() && self.beside.is_early(time_ns) {
-            run.thread(task.tid).into_iter().for_each(Thread::pass_over);
+            run.thread(task.tid).into_iter().for_each(Thread::leave_out);
             return;
         }
         let is_own = run.is_adopted() && self.beside.stand_for(time_ns, task, copied);
@@ -355,7 +355,11 @@ impl ProgramRuns {
                 (head, Vec::new())
             }
             false => {
-                let (head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
+                let is_lacking = run.code.has_interpreter();
+                let (mut head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
+                if is_lacking {
+                    head.flags |= flags::LANGUAGES_UNREAD;
+                }
                 let cut = head.stop == StopReason::CopyEnded;
                 self.cpu_time.copied(copied.stack.len(), cut);
                 (head, frames)
@@ -459,7 +463,10 @@ impl ProgramRuns {
     pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
         for clock in clocks {
             if let Some(run) = self.runs.get_mut(&clock.task.pid) {
-                run.observe(clock);
+                match run.is_adopted() && self.beside.is_early(clock.now_ns) {
+                    true => run.count_from(clock.task.tid, clock.cpu_ns),
+                    false => run.observe(clock),
+                }
             }
         }
         if !close {

@@ -1,7 +1,7 @@
 //! What a reader of a profile must know: damage, missing symbols, what processes reported of
 //! themselves, and why there is nothing.
 
-use crate::numbers::{duration, plural};
+use crate::numbers::{duration, plural, share};
 use crate::profile::Profile;
 use crate::visible::Shown;
 use engine::wire::event::{ACCOUNT, EventKind};
@@ -98,6 +98,31 @@ fn languages(profile: &Profile, out: &mut Vec<String>) {
              long, or missed its frames"
         ));
     }
+    out.extend(copied(profile));
+}
+
+/// CPU time in copied stacks of programs that have an interpreter, if it is as much as that.
+fn copied(profile: &Profile) -> Option<String> {
+    const LEAST_PART: u64 = 100;
+    let (mut all_ns, mut copied_ns) = (0u64, 0u64);
+    for sample in &profile.recording.samples {
+        if sample.event == CPU_EVENT {
+            let ns = profile
+                .period_ns(sample.thread)
+                .saturating_mul(sample.weight);
+            all_ns = all_ns.saturating_add(ns);
+            if sample.flags & flags::LANGUAGES_UNREAD != 0 {
+                copied_ns = copied_ns.saturating_add(ns);
+            }
+        }
+    }
+    (copied_ns > 0 && copied_ns.saturating_mul(LEAST_PART) >= all_ns).then(|| {
+        format!(
+            "{} of CPU time ({}) in stacks that the kernel copied have no functions of Python or JavaScript: of time in the kernel, or of what was not recorded from inside",
+            duration(copied_ns),
+            share(copied_ns, all_ns)
+        )
+    })
 }
 
 /// Why there are no samples.

@@ -152,7 +152,8 @@ pub(super) fn preempted(profile: &Profile) -> u64 {
 /// Absences that were over before an interpreter could be asked about them, as the end of a line.
 pub(super) fn unread(profile: &Profile) -> String {
     let samples = profile.recording.samples.iter();
-    let unread = samples.filter(|sample| sample.flags & flags::LANGUAGES_UNREAD != 0);
+    let unread = samples
+        .filter(|sample| sample.event == OFF_CPU && sample.flags & flags::LANGUAGES_UNREAD != 0);
     let (mut count, mut sum) = (0, 0u64);
     for sample in unread {
         count += 1;
