@@ -99,7 +99,8 @@ pub(super) enum Outcome {
 fn outcome(answer: Result<http::Answer, Failure>) -> Outcome {
     match answer {
         Ok(answer) if answer.is_well() => Outcome::Taken(None),
-        Ok(answer) if matches!(answer.status, 408 | 429 | 500..) => {
+        // Who is not let in may be with other settings.
+        Ok(answer) if matches!(answer.status, 401 | 403 | 408 | 429 | 500..) => {
             Outcome::Later(answer.says(), answer.after)
         }
         Ok(answer) => Outcome::Refused(answer.says()),
@@ -350,7 +351,7 @@ mod tests {
 
     #[test]
     fn only_what_may_be_tried_again_is() {
-        let statuses = [400, 408, 429, 500, 501, 502, 503, 504];
+        let statuses = [400, 401, 403, 408, 429, 500, 501, 502, 503, 504];
         let answer = |status| {
             format!("HTTP/1.1 {status} No\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
         };
@@ -373,6 +374,9 @@ mod tests {
             later.map(|(status, _)| status).collect::<Vec<_>>()
         };
         assert_eq!(again(Kind::Otlp), [429, 502, 503, 504]);
-        assert_eq!(again(Kind::Parca), [408, 429, 500, 501, 502, 503, 504]);
+        assert_eq!(
+            again(Kind::Parca),
+            [401, 403, 408, 429, 500, 501, 502, 503, 504]
+        );
     }
 }
