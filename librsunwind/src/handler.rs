@@ -13,6 +13,7 @@
 use crate::arch;
 use crate::clients::entry;
 use crate::clock;
+use crate::handler_times::Part;
 // Upwards: the first signal of a fork child completes its set-up, and each may change to the other.
 use crate::life::{follow, process};
 use crate::process::PROCESS;
@@ -55,6 +56,7 @@ pub(crate) unsafe extern "C" fn on_signal(
     let Some(this) = ThreadState::current_unchecked() else {
         return stray(info, context, None);
     };
+    this.times.begin();
     if sys::are_held_back_by_word() && signal_info::looks_like_ours(info) {
         // The next sample stands for it.
         // SAFETY: the kernel's ucontext.
@@ -69,6 +71,7 @@ pub(crate) unsafe extern "C" fn on_signal(
         Origin::Stale => (None, false),
         Origin::Theirs => (None, true),
     };
+    this.times.reach(Part::Ring);
     if sampling.is_some() || this.requests.any() {
         let walk = this.shared.begin_walk(arch::stack_pointer());
         serve(this, sampling, context);
@@ -97,6 +100,7 @@ pub(crate) unsafe extern "C" fn on_signal(
             unsafe { follow::follow_in_handler(this, context) };
         }
     }
+    this.times.finish(this.tid());
     theirs
 }
 

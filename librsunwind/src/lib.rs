@@ -19,7 +19,7 @@
 //! | [`signal_info`] | whose signal it is |
 //! | [`thread`] | one thread: its state, its trigger, its records |
 //! | [`trigger`], [`restart`] | what raises the signal, and the calls that it ends |
-//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_clock`, `cpu_meter`, `described`, `gate`, `pace`, `trace_context` | facts |
+//! | [`process`], [`program_signal`], [`signal`], [`segment`], [`session`], [`config`], `budget`, `cpu_clock`, `cpu_meter`, `described`, `gate`, `handler_times`, `pace`, `trace_context` | facts |
 //! | [`sys`], [`arch`], [`clock`], [`text`], [`loader`], [`environment`], [`errno`], [`error`] | the kernel, the processor, libc |
 #![cfg_attr(not(test), no_std)]
 
@@ -36,6 +36,7 @@ pub mod errno;
 pub mod error;
 mod gate;
 pub mod handler;
+mod handler_times;
 pub mod interface;
 pub mod languages;
 pub mod life;

@@ -8,6 +8,7 @@
 mod checked;
 
 use crate::config::Reuse;
+use crate::handler_times::Part;
 use crate::languages;
 use crate::modules::{self, Finder};
 use crate::process::PROCESS;
@@ -77,6 +78,7 @@ impl Walked {
 /// # Signal safety
 /// This is what the handler is for.
 pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> {
+    this.times.reach(Part::Entry);
     // SAFETY: nothing else uses that room until the sample is written.
     let room = unsafe { this.room.next() };
     let reuse = PROCESS.config().reuse;
@@ -88,6 +90,8 @@ pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> 
     if reuse == Reuse::Check {
         checked::check(this, registers, &walked, reused, standing);
     }
+    this.times.walked(walked.depth.kept);
+    this.times.reach(Part::Walk);
     Some(walked)
 }
 
@@ -241,4 +245,5 @@ pub(crate) fn record(this: &ThreadState, request: Request, entry: &Entry<'_>, wa
         changes,
     };
     this.write_sample(head, walked.depth.kept, walked.unchanged);
+    this.times.reach(Part::Encoding);
 }

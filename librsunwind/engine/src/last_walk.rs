@@ -45,6 +45,8 @@ pub struct LastWalk<'m> {
     made: &'m mut [Known],
     /// The index plus one of the next of those kept that the walk can meet.
     ahead: usize,
+    /// So many of those kept, the outermost, have not been fetched ahead of time.
+    unfetched: usize,
     next: usize,
     /// Those of `kept` that this walk came to since the last one that is in `made`.
     low: usize,
@@ -89,6 +91,9 @@ pub const MEMORY: usize = 1280;
 /// is not remembered. To remember a frame costs as much as to walk it, in a deep recursion.
 const ROUNDS: u32 = 8;
 
+/// Frames of the last walk that are fetched for each that this one adds.
+const FETCHED: usize = 16;
+
 const NO_RULE: UnwindRule = UnwindRule::from_bits(0);
 
 impl<'m> LastWalk<'m> {
@@ -103,6 +108,7 @@ impl<'m> LastWalk<'m> {
             kept,
             made,
             ahead: 0,
+            unfetched: 0,
             next: 0,
             low: 0,
             high: 0,
@@ -156,6 +162,7 @@ impl<'m> LastWalk<'m> {
             self.length = 0;
         }
         (self.low, self.high, self.ahead) = (0, 0, self.length);
+        self.unfetched = self.length;
         (self.next, self.is_round, self.rounds) = (0, false, 0);
         self.cut_at = 0;
         (self.sp, self.is_cut, self.is_on) =
@@ -179,7 +186,11 @@ impl<'m> LastWalk<'m> {
             let is_passed = self.next_sp() < frame.sp();
             self.ahead = self.ahead.wrapping_sub(usize::from(is_passed));
         }
-        self.next_sp() <= frame.sp() && self.has_met(frame)
+        match self.kept.get(self.ahead.wrapping_sub(1)) {
+            Some(known) if known.sp() == frame.sp() => known.is_same(frame),
+            Some(known) => known.sp() < frame.sp() && self.meets_behind(frame),
+            None => false,
+        }
     }
 
     /// The stack pointer of the next of those kept that can be met.
@@ -189,12 +200,11 @@ impl<'m> LastWalk<'m> {
         next.map_or(u64::MAX, Known::sp)
     }
 
-    #[inline(never)]
-    fn has_met(&mut self, frame: &Known) -> bool {
-        if self.next_sp() < frame.sp() {
-            let inner = self.kept.get(..self.ahead).unwrap_or_default();
-            self.ahead = inner.partition_point(|known| known.sp() >= frame.sp());
-        }
+    /// Whether it is one of those further out.
+    #[cold]
+    fn meets_behind(&mut self, frame: &Known) -> bool {
+        let inner = self.kept.get(..self.ahead).unwrap_or_default();
+        self.ahead = inner.partition_point(|known| known.sp() >= frame.sp());
         let known = self.kept.get(self.ahead.wrapping_sub(1));
         known.is_some_and(|known| known.is_same(frame))
     }
@@ -211,6 +221,15 @@ impl<'m> LastWalk<'m> {
         }
         self.order(frame.sp());
         self.make(frame);
+        self.fetch();
+    }
+
+    /// Has the processor fetch what is to be compared if the walk meets the last one soon.
+    #[inline]
+    fn fetch(&mut self) {
+        let from = self.unfetched.saturating_sub(FETCHED);
+        known::fetch(self.kept.get(from..self.unfetched).unwrap_or_default());
+        self.unfetched = from;
     }
 
     /// Sees to it that a stack pointer comes behind all those before.

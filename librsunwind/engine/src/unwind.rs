@@ -121,20 +121,21 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         registers: &Registers,
         memory: &mut StackMemory,
     ) -> Self {
-        let cursor = Cursor::new(registers);
-        // Before the rules: those of a language that goes are forgotten before another comes to
-        // its place, so a rule never leads to one that was not there when it was found.
-        if let Some(languages) = unwinder.languages {
-            languages.begin(&cursor, memory);
-        }
-        Self {
+        let mut walk = Self {
             unwinder,
             effort,
             probe: unwinder.cache.probe(),
-            cursor,
+            cursor: Cursor::new(registers),
             module: Module::default(),
             evaluations: 0,
+        };
+        // Before the rules: those of a language that goes are forgotten before another comes to
+        // its place, so a rule never leads to one that was not there when it was found.
+        if let Some(languages) = unwinder.languages {
+            languages.begin(&walk.cursor, memory);
+            walk.probe = unwinder.cache.probe();
         }
+        walk
     }
 
     /// The loop.

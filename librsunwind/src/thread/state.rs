@@ -17,6 +17,7 @@ use super::shared::Shared;
 use super::shim_words::ShimWords;
 use super::trigger_slot::TriggerSlot;
 use crate::budget::Budget;
+use crate::handler_times::HandlerTimes;
 use crate::restart::Calls;
 use crate::{arch, sys};
 use core::mem::offset_of;
@@ -60,6 +61,8 @@ pub struct ThreadState {
     pub(super) account: Account,
     /// Where it writes.
     pub(super) output: Output,
+    /// How long its handler takes.
+    pub(crate) times: HandlerTimes,
 }
 
 impl ThreadState {
@@ -88,6 +91,7 @@ impl ThreadState {
             room: unsafe { Room::new(frames, max_depth) },
             account: Account::default(),
             output: Output::new(),
+            times: HandlerTimes::default(),
         }
     }
 

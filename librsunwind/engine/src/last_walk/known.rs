@@ -12,7 +12,7 @@ use core::slice;
 
 /// A frame that a plain step found, and the words that the step read. Zeros are one.
 #[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
+#[repr(C, align(16))]
 pub struct Known {
     /// The word that gave the frame pointer; the return address, where none did.
     word: u64,
@@ -79,18 +79,17 @@ impl Known {
 #[cfg(target_arch = "x86_64")]
 unsafe fn differ(all: &[Known]) -> bool {
     use crate::memory::load_verified;
+    use core::arch::x86_64::{_mm_castpd_si128, _mm_load_si128, _mm_set_pd, _mm_setzero_si128};
     use core::arch::x86_64::{_mm_cmpeq_epi8, _mm_movemask_epi8, _mm_or_si128, _mm_xor_si128};
-    use core::arch::x86_64::{_mm_loadu_si128, _mm_set_epi64x, _mm_setzero_si128};
-    // By hand, because the compiler makes a branch of each word.
+    // By hand, because the compiler makes a branch of each word. As floating point, which it is
+    // not: of two such words the second is loaded into the upper half without an instruction more.
     // SAFETY: this far below such a stack pointer can be loaded from; `word` and `frame.pc` are
     // two words, one behind the other.
     let differences = all.iter().map(|known| unsafe {
-        let (pc, word) = (
-            load_verified(known.sp.wrapping_sub(8)),
-            load_verified(known.at),
-        );
-        let then = _mm_loadu_si128((&raw const *known).cast());
-        _mm_xor_si128(_mm_set_epi64x(pc as i64, word as i64), then)
+        let load = |address| f64::from_bits(load_verified(address));
+        let now = _mm_set_pd(load(known.sp.wrapping_sub(8)), load(known.at));
+        let then = _mm_load_si128((&raw const *known).cast());
+        _mm_xor_si128(_mm_castpd_si128(now), then)
     });
     // SAFETY: every x86-64 processor has these instructions.
     unsafe {
@@ -107,7 +106,24 @@ unsafe fn differ(_: &[Known]) -> bool {
 }
 
 /// How many are looked at before it is asked whether one has changed.
-const BLOCK: usize = 4;
+const BLOCK: usize = 8;
+
+/// Has the processor fetch the words that led to these frames, which are long in coming where other
+/// work was done since the last walk: meanwhile the walk goes on.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+pub(super) fn fetch(known: &[Known]) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    for frame in known.iter().rev() {
+        let words = core::ptr::without_provenance(frame.sp.wrapping_sub(8) as usize);
+        // SAFETY: nothing is read, and no address can fault.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(words) };
+    }
+}
+
+/// Nothing is remembered there.
+#[cfg(not(target_arch = "x86_64"))]
+pub(super) const fn fetch(_: &[Known]) {}
 
 /// Copies frames, the innermost first, up to one whose step from its callee no longer leads to it,
 /// and gives their number. `known` are in the order of their stack pointers, the highest first.
