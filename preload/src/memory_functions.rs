@@ -1,9 +1,9 @@
 //! The memory functions that compiled code calls, kept local: an exported `memcpy` would replace
 //! the program's.
 //!
-//! Most that the handler copies are a hundred bytes or two, for which the processor's own copy takes
-//! its time to begin: up to [`LONG`] it is done in steps of 16 bytes, the last of which lie as far
-//! behind as the end asks for. They are read before anything is written.
+//! Most that the handler copies are a hundred bytes or two, for which the processor's own copy
+//! takes its time to begin: up to [`LONG`] it is done in steps of 16 bytes, the last of which lie
+//! as far behind as the end asks for. They are read before anything is written.
 
 use core::arch::global_asm;
 
