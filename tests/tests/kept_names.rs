@@ -104,6 +104,20 @@ fn debug_information_of_the_very_build_improves_what_is_stored() {
     );
     let better = say(&bench, &["report", "profile.rsu", "--debug-dir", "debug"]);
     assert!(better.contains("inlined_part"), "{better}");
+    // What `debuginfod-find` has fetched lies in a cache of its own.
+    let cached = bench.path("cache").join(&id);
+    fs::create_dir_all(&cached).unwrap();
+    let separate = folder.join(format!("{file}.debug"));
+    fs::rename(separate, cached.join("debuginfo")).unwrap();
+    let mut report = Command::new(rsunwind());
+    report.current_dir(bench.path(""));
+    report.env("DEBUGINFOD_CACHE_PATH", bench.path("cache"));
+    let cached = output(report.args(["report", "profile.rsu"]));
+    assert!(
+        text(&cached.stdout).contains("inlined_part"),
+        "{}",
+        text(&cached.stdout)
+    );
 }
 
 #[test]
