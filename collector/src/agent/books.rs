@@ -83,11 +83,13 @@ impl Books {
         rows.extend(self.children(recording, after_ns, until_ns));
         if is_last {
             let charged = recording.session.as_ref().map_or(0, |one| one.charged_ns);
+            let ns = charged.saturating_sub(self.sent_ns);
+            self.sent_ns = self.sent_ns.saturating_add(ns);
             rows.push(Row {
                 reason: Reason::End,
                 process: None,
                 thread: None,
-                ns: charged.saturating_sub(self.sent_ns),
+                ns,
             });
         }
         self.forget(recording);
