@@ -107,7 +107,7 @@ impl RuleCache {
     #[inline]
     #[must_use]
     pub fn probe(&self) -> Probe<'_> {
-        let generation = self.generation.load(Ordering::Acquire);
+        let generation = self.generation();
         Probe {
             lines: &self.lines,
             mask: mask_of(self.size.load(Ordering::Relaxed)),
