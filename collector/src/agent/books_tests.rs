@@ -1,7 +1,8 @@
 use super::*;
-use crate::recording::{Arming, KernelHalf, RawSample, SessionInfo, Thread, ThreadEnd, Totals};
+use crate::recording::example::stackless;
+use crate::recording::{Arming, RawSample, SessionInfo, Thread, ThreadEnd, Totals};
 use engine::wire::charge::{ChildEnd, ProcessEnd};
-use engine::wire::sample::{StopReason, Trigger};
+use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
 
 const MS: u64 = 1_000_000;
@@ -43,21 +44,7 @@ fn process(recording: &mut Recording, pid: u32, parent_pid: u32, began_ms: u64) 
 }
 
 fn sample(thread: u32, weight: u64) -> RawSample {
-    RawSample {
-        thread: ThreadId::new(thread),
-        time_ns: 0,
-        weight,
-        stack: None,
-        trigger: Trigger::PerfKernel,
-        stop: StopReason::Root,
-        flags: 0,
-        kernel: KernelHalf::None,
-        entry_ip: 0,
-        event: CPU_EVENT,
-        value: 0,
-        cookie: 0,
-        labels: crate::recording::LabelsId::NONE,
-    }
+    stackless(ThreadId::new(thread), weight)
 }
 
 fn ends(recording: &mut Recording, at: usize, time_ns: u64, cpu_ms: u64) {

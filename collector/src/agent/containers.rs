@@ -58,8 +58,8 @@ impl Containers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::recording::{KernelHalf, Process, RawSample, Thread, ThreadId, Totals};
-    use engine::wire::sample::{StopReason, Trigger};
+    use crate::recording::example::stackless;
+    use crate::recording::{Process, RawSample, Thread, ThreadId, Totals};
 
     #[test]
     fn where_a_process_is_stands_beside_what_it_says_itself() {
@@ -86,19 +86,8 @@ mod tests {
         let own = [pair(("container.id", "mine")), pair(("route", "/a"))];
         let labelled = recording.labels.with(LabelsId::NONE, &own);
         let sample = |thread: usize, labels| RawSample {
-            thread: ThreadId::next_of(thread),
             labels,
-            time_ns: 0,
-            weight: 1,
-            stack: None,
-            trigger: Trigger::PerfKernel,
-            stop: StopReason::Root,
-            flags: 0,
-            kernel: KernelHalf::None,
-            entry_ip: 0,
-            event: 0,
-            value: 0,
-            cookie: 0,
+            ..stackless(ThreadId::next_of(thread), 1)
         };
         recording.samples = vec![
             sample(1, LabelsId::NONE),

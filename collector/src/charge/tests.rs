@@ -1,11 +1,10 @@
 //! Ledgers of recordings made for the test: rows add up to what was charged, whatever is missing.
 
 use super::*;
-use crate::recording::{
-    Arming, Process, RawSample, SessionInfo, Thread, ThreadEnd, ThreadId, Totals,
-};
+use crate::recording::example::stackless;
+use crate::recording::{Arming, Process, SessionInfo, Thread, ThreadEnd, ThreadId, Totals};
 use engine::wire::charge::{ChildEnd, ProcessEnd};
-use engine::wire::sample::{StopReason, Trigger};
+use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
 
 const MS: u64 = 1_000_000;
@@ -69,21 +68,7 @@ fn run(recording: &mut Recording, pid: u32, began_ms: u64, samples: u64, end_ms:
         },
         late_cpu_ns: 0,
     });
-    recording.samples.push(RawSample {
-        thread,
-        time_ns: 0,
-        weight: samples,
-        stack: None,
-        trigger: Trigger::PerfKernel,
-        stop: StopReason::Root,
-        flags: 0,
-        kernel: crate::recording::KernelHalf::None,
-        entry_ip: 0,
-        event: 0,
-        value: 0,
-        cookie: 0,
-        labels: crate::recording::LabelsId::NONE,
-    });
+    recording.samples.push(stackless(thread, samples));
 }
 
 fn waits(recording: &mut Recording, process: usize, pid: u32, charged_ms: u64) {

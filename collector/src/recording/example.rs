@@ -2,11 +2,13 @@
 
 pub(crate) use super::write::header;
 use super::write::{LONGEST_RECORD, Writer};
+use super::{KernelHalf, LabelsId, RawSample, ThreadId};
 use engine::address::RuntimeAddress;
 use engine::wire::chunk::{ChunkInfo, ChunkState, FROM_SWITCHES};
 use engine::wire::codec::Encoder;
 use engine::wire::file::{FileInfo, FileKind};
 use engine::wire::kernel::{self, KernelHead};
+use engine::wire::offer::CPU_EVENT;
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, Method, SampleHead, StopReason, Trigger};
 use engine::wire::source::OFF_CPU;
@@ -167,4 +169,23 @@ pub(crate) fn segment(chunks: &[Chunk]) -> Vec<u8> {
         bytes.resize(start + SEGMENT_STRIDE, 0);
     }
     bytes
+}
+
+/// A sample of a thread's CPU time of that weight, without a stack.
+pub(crate) fn stackless(thread: ThreadId, weight: u64) -> RawSample {
+    RawSample {
+        thread,
+        time_ns: 0,
+        weight,
+        stack: None,
+        trigger: Trigger::PerfKernel,
+        stop: StopReason::Root,
+        flags: 0,
+        kernel: KernelHalf::None,
+        entry_ip: 0,
+        event: CPU_EVENT,
+        value: 0,
+        cookie: 0,
+        labels: LabelsId::NONE,
+    }
 }
