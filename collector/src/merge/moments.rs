@@ -210,8 +210,7 @@ mod tests {
     use crate::correlate::read_bytes;
     use crate::recording::example::{Chunk, head, recording};
     use crate::symbolize::{Places, symbolize};
-    use engine::wire::kernel::{self, KernelHead};
-    use engine::wire::record::RecordKind;
+    use engine::wire::kernel::KernelHead;
     use engine::wire::sample::SampleHead;
 
     const PLACE: u64 = 0x1310;
@@ -219,7 +218,7 @@ mod tests {
 
     /// A call made from the same place by two callers, 10 ms apart; the kernel has named both.
     fn two_calls(cookies: [u64; 2]) -> Recording {
-        let (mut chunk, mut before) = (Chunk::new(10, 10, 0), None::<KernelHead>);
+        let mut chunk = Chunk::new(10, 10, 0);
         let calls = [(60, cookies[0], 0x1151), (70, cookies[1], 0x1251)];
         for (cursor, cookie, caller) in calls {
             let kernel = KernelHead {
@@ -230,11 +229,7 @@ mod tests {
                 cookie,
                 ..KernelHead::default()
             };
-            let last = before.replace(kernel);
-            chunk = chunk.record(RecordKind::Kernel, |out| {
-                let last = last.as_ref().map(|last| (last, &FRAMES[..]));
-                kernel::encode(out, last, &kernel, &FRAMES);
-            });
+            chunk = chunk.kernel(kernel, &FRAMES);
             let user = SampleHead {
                 nonce: cursor,
                 sp: 0x7000,

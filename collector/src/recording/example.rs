@@ -20,6 +20,7 @@ pub(crate) struct Chunk {
     pub(crate) info: ChunkInfo,
     pub(crate) bytes: Vec<u8>,
     before: Option<(SampleHead, Vec<Frame>)>,
+    kernel_before: Option<(KernelHead, Vec<u64>)>,
 }
 
 impl Chunk {
@@ -36,6 +37,7 @@ impl Chunk {
             },
             bytes: Vec::new(),
             before: None,
+            kernel_before: None,
         }
     }
 
@@ -81,6 +83,17 @@ impl Chunk {
         made.before = Some((head, frames));
         made
     }
+
+    /// A kernel's half, told as what differs from the one before.
+    pub(crate) fn kernel(mut self, head: KernelHead, frames: &[u64]) -> Self {
+        let before = self.kernel_before.take();
+        let mut made = self.record(RecordKind::Kernel, |out| {
+            let before = before.as_ref().map(|(head, frames)| (head, &frames[..]));
+            kernel::encode(out, before, &head, frames);
+        });
+        made.kernel_before = Some((head, frames.to_vec()));
+        made
+    }
 }
 
 /// A chunk of context switches: absences of a thread of the process that the kernel saw begin at
@@ -95,7 +108,6 @@ pub(crate) fn absences(
     chunk.info.process_key = process_key;
     chunk.info.thread_key = thread_key;
     let frames = [0xffff_ffff_8100_0030u64];
-    let mut last: Option<KernelHead> = None;
     for ((time_ns, value), cursor) in absences.iter().zip(1..) {
         let kernel = KernelHead {
             cursor,
@@ -106,11 +118,7 @@ pub(crate) fn absences(
             value: *value,
             ..KernelHead::default()
         };
-        let before = last.replace(kernel);
-        chunk = chunk.record(RecordKind::Kernel, |out| {
-            let before = before.as_ref().map(|before| (before, &frames[..]));
-            kernel::encode(out, before, &kernel, &frames);
-        });
+        chunk = chunk.kernel(kernel, &frames);
         let user = SampleHead {
             nonce: cursor,
             sp: 0x7000,

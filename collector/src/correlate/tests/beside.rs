@@ -3,7 +3,7 @@
 use super::*;
 use crate::recording::example::recording;
 use engine::wire::chunk::FROM_SWITCHES;
-use engine::wire::kernel::{self, KernelHead};
+use engine::wire::kernel::KernelHead;
 use engine::wire::sample::SampleHead;
 
 const KERNEL: [u64; 2] = [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020];
@@ -12,7 +12,6 @@ const KERNEL: [u64; 2] = [0xffff_ffff_8100_0010, 0xffff_ffff_8100_0020];
 fn copies(tid: u32, copies: &[(u64, u64, bool)]) -> Chunk {
     let mut chunk = Chunk::new(42, tid, FROM_SWITCHES | 1 << 40);
     (chunk.info.process_key, chunk.info.thread_key) = (41_900, 41_900);
-    let mut last: Option<KernelHead> = None;
     for ((time_ns, weight, in_kernel), cursor) in copies.iter().zip(1..) {
         let half = KernelHead {
             cursor,
@@ -23,11 +22,7 @@ fn copies(tid: u32, copies: &[(u64, u64, bool)]) -> Chunk {
             ..KernelHead::default()
         };
         if *in_kernel {
-            let before = last.replace(half);
-            chunk = chunk.record(RecordKind::Kernel, |out| {
-                let before = before.as_ref().map(|before| (before, &KERNEL[..]));
-                kernel::encode(out, before, &half, &KERNEL);
-            });
+            chunk = chunk.kernel(half, &KERNEL);
         }
         let user = SampleHead {
             nonce: cursor,
