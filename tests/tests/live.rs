@@ -26,6 +26,7 @@ mod families;
 mod fork_kernel;
 mod handler_calls;
 mod javascript;
+mod javascript_truth;
 mod kept_names;
 mod kernel_share;
 mod languages;
