@@ -166,6 +166,7 @@ fn a_process_that_only_sleeps() {
     let (status, said) = Recorder::attach(&bench, "cpu.rsu", &["-d", "100ms"], &who).end();
     assert_eq!(status, Some(0));
     assert!(said.contains("no thread used CPU time"), "{said}");
+    assert!(!said.contains("nothing is missing"), "{said}");
     let options = ["--wall", "-d", "300ms"];
     let (status, said) = Recorder::attach(&bench, "wall.rsu", &options, &who).end();
     assert_eq!(status, Some(0), "{said}");

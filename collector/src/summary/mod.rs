@@ -40,7 +40,11 @@ pub fn print_brief(profile: &Profile, begin: &str, recording: Option<&str>) {
     say(brief::most(profile));
     let problems = brief::problems(profile);
     let Some(first) = problems.first() else {
-        return say("nothing is missing");
+        // Without samples, the line before says why there are none.
+        if !profile.samples.is_empty() {
+            say("nothing is missing");
+        }
+        return;
     };
     let others = match problems.len() - 1 {
         0 => String::new(),

@@ -30,11 +30,13 @@ use std::sync::mpsc::{self, Receiver, TryRecvError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often it is read, at most; reading takes a fifth of the time at most.
+/// How often it is read, at most; reading takes a fifth of the time at most. At first it is read
+/// more often: who looks wants to see something at once.
 const INTERVAL: Duration = Duration::from_secs(1);
+const FIRST_INTERVAL: Duration = Duration::from_millis(50);
 const READING_SHARE: u32 = 4;
 /// How long a key is waited for before the picture is drawn again.
-const TICK: Duration = Duration::from_millis(200);
+const TICK: Duration = Duration::from_millis(100);
 
 /// Signals that end it as the key does: else the terminal would stay as it is.
 const ENDING: [Signal; 4] = [
@@ -188,16 +190,18 @@ fn read_on(mut source: Source) -> io::Result<Receiver<(Profile, u64)>> {
     let (sender, receiver) = mpsc::sync_channel(1);
     thread::Builder::new().spawn(move || {
         let mut before = Duration::ZERO;
+        let mut interval = FIRST_INTERVAL;
         loop {
             let began = Instant::now();
-            if let Some(read) = source.read()
-                && sender.send(read).is_err()
-            {
-                break;
+            if let Some(read) = source.read() {
+                if sender.send(read).is_err() {
+                    break;
+                }
+                interval = (interval * 2).min(INTERVAL);
             }
             // What took long once looked up names, which are kept.
             let took = began.elapsed();
-            thread::sleep(INTERVAL.max(took.min(before) * READING_SHARE));
+            thread::sleep(interval.max(took.min(before) * READING_SHARE));
             before = took;
         }
     })?;
