@@ -370,4 +370,24 @@ fn who_may_not_be_touched_is_refused_and_goes_on() {
         .status();
     assert!(killed.unwrap().success());
     assert_eq!(target.end().0, Some(128 + 9), "it was killed by us alone");
+    let spins = "void _start(void) { for (;;) {} }";
+    let flags = ["-m32", "-nostdlib", "-static", "-fno-pie", "-no-pie"];
+    let target = Target::start(&mut Command::new(bench.compile("gcc", &flags, spins)));
+    refused(target.pid(), "its code is not of 64 bits");
+    drop(target);
+    // Until its child is done, it cannot be stopped.
+    let parent = "#include <unistd.h>\n\
+        int main(void) { if (!vfork()) { sleep(600); _exit(0); } return 0; }";
+    let target = Target::start(&mut Command::new(bench.compile("gcc", &[], parent)));
+    let pid = target.pid();
+    let child = wait_for("its child", || {
+        let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap();
+        children.trim().parse::<i32>().ok()
+    });
+    refused(pid, "waits for a child of vfork");
+    let killed = Command::new("kill")
+        .args(["-9", &child.to_string()])
+        .status();
+    assert!(killed.unwrap().success());
+    assert_eq!(target.end().0, Some(0), "it went on");
 }

@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::Refusal;
+use super::obstacles::{AMPLE_ROOM, narrow};
 use crate::perf_event::{self, ANY_PROCESSOR};
 use crate::processes;
 use crate::processes::has_signal;
@@ -48,6 +49,8 @@ pub(crate) struct Events {
     /// Threads with events that hold the signal back, and the CPU time that they had used when that
     /// was seen first, ns: our handler does it, too.
     suspects: HashMap<i32, u64>,
+    /// Threads that had little room left on their stacks when they were seen first.
+    narrow: HashSet<i32>,
 }
 
 impl Events {
@@ -68,6 +71,10 @@ impl Events {
         self.open.retain(|tid, _| tids.contains(tid));
         self.unknown.retain(|tid, _| tids.contains(tid));
         self.suspects.retain(|tid, _| tids.contains(tid));
+        self.narrow.retain(|tid| tids.contains(tid));
+        let new = tids.iter().filter(|tid| !self.open.contains_key(tid));
+        let new: Vec<i32> = new.copied().collect();
+        self.narrow.extend(narrow(pid, &new, AMPLE_ROOM));
         for tid in tids {
             // Both may change.
             let is_armed = matches!(self.open.get(&tid), Some(Some(_)));
@@ -84,7 +91,7 @@ impl Events {
                 }
             }
             self.suspects.remove(&tid);
-            if !look.is_free() {
+            if !look.is_free() || self.narrow.contains(&tid) {
                 self.open.insert(tid, None);
                 self.unknown.remove(&tid);
             } else if !is_armed {

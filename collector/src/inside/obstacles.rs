@@ -77,7 +77,9 @@ pub(super) fn ignored_trap(pid: u32) -> Result<(), Refusal> {
 }
 
 /// Bytes below the stack pointer: the kernel's frame of a signal takes 12 KB at most.
-const ROOM: u64 = 64 << 10;
+const ROOM: u64 = 16 << 10;
+/// With less than that when it sleeps, a thread gets no signals: it may go deeper than that.
+pub(super) const AMPLE_ROOM: u64 = 64 << 10;
 
 /// Looks whether each thread that sleeps has room for a signal on its stack. Of those that run it
 /// cannot be told.
@@ -85,26 +87,36 @@ const ROOM: u64 = 64 << 10;
 /// # Errors
 /// [`Refusal::Narrow`].
 pub(crate) fn has_room(pid: u32) -> Result<(), Refusal> {
+    match narrow(pid, &processes::threads(pid.cast_signed()), ROOM).is_empty() {
+        true => Ok(()),
+        false => Err(Refusal::Narrow),
+    }
+}
+
+/// Those of some threads that sleep with less room than that on their stacks, bytes. Node has such
+/// a thread, with a stack of 32 KB, in each process.
+pub(super) fn narrow(pid: u32, tids: &[i32], room: u64) -> Vec<i32> {
+    if tids.is_empty() {
+        return Vec::new();
+    }
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let ranges = maps.lines().filter_map(|line| {
         let (start, rest) = line.split_once('-')?;
         let end = rest.split(' ').next()?;
         let [start, end] = [start, end].map(|word| u64::from_str_radix(word, 16).ok());
         // That one grows.
-        let room = if line.ends_with("[stack]") { 0 } else { ROOM };
+        let room = if line.ends_with("[stack]") { 0 } else { room };
         Some((start?.saturating_add(room), end?))
     });
     let ranges: Vec<_> = ranges.collect();
-    for tid in processes::threads(pid.cast_signed()) {
-        if let Whereabouts::Asleep { sp, .. } = Whereabouts::of(pid, tid.cast_unsigned())
-            && !ranges
-                .iter()
-                .any(|(start, end)| (*start..*end).contains(&sp))
-        {
-            return Err(Refusal::Narrow);
+    let is_narrow = |tid: &i32| match Whereabouts::of(pid, tid.cast_unsigned()) {
+        Whereabouts::Asleep { sp, .. } => {
+            let mut ranges = ranges.iter();
+            !ranges.any(|(start, end)| (*start..*end).contains(&sp))
         }
-    }
-    Ok(())
+        _ => false,
+    };
+    tids.iter().copied().filter(is_narrow).collect()
 }
 
 /// Whether a set of signals has one; one that cannot be read has.
@@ -183,18 +195,25 @@ mod tests {
         let own = std::process::id();
         for (size, has) in [(1 << 20, true), (32 << 10, false)] {
             let (mut reader, writer) = pipe().unwrap();
+            let (send, tids) = std::sync::mpsc::channel();
             let waits = std::thread::Builder::new().stack_size(size);
-            let waits = waits.spawn(move || reader.read(&mut [0])).unwrap();
-            // Other tests have threads, too.
-            let mut found = has_room(own).is_ok();
-            for _ in 0..1000 {
-                if found == has {
-                    break;
-                }
-                std::thread::sleep(std::time::Duration::from_millis(1));
-                found = has_room(own).is_ok();
+            let waits = waits.spawn(move || {
+                send.send(nix::unistd::gettid().as_raw()).unwrap();
+                reader.read(&mut [0])
+            });
+            let waits = waits.unwrap();
+            let tid = tids.recv().unwrap();
+            let is_asleep = || {
+                let there = Whereabouts::of(own, tid.cast_unsigned());
+                matches!(there, Whereabouts::Asleep { call: Some(call), .. }
+                    if call.number == libc::SYS_read)
+            };
+            while !is_asleep() {
+                std::thread::yield_now();
             }
-            assert_eq!(found, has, "{size}");
+            assert_eq!(narrow(own, &[tid], AMPLE_ROOM).is_empty(), has, "{size}");
+            assert!(narrow(own, &[tid], ROOM).is_empty(), "{size}");
+            assert_eq!(narrow(own, &[tid], 2 << 20), [tid], "{size}");
             drop(writer);
             waits.join().unwrap().unwrap();
         }

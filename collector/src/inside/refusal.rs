@@ -60,7 +60,9 @@ pub enum Refusal {
     #[error("it ignores SIGTRAP, which steps of ours would end")]
     IgnoresTrap,
     /// All sleep.
-    #[error("each of its threads sleeps in a call that a stop could end early")]
+    #[error(
+        "each of its threads sleeps in a call that a stop could end early, or waits for a child of vfork"
+    )]
     NobodyToStop,
     /// `ptrace`.
     #[error("a thread of it could not be stopped: {}{}", .0.desc(), hint(*.0))]

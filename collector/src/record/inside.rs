@@ -18,6 +18,7 @@ use crate::target::Target;
 use crate::visible::say;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use std::io;
+use std::thread;
 use std::time::{Duration, Instant};
 
 /// From one look to the next: threads that were born meanwhile are armed then.
@@ -28,6 +29,9 @@ const MANY: usize = 200;
 const DRAIN: Duration = Duration::from_millis(120);
 /// For so long it is waited at the beginning for threads that wait for a processor.
 const ARMING: Duration = Duration::from_millis(500);
+/// For so long it is waited for one that holds the signal back: some do for a moment, others always.
+const HELD_BACK: Duration = Duration::from_millis(40);
+const PAUSE: Duration = Duration::from_millis(2);
 /// No thread should be held for longer, if there is a processor for it.
 const LONG: Duration = Duration::from_millis(20);
 
@@ -144,10 +148,13 @@ impl Entered {
         // Of one that waits for a processor it cannot be told, and one may block all for a moment.
         while let Ok(is_told) = armed
             && !(is_told && inside.armed().next().is_some())
-            && began.elapsed() < ARMING
+            && began.elapsed() < if is_told { HELD_BACK } else { ARMING }
         {
             armed = match is_told {
-                true => inside.arm(),
+                true => {
+                    thread::sleep(PAUSE);
+                    inside.arm()
+                }
                 false => inside.arm_rest(),
             };
         }
@@ -252,10 +259,12 @@ impl Entered {
                 continue;
             }
             let (pid, process_key) = self.beside.owner(pid);
-            let threads = plural(usual as u64, "thread blocks", "threads block");
-            let text = format!(
-                "{threads} SIGURG, or wait under another mask or a filter: stacks are copied where they do"
+            let threads = plural(
+                usual as u64,
+                "thread blocks SIGURG, waits under another mask, has a filter or little room on its stack: its stacks are copied",
+                "threads block SIGURG, wait under another mask, have a filter or little room on their stacks: their stacks are copied",
             );
+            let text = format!("{threads} meanwhile");
             let mut records = Records::default();
             records.note(clock::monotonic_ns(), &text);
             let (info, records) = records.into_chunk(ChunkInfo {
