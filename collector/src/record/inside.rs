@@ -29,7 +29,8 @@ const MANY: usize = 200;
 const DRAIN: Duration = Duration::from_millis(120);
 /// For so long it is waited at the beginning for threads that wait for a processor.
 const ARMING: Duration = Duration::from_millis(500);
-/// For so long it is waited for one that holds the signal back: some do for a moment, others always.
+/// For so long it is waited for one that holds the signal back: some do for a moment, others
+/// always.
 const HELD_BACK: Duration = Duration::from_millis(40);
 const PAUSE: Duration = Duration::from_millis(2);
 /// No thread should be held for longer, if there is a processor for it.
