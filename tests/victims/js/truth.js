@@ -1,5 +1,5 @@
 'use strict';
-// truth.js UNITS: one thing after the other that programs do, each with some units of work in `spin`.
+// truth.js UNITS: one thing after the other that programs do, each with units of work in `spin`.
 //
 // V8 itself says which stacks there are: `spin` asks it before it works, and they are printed as
 // JSON: for each thing its CPU time, and its functions, outermost first, with their scripts and the
