@@ -3,7 +3,7 @@
 use crate::visible::{Shown, visible};
 use std::env;
 use std::fs;
-use std::io::Read as _;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use ureq::Agent;
@@ -38,6 +38,8 @@ pub(crate) struct Answer {
 pub(crate) enum Failure {
     /// It cannot be asked so.
     Never(String),
+    /// Nobody was reached.
+    Unreached(String),
     /// It may come another time.
     Later(String),
 }
@@ -93,6 +95,7 @@ impl Client {
         let mut answer = request.send(body).map_err(|error| match error {
             ureq::Error::Http(error) => Failure::Never(error.to_string()),
             ureq::Error::BadUri(error) => Failure::Never(error),
+            error if is_unreached(&error) => Failure::Unreached(failure(&error.to_string())),
             error => Failure::Later(failure(&error.to_string())),
         })?;
         let after = answer.headers().get("Retry-After");
@@ -145,6 +148,25 @@ fn pause(asked: &str, now: SystemTime) -> Option<Duration> {
     let until = httpdate::parse_http_date(asked).ok()?;
     // One that has come already by our clock is now.
     Some(until.duration_since(now).unwrap_or_default())
+}
+
+/// Whether it came about before anything was sent.
+fn is_unreached(error: &ureq::Error) -> bool {
+    use io::ErrorKind as Kind;
+    match error {
+        ureq::Error::HostNotFound | ureq::Error::ConnectionFailed | ureq::Error::Tls(_) => true,
+        ureq::Error::Timeout(during) => {
+            matches!(during, ureq::Timeout::Resolve | ureq::Timeout::Connect)
+        }
+        ureq::Error::Io(error) => {
+            let kind = error.kind();
+            matches!(
+                kind,
+                Kind::ConnectionRefused | Kind::HostUnreachable | Kind::NetworkUnreachable
+            ) || error.to_string().contains(CERTIFICATE)
+        }
+        other => other.to_string().contains(CERTIFICATE),
+    }
 }
 
 /// What an error says, and where it can be helped.
@@ -202,7 +224,7 @@ mod tests {
             client.post(address, &[], b"x", Duration::from_secs(60), SHORT)
         };
         let why = |answer| match answer {
-            Err(Failure::Later(why)) => why,
+            Err(Failure::Unreached(why)) => why,
             other => panic!("{other:?}"),
         };
         let unknown = why(post(None, &address));

@@ -31,11 +31,25 @@ enum Place {
     Disk(Kept),
 }
 
+/// After so many failures between which others were taken it is the message that fails.
+const STRIKES: u32 = 5;
+
 #[derive(Debug)]
 struct Waiting {
     /// Counts the messages of this queue.
     number: u64,
     place: Place,
+    /// How often it failed before another was taken.
+    strikes: u32,
+    /// Why it failed since, if it has.
+    failed: Option<String>,
+}
+
+impl Waiting {
+    /// How often it was in doubt.
+    fn doubts(&self) -> u32 {
+        self.strikes + u32::from(self.failed.is_some())
+    }
 }
 
 /// The queue.
@@ -116,29 +130,61 @@ impl Queue {
         while self.memory > self.limits.memory && self.drop_oldest() {}
     }
 
-    /// The oldest message, and its number.
+    /// The message that is to be sent next, and its number: of those that were in doubt least often
+    /// the oldest, so that one that always fails holds up nothing.
     pub(super) fn first(&mut self) -> Option<(u64, Message)> {
         loop {
-            let first = self.waiting.front()?;
+            let waiting = self.waiting.iter().enumerate();
+            let (at, first) = waiting.min_by_key(|(_, one)| one.doubts())?;
             let message = match &first.place {
                 Place::Memory(message) => Some(message.clone()),
                 Place::Disk(kept) => kept.read(),
             };
             match message {
                 Some(message) => return Some((first.number, message)),
-                None => _ = self.drop_oldest(),
+                None => self.dropped += u64::from(self.take(at)),
             }
         }
     }
 
     /// A message is done with.
     pub(super) fn done(&mut self, number: u64) {
-        let first = self.waiting.front().map(|first| first.number);
-        match first == Some(number) {
-            true => _ = self.take_first(),
+        match self.place_of(number) {
+            Some(at) => _ = self.take(at),
             // It was dropped meanwhile, and that did no harm.
-            false => self.dropped = self.dropped.saturating_sub(1),
+            None => self.dropped = self.dropped.saturating_sub(1),
         }
+    }
+
+    /// A message failed, which may be its own fault.
+    pub(super) fn doubt(&mut self, number: u64, why: String) {
+        let at = self.place_of(number);
+        if let Some(one) = at.and_then(|at| self.waiting.get_mut(at)) {
+            one.failed = Some(why);
+        }
+    }
+
+    /// One was taken where others failed: a receiver that takes nothing for a while is no fault of
+    /// theirs. Gives up those that failed often enough, and gives why they did.
+    pub(super) fn settle_doubts(&mut self) -> Vec<String> {
+        let mut given_up = Vec::new();
+        let mut at = 0;
+        while let Some(one) = self.waiting.get_mut(at) {
+            if let Some(why) = one.failed.take() {
+                one.strikes += 1;
+                if one.strikes >= STRIKES {
+                    given_up.push(why);
+                    self.take(at);
+                    continue;
+                }
+            }
+            at += 1;
+        }
+        given_up
+    }
+
+    fn place_of(&self, number: u64) -> Option<usize> {
+        self.waiting.iter().position(|one| one.number == number)
     }
 
     /// Puts on disk what waits in memory, for the next time; what finds no room there is dropped.
@@ -168,6 +214,8 @@ impl Queue {
         self.waiting.push_back(Waiting {
             number: self.next,
             place,
+            strikes: 0,
+            failed: None,
         });
         self.next += 1;
     }
@@ -190,16 +238,16 @@ impl Queue {
     }
 
     fn drop_oldest(&mut self) -> bool {
-        let is_one = self.take_first();
+        let is_one = self.take(0);
         self.dropped += u64::from(is_one);
         is_one
     }
 
-    fn take_first(&mut self) -> bool {
-        let Some(first) = self.waiting.pop_front() else {
+    fn take(&mut self, at: usize) -> bool {
+        let Some(one) = self.waiting.remove(at) else {
             return false;
         };
-        match first.place {
+        match one.place {
             Place::Memory(message) => self.memory -= message.bytes.len() as u64,
             Place::Disk(kept) => {
                 self.disk -= kept.length;
@@ -251,6 +299,47 @@ mod tests {
         assert_eq!(drain(&mut queue), [4, 5]);
         queue.push(&message(6, 101)); // more than there may ever be
         assert_eq!((queue.len(), queue.dropped, queue.memory), (0, 4, 0));
+    }
+
+    #[test]
+    fn one_that_always_fails_holds_up_nothing_and_is_given_up() {
+        let mut queue = Queue::new(LIMITS, None).unwrap();
+        let next = |queue: &mut Queue| queue.first().map(|(number, one)| (number, one.from_ns));
+        let fails = |queue: &mut Queue, number| queue.doubt(number, "500".into());
+        queue.push(&message(0, 1));
+        for at in 1..STRIKES as u64 {
+            let (poisoned, from_ns) = next(&mut queue).unwrap();
+            assert_eq!(from_ns, 0);
+            fails(&mut queue, poisoned);
+            fails(&mut queue, poisoned); // nothing was taken in between
+            queue.push(&message(at, 1));
+            let (good, from_ns) = next(&mut queue).unwrap();
+            assert_eq!(from_ns, at, "it is before what has failed");
+            queue.done(good);
+            assert!(queue.settle_doubts().is_empty());
+        }
+        // While nothing is taken, nothing is given up, however often each fails.
+        (10..13).for_each(|at| queue.push(&message(at, 1)));
+        for _ in 0..10 {
+            let (number, _) = next(&mut queue).unwrap();
+            fails(&mut queue, number);
+        }
+        for at in 10..13 {
+            let (number, from_ns) = next(&mut queue).unwrap();
+            assert_eq!(from_ns, at);
+            queue.done(number);
+            assert!(queue.settle_doubts().is_empty());
+        }
+        let (poisoned, from_ns) = next(&mut queue).unwrap();
+        assert_eq!(from_ns, 0);
+        fails(&mut queue, poisoned);
+        queue.push(&message(20, 1));
+        let (number, from_ns) = next(&mut queue).unwrap();
+        assert_eq!(from_ns, 20);
+        queue.done(number);
+        assert_eq!(queue.settle_doubts(), ["500"]);
+        assert_eq!((queue.len(), queue.dropped), (0, 0));
+        assert_eq!((queue.memory, queue.disk), (0, 0));
     }
 
     #[test]

@@ -91,8 +91,11 @@ pub(super) enum Outcome {
     Taken(Option<String>),
     /// It will never be, and why.
     Refused(String),
-    /// It may be later: why not now, and after which time if the receiver has said so.
+    /// The receiver takes nothing now, whatever it is: why, and after which time it may, if it has
+    /// said so.
     Later(String, Option<Duration>),
+    /// The same, but perhaps it takes others: this one may be what it fails on.
+    InDoubt(String, Option<Duration>),
 }
 
 /// What an answer says became of it.
@@ -100,12 +103,16 @@ fn outcome(answer: Result<http::Answer, Failure>) -> Outcome {
     match answer {
         Ok(answer) if answer.is_well() => Outcome::Taken(None),
         // Who is not let in may be with other settings.
-        Ok(answer) if matches!(answer.status, 401 | 403 | 408 | 429 | 500..) => {
+        Ok(answer) if matches!(answer.status, 401 | 403 | 429 | 503) => {
             Outcome::Later(answer.says(), answer.after)
+        }
+        Ok(answer) if matches!(answer.status, 408 | 500..) => {
+            Outcome::InDoubt(answer.says(), answer.after)
         }
         Ok(answer) => Outcome::Refused(answer.says()),
         Err(Failure::Never(why)) => Outcome::Refused(why),
-        Err(Failure::Later(why)) => Outcome::Later(why, None),
+        Err(Failure::Unreached(why)) => Outcome::Later(why, None),
+        Err(Failure::Later(why)) => Outcome::InDoubt(why, None),
     }
 }
 
@@ -368,15 +375,19 @@ mod tests {
             let connection = Connection::new(receiver, 0).unwrap();
             let send = || connection.send(&message(b"x"), Duration::MAX);
             let outcomes = statuses.map(|status| (status, send()));
-            let later = outcomes
-                .into_iter()
-                .filter(|(_, outcome)| matches!(outcome, Outcome::Later(..)));
-            later.map(|(status, _)| status).collect::<Vec<_>>()
+            let statuses = |is: fn(&Outcome) -> bool| {
+                let those = outcomes.iter().filter(|(_, outcome)| is(outcome));
+                those.map(|(status, _)| *status).collect::<Vec<_>>()
+            };
+            (
+                statuses(|outcome| matches!(outcome, Outcome::Later(..))),
+                statuses(|outcome| matches!(outcome, Outcome::InDoubt(..))),
+            )
         };
-        assert_eq!(again(Kind::Otlp), [429, 502, 503, 504]);
-        assert_eq!(
-            again(Kind::Parca),
-            [401, 403, 408, 429, 500, 501, 502, 503, 504]
-        );
+        assert_eq!(again(Kind::Otlp), (vec![429, 503], vec![502, 504]));
+        let others = (vec![401, 403, 429, 503], vec![408, 500, 501, 502, 504]);
+        for kind in [Kind::Pyroscope, Kind::Parca] {
+            assert_eq!(again(kind), others, "{kind:?}");
+        }
     }
 }

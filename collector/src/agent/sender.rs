@@ -240,11 +240,14 @@ fn send_on(shared: &Shared) {
     while let Some(attempt) = next(shared) {
         let connection = attempt.connection;
         let outcome = connection.send(&attempt.message, attempt.patience);
+        let is_in_doubt = matches!(outcome, Outcome::InDoubt(..));
         let mut state = shared.state();
         match outcome {
             Outcome::Taken(said) => {
                 state.queue.done(attempt.number);
                 state.counts.taken += 1;
+                let given_up = state.queue.settle_doubts();
+                refuse(&mut state, &connection, &given_up);
                 drop(state);
                 if let Some(said) = said {
                     connection.say(format_args!("a window was taken in part: {said}"));
@@ -255,16 +258,14 @@ fn send_on(shared: &Shared) {
             }
             Outcome::Refused(why) => {
                 state.queue.done(attempt.number);
-                state.counts.refused += 1;
-                let is_first = state.counts.refused == 1;
-                drop(state);
-                if is_first {
-                    connection.say(format_args!("a window was refused, and is lost: {why}"));
-                }
+                refuse(&mut state, &connection, &[why]);
             }
             // Settings changed meanwhile: what the old ones met says nothing of the new.
-            Outcome::Later(..) if state.changes != attempt.changes => {}
-            Outcome::Later(why, asked) => {
+            _ if state.changes != attempt.changes => {}
+            Outcome::Later(why, asked) | Outcome::InDoubt(why, asked) => {
+                if is_in_doubt {
+                    state.queue.doubt(attempt.number, why.clone());
+                }
                 failures += 1;
                 if failures == 1 {
                     let waits = "windows wait until it does, as many as there is room for";
@@ -279,6 +280,16 @@ fn send_on(shared: &Shared) {
             }
         }
     }
+}
+
+/// Counts windows that will never be taken, of which the first is told of.
+fn refuse(state: &mut State, connection: &Connection, why: &[String]) {
+    if state.counts.refused == 0
+        && let Some(why) = why.first()
+    {
+        connection.say(format_args!("a window was refused, and is lost: {why}"));
+    }
+    state.counts.refused += why.len() as u64;
 }
 
 impl Connection {
@@ -348,101 +359,5 @@ fn pause(failures: u32) -> Duration {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::agent::receiver::Kind;
-    use crate::test_server::serve;
-    use std::io::{BufRead as _, BufReader, Write as _};
-    use std::net::TcpListener;
-    use std::sync::mpsc;
-
-    #[test]
-    fn a_folder_is_of_one_service() {
-        let name = |header: (&str, &str), service| {
-            let receiver = Receiver {
-                kind: Kind::Otlp,
-                address: "http://a".into(),
-                headers: [(header.0.to_owned(), header.1.to_owned())].into(),
-                certificate: None,
-                timeout: Duration::ZERO,
-            };
-            spool_name(&receiver, service)
-        };
-        let shop = name(("tenant", "x"), "shop");
-        assert!(shop.starts_with("otlp-http___a-"), "{shop}");
-        assert_eq!(shop, name(("tenant", "y"), "shop"));
-        assert_ne!(shop, name(("token", "x"), "shop"));
-        assert_ne!(shop, name(("tenant", "x"), "bank"));
-    }
-
-    const LIMITS: Limits = Limits {
-        memory: 100,
-        disk: 0,
-    };
-
-    /// A sender with one window for that address, whose token is "old".
-    fn sender(address: String) -> Sender {
-        let receiver = Receiver {
-            kind: Kind::Otlp,
-            address,
-            headers: [("token".to_owned(), "old".to_owned())].into(),
-            certificate: None,
-            timeout: Duration::from_secs(60),
-        };
-        let prepared = Prepared::new(&receiver, "shop", LIMITS, None, None).unwrap();
-        let sender = Sender::begin(prepared).unwrap();
-        sender.push(&Message {
-            bytes: [1, 2].into(),
-            attributes: Arc::default(),
-            from_ns: 0,
-            to_ns: 1,
-        });
-        sender
-    }
-
-    /// From now on its token is "new".
-    fn change_token(sender: &mut Sender) {
-        let mut receiver = sender.receiver.clone();
-        receiver.headers.insert("token".into(), "new".into());
-        let prepared = Prepared::new(&receiver, "shop", LIMITS, None, Some(sender)).unwrap();
-        sender.change(prepared).unwrap();
-    }
-
-    /// The token of the next request.
-    fn token(posted: &mpsc::Receiver<Vec<String>>) -> String {
-        let head = posted.recv_timeout(Duration::from_secs(60)).unwrap();
-        let token = head.iter().find_map(|line| line.strip_prefix("token: "));
-        token.unwrap().to_owned()
-    }
-
-    const NOT_NOW: &str =
-        "HTTP/1.1 503 No\r\nRetry-After: 300\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-    const TAKEN: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
-
-    #[test]
-    fn what_waits_is_sent_by_new_settings_at_once() {
-        let (address, posted) = serve(&[NOT_NOW, TAKEN]);
-        let mut sender = sender(address);
-        assert_eq!(token(&posted), "old");
-        change_token(&mut sender);
-        assert_eq!(token(&posted), "new", "it does not rest for 300 s");
-        sender.end_by(Instant::now() + Duration::from_secs(60));
-        while !sender.is_over() {
-            thread::yield_now();
-        }
-        let state = sender.shared.state();
-        assert_eq!((state.counts.taken, state.queue.len()), (1, 0));
-    }
-
-    #[test]
-    fn settings_that_change_while_a_window_is_sent_are_tried_at_once() {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut sender = sender(format!("http://{}", listener.local_addr().unwrap()));
-        let (mut sent_by_old, _) = listener.accept().unwrap();
-        change_token(&mut sender);
-        sent_by_old.write_all(NOT_NOW.as_bytes()).unwrap();
-        let (sent_by_new, _) = listener.accept().unwrap();
-        let mut head = BufReader::new(sent_by_new).lines().map_while(Result::ok);
-        assert!(head.any(|line| line == "token: new"));
-    }
-}
+#[path = "sender_tests.rs"]
+mod tests;

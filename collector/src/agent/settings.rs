@@ -17,6 +17,8 @@ use toml::{Table, Value};
 const WINDOW: Duration = Duration::from_secs(15);
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(10);
+/// The attribute that is the service.
+const SERVICE: &str = "service.name";
 /// Where OTLP receivers take profiles.
 const OTLP_PATH: &str = "v1development/profiles";
 
@@ -69,13 +71,16 @@ impl Settings {
         variable: impl Fn(&str) -> Option<String>,
     ) -> Result<(), String> {
         self.window = args.window.unwrap_or(self.window);
-        self.service = args.service.clone().or(self.service.take());
         self.spool = args.spool.clone().or(self.spool.take());
         for label in &args.label {
             let pair = label.split_once('=').filter(|(key, _)| !key.is_empty());
             let (key, value) = pair.ok_or(format!("--label {label}: give KEY=VALUE"))?;
             self.labels.insert(key.to_owned(), value.to_owned());
+            if key == SERVICE {
+                self.service = Some(value.to_owned());
+            }
         }
+        self.service = args.service.clone().or(self.service.take());
         let given = [
             (Kind::Otlp, &args.otlp),
             (Kind::Pyroscope, &args.pyroscope),
@@ -126,7 +131,11 @@ fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Setting
     if let Some(list) = variable("OTEL_RESOURCE_ATTRIBUTES") {
         labels.extend(pairs("OTEL_RESOURCE_ATTRIBUTES", &list)?);
     }
-    labels.extend(texts(file, "labels")?);
+    // What the file says in either way comes before what the environment does, as for all else.
+    let of_environment = variable("OTEL_SERVICE_NAME").or_else(|| labels.get(SERVICE).cloned());
+    let of_file = texts(file, "labels")?;
+    let service = text(file, "service")?.or_else(|| of_file.get(SERVICE).cloned());
+    labels.extend(of_file);
     let mut receivers = Vec::new();
     for entry in list(file, "send")? {
         receivers.push(receiver_of(entry, &variable)?);
@@ -136,13 +145,12 @@ fn of(file: &Table, variable: impl Fn(&str) -> Option<String>) -> Result<Setting
         units::size(given.as_deref().unwrap_or(otherwise)).map_err(|why| format!("{name}: {why}"))
     };
     let window = read(file, "window", window_length)?;
-    let service = text(file, "service")?.or_else(|| variable("OTEL_SERVICE_NAME"));
     Ok(Settings {
         window: window.unwrap_or(WINDOW),
         rate: read(file, "rate", units::Rate::parse)?,
         max_overhead: read(file, "max_overhead", units::Share::parse)?,
         processes: text(file, "processes")?,
-        service: service.or_else(|| labels.get("service.name").cloned()),
+        service: service.or(of_environment),
         labels,
         spool: text(file, "spool")?.map(PathBuf::from),
         limits: Limits {

@@ -81,6 +81,39 @@ fn the_environment_is_that_of_opentelemetry() {
 }
 
 #[test]
+fn a_service_is_named_by_the_command_line_then_the_file_then_the_environment() {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+    let all = [
+        ("OTEL_SERVICE_NAME", "name"),
+        ("OTEL_RESOURCE_ATTRIBUTES", "service.name=attribute"),
+    ];
+    let name = |line: &[&str], file: &str, environment: &[(&str, &str)]| {
+        let line = ["agent"].iter().chain(line).chain(&["--", "true"]);
+        let args = <Line as clap::Parser>::parse_from(line).args;
+        let mut settings = read(file, environment).unwrap();
+        settings.take(&args, |_| None).unwrap();
+        settings.service
+    };
+    let (label, service) = (
+        "[labels]\n'service.name' = 'label'",
+        "service = 'service'\n",
+    );
+    let both = [service, label].concat();
+    let given = ["--label", "service.name=given", "--service", "told"];
+    assert_eq!(name(&given, &both, &all).as_deref(), Some("told"));
+    assert_eq!(name(&given[..2], &both, &all).as_deref(), Some("given"));
+    assert_eq!(name(&[], &both, &all).as_deref(), Some("service"));
+    assert_eq!(name(&[], label, &all).as_deref(), Some("label"));
+    assert_eq!(name(&[], "", &all).as_deref(), Some("name"));
+    assert_eq!(name(&[], "", &all[1..]).as_deref(), Some("attribute"));
+    assert_eq!(name(&[], "", &[]), None);
+}
+
+#[test]
 fn what_is_wrong_is_named() {
     for (file, named) in [
         ("windows = '5s'", "windows"),
