@@ -9,15 +9,12 @@ use crate::profile::Profile;
 use crate::progress;
 use crate::visible::visible;
 use serde::de::DeserializeOwned;
-use std::collections::BTreeSet;
 use std::env;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// How long an answer is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// So many hashes are in one statement, which may have 256 KB.
-const AT_ONCE: usize = 10_000;
 /// Of an answer no more is read, bytes.
 const LONGEST: u64 = 1 << 30;
 
@@ -74,18 +71,15 @@ fn read(text: &str) -> Result<Profile, Error> {
     if sums.is_empty() {
         return Err(engine.empty());
     }
-    // By the hashes, which are numbers: a subquery would go through all samples once more.
-    let wanted_stacks = sums.iter().map(|sum| sum.stack);
-    let stacks: Vec<Stack> = engine.by_hash(
-        "SELECT hash, any(frames) FROM rsunwind_stacks",
-        wanted_stacks,
-    )?;
-    let wanted_frames = stacks.iter().flat_map(|stack| stack.frames.iter().copied());
-    let frames: Vec<Frame> = engine.by_hash(
+    let stacks = format!("SELECT stack FROM rsunwind_samples WHERE {where_}");
+    let stacks = format!("FROM rsunwind_stacks WHERE hash IN ({stacks})");
+    let frames: Vec<Frame> = engine.rows(&format!(
         "SELECT hash, any(function), any(short), any(file), any(line), any(binary), any(build_id), \
-         any(language), any(inlined) FROM rsunwind_frames",
-        wanted_frames,
-    )?;
+         any(language), any(inlined) FROM rsunwind_frames \
+         WHERE hash IN (SELECT arrayJoin(frames) {stacks}) GROUP BY hash"
+    ))?;
+    let stacks: Vec<Stack> =
+        engine.rows(&format!("SELECT hash, any(frames) {stacks} GROUP BY hash"))?;
     let mut builder = Builder::default();
     frames.iter().for_each(|row| builder.frame(row));
     let stacks = stacks
@@ -104,22 +98,6 @@ struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// The rows of those hashes, each once.
-    fn by_hash<T: DeserializeOwned>(
-        &self,
-        select: &str,
-        hashes: impl Iterator<Item = u64>,
-    ) -> Result<Vec<T>, Error> {
-        let hashes: BTreeSet<u64> = hashes.collect();
-        let hashes: Vec<String> = hashes.iter().map(u64::to_string).collect();
-        let mut all = Vec::new();
-        for some in hashes.chunks(AT_ONCE) {
-            let some = some.join(",");
-            all.extend(self.rows(&format!("{select} WHERE hash IN ({some}) GROUP BY hash"))?);
-        }
-        Ok(all)
-    }
-
     /// The rows that a query gives.
     fn rows<T: DeserializeOwned>(&self, sql: &str) -> Result<Vec<T>, Error> {
         let wanted = self.wanted;
@@ -229,7 +207,7 @@ mod tests {
         ]
         .concat();
         let stacks = "[18446744073709551615,[10,11]]\n";
-        let answers = [sums, stacks, &frames].map(answer);
+        let answers = [sums, &frames, stacks].map(answer);
         let (address, heads) = serve(&answers.each_ref().map(|one| &**one));
         let profile = open_at(&address, "service=x%27%0Ay&from=2026-01-01").unwrap();
         let names = |sample: &Sample| {
