@@ -167,6 +167,8 @@ impl<'a> Asking<'a> {
         };
         cursor.walk = (&raw const call).cast();
         let entry = cursor.entry;
+        // What has nothing left to read with is not to blame again for each frame.
+        let was_spent = self.reads.is_spent();
         let _kept = errno::Kept::now();
         let began_ns = clock::monotonic_ns();
         let answer = if is_for_entry {
@@ -189,7 +191,7 @@ impl<'a> Asking<'a> {
             cursor,
             pushed,
             is_unreadable: call.is_unreadable.get(),
-            is_too_long: slow || call.is_too_much.get(),
+            is_too_long: slow || (call.is_too_much.get() && !was_spent),
         }
     }
 
@@ -258,6 +260,8 @@ impl<'a> Asking<'a> {
             count(&counts.not_advancing, verdict.is_not_advancing);
             count(&counts.too_long, verdict.is_too_long);
             count(&counts.missing, verdict.is_missing);
+        } else if self.reads.is_spent() {
+            return; // no merit either
         }
         if asked.judge(is_troubled) {
             self.say_switched_off(asked);

@@ -20,15 +20,17 @@ const COPIES: u32 = 8192;
 /// Bytes of a copy, at most.
 pub const LONGEST: usize = 65_536;
 const PAGE: u64 = 4096;
-/// Pages that a walk remembers as readable, by their low bits.
-const PAGES: usize = 128;
+/// Pages that a walk remembers as readable, in sets by their low bits: a recursion reads the same
+/// few pages at each level, and two that shared one place would be probed again each time.
+const SETS: usize = 32;
+const WAYS: usize = 4;
 
 /// What a walk has left, and knows of memory.
 #[derive(Debug)]
 pub(super) struct Reads {
     loads: Cell<u32>,
     copies: Cell<u32>,
-    pages: [Cell<u64>; PAGES],
+    pages: [[Cell<u64>; WAYS]; SETS],
     /// Whether other system calls than the probe's are out of the question; unknown at first.
     is_filtered: Cell<Option<bool>>,
 }
@@ -38,9 +40,14 @@ impl Reads {
         Self {
             loads: Cell::new(LOADS),
             copies: Cell::new(COPIES),
-            pages: [const { Cell::new(0) }; PAGES],
+            pages: [const { [const { Cell::new(0) }; WAYS] }; SETS],
             is_filtered: Cell::new(None),
         }
+    }
+
+    /// Whether nothing is left of the walk's budget.
+    pub fn is_spent(&self) -> bool {
+        self.loads.get() == 0 || self.copies.get() == 0
     }
 
     /// A walk begins again: what was probed is still so, but the budget is whole.
@@ -71,17 +78,18 @@ impl Reads {
 
     fn probe(&self, address: u64) -> Result<(), Error> {
         let page = address & !(PAGE - 1);
-        let known = self.pages.get((page / PAGE) as usize % PAGES);
-        if known.is_some_and(|known| known.get() == page && page != 0) {
+        let known = self.pages.get((page / PAGE) as usize % SETS);
+        let is_page = |known: &Cell<u64>| known.get() == page && page != 0;
+        if known.is_some_and(|known| known.iter().any(is_page)) {
             return Ok(());
         }
         Self::take(&self.copies)?;
         if !is_readable(page) {
             return Err(Error::Unreadable);
         }
-        if let Some(known) = known {
-            known.set(page);
-        }
+        // The oldest of its set goes.
+        let newest = known.into_iter().flatten();
+        newest.fold(page, |page, known| known.replace(page));
         Ok(())
     }
 
@@ -157,6 +165,19 @@ mod tests {
             assert_eq!(copy(edge - 8, LONGEST + 1), Err(Error::Budget));
             assert_eq!(to[..8], 0x1122_3344_5566_7788u64.to_le_bytes());
         }
+    }
+
+    #[test]
+    fn pages_that_are_read_in_turns_are_probed_once() {
+        let (reads, apart) = (Reads::new(), SETS * PAGE as usize);
+        let pages = sys::map_anonymous(WAYS * apart).unwrap() as u64;
+        for _ in 0..COPIES {
+            for page in 0..WAYS {
+                assert_eq!(reads.load(pages + (page * apart) as u64), Ok(0));
+            }
+        }
+        assert_eq!(reads.copies.get(), COPIES - WAYS as u32);
+        assert!(!reads.is_spent());
     }
 
     #[test]
