@@ -4,8 +4,8 @@
 //! cargo run -p rsunwind-collector --example hottest -- profile.rsu
 //! ```
 
-use collector::profile::Profile;
-use collector::symbolize::Places;
+use rsunwind_collector::profile::Profile;
+use rsunwind_collector::symbolize::Places;
 use std::collections::HashMap;
 use std::process::ExitCode;
 

@@ -1,9 +1,9 @@
-//! The `rsunwind` command: hands its arguments to [`collector::cli`] and turns what comes back into
-//! an exit status. Nothing else in the program exits.
+//! The `rsunwind` command: hands its arguments to [`rsunwind_collector::cli`] and turns what comes
+//! back into an exit status. Nothing else in the program exits.
 
 use clap::Parser;
-use collector::cli::{Cli, elsewhere};
-use collector::visible::say;
+use rsunwind_collector::cli::{Cli, elsewhere};
+use rsunwind_collector::visible::say;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
