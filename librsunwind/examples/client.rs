@@ -1,7 +1,7 @@
 //! A program that asks its own threads for their stacks, and says what it is doing by labels:
 //!
 //! ```sh
-//! cargo run -p librsunwind --example client
+//! cargo run -p rsunwind --example client
 //! rsunwind record -- target/debug/examples/client && rsunwind report --by label=request
 //! ```
 #![allow(unsafe_code, reason = "callbacks are given plain pointers, as in C")]

@@ -277,7 +277,7 @@ fn rust_names_are_demangled() {
     let named = elf::names(&symbolizer, &own, &[address + 1], &mut elf::Met::of(true)).unwrap();
     let name = &named[0].last().unwrap().function;
     assert!(
-        name.starts_with("collector::symbolize::tests::rust_names_are_demangled"),
+        name.starts_with("rsunwind_collector::symbolize::tests::rust_names_are_demangled"),
         "{name}"
     );
 }
