@@ -173,7 +173,7 @@ fn baseline_code_has_lines() {
             let (result, recording, _) = record_with(&node, &FLAGS, "work.js", &["2"]);
             assert!(result.status.success(), "{}", text(&result.stderr));
             assert_whole(&recording);
-            let (mut made, mut calls, mut right, mut all) = (0, 0, 0, 0);
+            let (mut made, mut calls, mut right, mut known, mut all) = (0, 0, 0, 0, 0);
             for sample in &recording.samples {
                 let frames: Vec<RawFrame> = recording.walk(sample.stack).collect();
                 for pair in frames.windows(2) {
@@ -192,6 +192,7 @@ fn baseline_code_has_lines() {
                         "spin" => {
                             all += sample.weight;
                             let line = code.line(position) as usize;
+                            known += sample.weight * u64::from(line != 0);
                             right += sample.weight * u64::from((first..last).contains(&line));
                         }
                         _ => {}
@@ -203,9 +204,15 @@ fn baseline_code_has_lines() {
                 share(made, calls) > 0.95,
                 "Node {major}: {made} of {calls} compiled"
             );
+            assert!(
+                known > 0 && right == known,
+                "Node {major}: {right} of {known} lines"
+            );
+            // A builtin of Node 20 that is interrupted while it has no frame hides the line that
+            // called it. How often that is depends on the processor: in 3 to 24 % of samples.
             assert_measured!(
-                share(right, all) > 0.95,
-                "Node {major}: {right} of {all} lines"
+                share(known, all) > 0.6,
+                "Node {major}: {known} of {all} have a line"
             );
         }
     });
