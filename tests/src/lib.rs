@@ -29,6 +29,7 @@ pub mod suite;
 pub mod symbols;
 pub mod terminal;
 pub mod traced;
+pub mod truth;
 pub mod victim;
 pub mod waits;
 

@@ -104,8 +104,3 @@ pub fn three() -> Vec<(u32, PathBuf)> {
 pub fn script(name: &str) -> PathBuf {
     repository().join("tests/victims/python").join(name)
 }
-
-/// What part of a sum a part is; 0 of nothing.
-pub fn share(of: u64, all: u64) -> f64 {
-    of as f64 / all.max(1) as f64
-}

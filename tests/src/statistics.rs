@@ -33,6 +33,12 @@ const PATIENCE: usize = 8;
 /// A share outside of its bounds.
 struct Off(String);
 
+/// What part of a sum a part is; 0 of nothing.
+#[must_use]
+pub fn share(of: u64, all: u64) -> f64 {
+    of as f64 / all.max(1) as f64
+}
+
 /// Looks at a share: what [`assert_measured!`](crate::assert_measured) does. `what` is asked when
 /// it is off.
 ///

@@ -7,8 +7,8 @@ use engine::wire::offer::CPU_EVENT;
 use engine::wire::source::OFF_CPU;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, text};
-use rsunwind_tests::pythons::{script, share, three};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::pythons::{script, three};
+use rsunwind_tests::statistics::{judge, share};
 
 #[test]
 fn who_has_the_gil_and_who_waits_for_it_is_known() {
