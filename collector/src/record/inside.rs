@@ -146,17 +146,19 @@ impl Entered {
     fn arm_first(&mut self, mut inside: Inside) -> Result<(), Refusal> {
         let began = Instant::now();
         let mut armed = inside.arm();
-        // Of one that waits for a processor it cannot be told, and one may block all for a moment.
-        while let Ok(is_told) = armed
-            && !(is_told && inside.armed().next().is_some())
-            && began.elapsed() < if is_told { HELD_BACK } else { ARMING }
-        {
-            armed = match is_told {
-                true => {
-                    thread::sleep(PAUSE);
-                    inside.arm()
-                }
-                false => inside.arm_rest(),
+        while let Ok(is_told) = armed {
+            // Of one that waits for a processor it cannot be told, and one may block all for a
+            // moment.
+            let patience = if is_told { HELD_BACK } else { ARMING };
+            let is_enough = is_told && inside.armed().next().is_some();
+            if is_enough || began.elapsed() >= patience {
+                break;
+            }
+            armed = if is_told {
+                thread::sleep(PAUSE);
+                inside.arm()
+            } else {
+                inside.arm_rest()
             };
         }
         self.tell(&inside);
