@@ -30,7 +30,7 @@ use crate::{clock, weak_address};
 use core::ffi::{CStr, c_char, c_void};
 use core::ptr::{self, NonNull};
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64};
 use engine::address::RuntimeAddress;
 use engine::elf_image;
 use engine::memory::is_readable;
@@ -46,6 +46,11 @@ const SCAN_PAUSE_NS: u64 = 20_000_000;
 static MAP: AtomicPtr<ModuleMap> = AtomicPtr::new(ptr::null_mut());
 static RULES: AtomicPtr<RuleCache> = AtomicPtr::new(ptr::null_mut());
 static LAST_SCAN_NS: AtomicU64 = AtomicU64::new(0);
+/// Mappings of no file after which there is no pause: with a pause after each, V8's second copy of
+/// its builtins, which is of a file, was found only after its compiled code, 100 ms late.
+const ANONYMOUS_AT_ONCE: u32 = 16;
+/// How many were found.
+static ANONYMOUS_FOUND: AtomicU32 = AtomicU32::new(0);
 static VDSO: AtomicU64 = AtomicU64::new(0);
 static ENTRY: AtomicU64 = AtomicU64::new(0);
 
@@ -418,9 +423,11 @@ impl Finder<'_> {
             return None;
         }
         let found = mapped::find(pc, &mut buffer)?;
-        if found.module.kind == ModuleKind::Elf {
-            // No pause after a find: a process maps only so many files, and a first walk meets
-            // several of them.
+        // No pause after a find: a process maps only so many files, and a first walk meets several
+        // of them. A JIT may map code without end: only its first mappings count as finds.
+        let is_find = found.module.kind == ModuleKind::Elf
+            || ANONYMOUS_FOUND.fetch_add(1, Relaxed) < ANONYMOUS_AT_ONCE;
+        if is_find {
             LAST_SCAN_NS.store(last, Relaxed);
         }
         let module = self.take_in(found.module, found.build_id.as_bytes(), found.path);
