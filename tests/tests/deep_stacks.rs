@@ -38,3 +38,23 @@ fn a_program_a_hundred_thousand_frames_deep_comes_to_its_end_and_its_samples_say
         assert_eq!(recording.lost(), 0, "{settings}");
     }
 }
+
+/// Each frame takes eight bytes there, so that a stack takes more than a thread's chunk has.
+#[test]
+fn a_sample_that_is_too_large_to_be_written_is_cut() {
+    const FRAMES: u64 = 100_000;
+    let program = victim::c("deep.c");
+    let run = Run::profiled("rate=999", &program);
+    let outcome = run.args([&*FRAMES.to_string(), "100", "far"]).outcome();
+    let outcome = outcome.quiet();
+    assert_eq!(outcome.text(), format!("{FRAMES}\n"));
+    let recording = outcome.recording();
+    let is_cut = |sample: &&Stack| {
+        let kept = sample.frames.len() as u64;
+        let is_deep = kept + sample.head.elided == u64::from(BUDGET);
+        is_deep && sample.head.stop == StopReason::FrameBudget && kept < 4096
+    };
+    let cut = recording.samples().filter(is_cut).count();
+    assert!(cut > 0);
+    assert_eq!(recording.lost(), 0);
+}

@@ -1,6 +1,8 @@
 // Computes for some CPU time below a stack of many thousand frames: `deep FRAMES MILLISECONDS`.
-// Says how deep it was.
+// Says how deep it was. With a third argument each of its own frames is called by one of libc's,
+// which is far away.
 #include <pthread.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -27,14 +29,33 @@ __attribute__((noinline)) static long down(long left) {
   return below + (here == left);
 }
 
+static size_t one = 1;
+static int far_left, is_far;
+
+static int by_libc(const void *key, const void *unused) {
+  (void)unused;
+  if (--far_left <= 0) {
+    burn();
+    return 0;
+  }
+  return lfind(key, key, &one, 1, by_libc) == NULL;
+}
+
+static long down_far(long left) {
+  static char key;
+  far_left = left / 2;
+  return lfind(&key, &key, &one, 1, by_libc) ? left : 0;
+}
+
 static void *run(void *unused) {
-  printf("%ld\n", down(frames));
+  printf("%ld\n", is_far ? down_far(frames) : down(frames));
   return unused;
 }
 
 int main(int count, char **arguments) {
   frames = count > 1 ? atol(arguments[1]) : 100000;
   milliseconds = count > 2 ? atol(arguments[2]) : 500;
+  is_far = count > 3;
   pthread_attr_t large;
   pthread_t thread;
   pthread_attr_init(&large);

@@ -15,6 +15,9 @@ use engine::wire::kernel::{self, KernelHead, MAX_DEPTH};
 use engine::wire::record::{self, RecordKind};
 use engine::wire::sample::{self, Frame, SampleHead};
 
+/// So many frames have room in an empty chunk, whatever they are.
+const LEAST_KEPT: usize = 1024;
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Output {
@@ -125,6 +128,35 @@ impl Output {
         written
     }
 
+    /// Writes a sample for which a chunk of its own has no room: as much of both ends of its stack
+    /// as there is room for.
+    #[cold]
+    pub fn cut_sample(&self, account: &Account, head: &SampleHead, frames: &[Frame]) -> bool {
+        let mut count = frames.len();
+        let written = loop {
+            count = count.wrapping_sub(count >> 3).wrapping_sub(1);
+            if count < LEAST_KEPT || count > frames.len() {
+                break false;
+            }
+            let before = self.before.get();
+            let written = self.write(account, RecordKind::Sample, &|out: &mut Encoder<'_>| {
+                let before = before.as_ref().map(|before| &before.head);
+                sample::encode_cut(out, before, head, frames, count);
+            });
+            if written {
+                break true;
+            }
+        };
+        if written {
+            self.before.set(Some(Before {
+                head: *head,
+                count: 0,
+                walk: 0,
+            }));
+        }
+        written
+    }
+
     /// Writes a sample of the kernel's.
     pub fn kernel_sample(&self, account: &Account, head: &KernelHead, frames: &[u64]) -> bool {
         let (before, mut kept) = (self.kernel_before.get(), self.kernel_frames.get());
@@ -168,6 +200,7 @@ pub(super) unsafe fn append(
 mod tests {
     use super::*;
     use core::sync::atomic::Ordering::Relaxed;
+    use engine::address::RuntimeAddress;
     use engine::wire::chunk::{HEADER_SIZE, SEGMENT_STRIDE};
 
     #[test]
@@ -229,5 +262,33 @@ mod tests {
         assert!(committed() - before - first < first / 2);
         output.begin(Some(chunk));
         assert_eq!(output.frames_before(), 0, "another chunk");
+    }
+    #[test]
+    fn a_sample_with_no_room_in_any_chunk_is_cut() {
+        let mut memory = vec![0u64; SEGMENT_STRIDE / 8];
+        // SAFETY: as above.
+        let chunk = unsafe { Chunk::at(memory.as_mut_ptr().cast()) };
+        let (output, account) = (Output::new(), Account::default());
+        let far = [0x40_1000, 0x7fff_ffff_f000].map(|pc| Frame {
+            pc: RuntimeAddress(pc),
+            ..Frame::default()
+        });
+        let frames = far.repeat(2048);
+        let head = SampleHead::default();
+        let stack = Stack {
+            frames: &frames,
+            before: &[],
+            unchanged: (1, 0),
+        };
+        assert!(
+            !output.cut_sample(&account, &head, &frames),
+            "without a chunk"
+        );
+        output.begin(Some(chunk));
+        assert!(!output.sample(&account, &head, &stack));
+        assert!(output.cut_sample(&account, &head, &frames));
+        let committed = chunk.header().committed.load(Relaxed) as usize;
+        assert!(committed > SEGMENT_STRIDE * 3 / 4, "{committed}");
+        assert_eq!(output.frames_before(), 0, "nothing leans on it");
     }
 }

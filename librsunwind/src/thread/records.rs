@@ -176,6 +176,11 @@ impl ThreadState {
             };
             self.output.sample(&self.account, &head, &stack)
         });
+        let written = written || {
+            // SAFETY: as above.
+            let (frames, _) = unsafe { self.room.frames(count, 0) };
+            self.output.cut_sample(&self.account, &head, frames)
+        };
         self.account.count_sample(head.weight, written);
         if written {
             self.room.swap();

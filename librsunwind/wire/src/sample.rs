@@ -162,6 +162,45 @@ pub fn encode_after(
     let (new, _) = frames
         .split_at_checked(frames.len().wrapping_sub(reused))
         .unwrap_or((frames, &[]));
+    encode_head(out, before, head, reused, new.len());
+    encode_frames(out, &mut Last::default(), new);
+}
+
+/// Writes a sample of which `count` frames are kept: both ends, as of a stack that is deeper than
+/// the limit. The next one cannot lean on its frames.
+///
+/// # Signal safety
+/// As [`encode`].
+pub fn encode_cut(
+    out: &mut Encoder<'_>,
+    before: Option<&SampleHead>,
+    head: &SampleHead,
+    frames: &[Frame],
+    count: usize,
+) {
+    let root = count >> 2;
+    let leaf = count.wrapping_sub(root);
+    let behind = frames.len().wrapping_sub(root);
+    let left_out = behind.wrapping_sub(leaf) as u64;
+    let head = SampleHead {
+        elided: head.elided.wrapping_add(left_out),
+        elided_at: leaf as u64,
+        ..*head
+    };
+    encode_head(out, before.unwrap_or(&BLANK), &head, 0, count);
+    let mut last = Last::default();
+    for part in [frames.get(..leaf), frames.get(behind..)] {
+        encode_frames(out, &mut last, part.unwrap_or_default());
+    }
+}
+
+fn encode_head(
+    out: &mut Encoder<'_>,
+    before: &SampleHead,
+    head: &SampleHead,
+    reused: usize,
+    new: usize,
+) {
     out.difference(before.nonce, head.nonce);
     out.difference(before.time_ns, head.time_ns);
     out.number(head.weight);
@@ -182,9 +221,11 @@ pub fn encode_after(
     if head.elided > 0 {
         out.number(head.elided_at);
     }
-    out.number(new.len() as u64);
-    let mut last = Last::default();
-    for frame in new {
+    out.number(new as u64);
+}
+
+fn encode_frames(out: &mut Encoder<'_>, last: &mut Last, frames: &[Frame]) {
+    for frame in frames {
         encode_frame(out, last.of(frame.method), *frame);
     }
 }
@@ -355,6 +396,27 @@ mod tests {
 
     fn frame(pc: u64, method: Method) -> Frame {
         Frame::native(RuntimeAddress(pc), method)
+    }
+
+    #[test]
+    fn both_ends_of_a_sample_that_is_cut_are_there() {
+        let frames: Vec<Frame> = (0..20).map(|pc| frame(pc, Method::EhFrame)).collect();
+        for (elided, elided_at) in [(0, 0), (7, 15)] {
+            let head = SampleHead {
+                elided,
+                elided_at,
+                ..SampleHead::default()
+            };
+            let mut buffer = [0; 512];
+            let mut out = Encoder::new(&mut buffer);
+            encode_cut(&mut out, None, &head, &frames, 9);
+            let length = out.finish().unwrap();
+            let sample = Sample::decode(&buffer[..length], &SampleHead::default()).unwrap();
+            let of_it = (sample.reused, sample.head.elided, sample.head.elided_at);
+            assert_eq!(of_it, (0, elided + 11, 7));
+            let kept: Vec<Frame> = sample.new_frames().map(Result::unwrap).collect();
+            assert_eq!(kept, [&frames[..7], &frames[18..]].concat());
+        }
     }
 
     fn round_trip(
