@@ -25,7 +25,7 @@ use crate::processes;
 use crate::seccomp;
 use copied_already::{Beginning, CopiedAlready};
 use engine::wire::session::CONTROL_FILE;
-use linked::Linked;
+use linked::{Linked, Progress};
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::unistd::{Pid, geteuid};
@@ -198,7 +198,17 @@ impl ExecWatch {
             let mappings = processes::mappings(pid);
             let used_ns = used_ns(pid).saturating_sub(one.cpu_ns);
             if processes::goes_without_library(&mappings, used_ns) {
-                found.push(self.copy_or_say(pid, Lack::Library, rings));
+                match linked::progress(pid, &mappings) {
+                    Some(Progress::Begun) => {
+                        let refused = self.linked.begin(pid).err();
+                        found.extend(refused.map(|why| unprofiled(pid, &why.to_string())));
+                    }
+                    Some(Progress::Loaded) if !is_late => self.look_again(Unproven {
+                        is_late: true,
+                        ..one
+                    }),
+                    _ => found.push(self.copy_or_say(pid, Lack::Library, rings)),
+                }
             } else if !mappings.is_empty() && !mappings.iter().any(processes::is_library) {
                 self.look_again(one);
             } else if is_out_of_reach(pid) {

@@ -277,11 +277,28 @@ fn binary<'data>(data: impl ReadRef<'data>) -> Option<Binary> {
     let go = header
         .sections(endian, data)
         .is_ok_and(|sections| sections.section_by_name(endian, b".go.buildinfo").is_some());
-    let segments = header.program_headers(endian, data).ok()?;
-    let linked = segments
-        .iter()
-        .any(|segment| has_linked_note(segment, endian, data).unwrap_or(false));
+    let linked = has_library(header, endian, data);
     Some(Binary::Static { go, linked })
+}
+
+/// Whether a file, of a program or of a library, has our library linked in.
+pub(crate) fn is_linked(path: &Path) -> bool {
+    let look = || {
+        let file = binary::Binary::open(path).ok()?;
+        let header = elf::FileHeader64::<Endianness>::parse(&file).ok()?;
+        Some(has_library(header, header.endian().ok()?, &file))
+    };
+    look().unwrap_or(false)
+}
+
+fn has_library<'data>(
+    header: &elf::FileHeader64<Endianness>,
+    endian: Endianness,
+    data: impl ReadRef<'data>,
+) -> bool {
+    let segments = header.program_headers(endian, data);
+    let mut segments = segments.into_iter().flatten();
+    segments.any(|segment| has_linked_note(segment, endian, data).unwrap_or(false))
 }
 
 /// Whether the segment has the note of our library (`linked/src/lib.rs`), of this version.

@@ -190,9 +190,18 @@ pub(crate) fn goes_without_library(mappings: &[Mapping], used_ns: u64) -> bool {
 
 /// Whether a process has joined a session and has no place for its samples.
 pub(crate) fn has_session_only(pid: i32) -> bool {
+    joined(pid) == (true, false)
+}
+
+/// Whether a process has joined a session, and has a place for its samples.
+pub(crate) fn writes_samples(pid: i32) -> bool {
+    joined(pid) == (true, true)
+}
+
+fn joined(pid: i32) -> (bool, bool) {
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let any = |end: &str| maps.lines().any(|line| line.ends_with(end));
-    any(&format!("/{CONTROL_FILE}")) && !any(".seg")
+    (any(&format!("/{CONTROL_FILE}")), any(".seg"))
 }
 
 /// Identity of a process, as far as it is still there.

@@ -3,8 +3,8 @@
 //!
 //! It stands in front of no function of libc. Where the preload library is in the program too, that
 //! one does the work: every function here leads to its namesake there, so that the process has one
-//! runtime, and what the program registers is known to it. A static program, which nothing is
-//! preloaded to, records itself ([`linked`]).
+//! runtime, and what the program registers is known to it. A program that it is not in, as nothing
+//! is preloaded to static ones, records itself ([`linked`]).
 #![no_std]
 #![deny(unsafe_op_in_unsafe_fn)]
 
@@ -89,10 +89,9 @@ extern "C" fn construct() {
     if yield_to_preloaded() {
         return;
     }
-    let auxiliary = Auxiliary::of_process();
-    // Where no loader was asked for: it would have loaded the preload library.
-    if let (true, Some(settings)) = (auxiliary.by_loader, variable(SETTINGS_KEY)) {
-        linked::start(settings.to_bytes(), auxiliary);
+    // A program with AddressSanitizer's runtime is known to have no preload library: it is copied.
+    if let (0, Some(settings)) = (weak_address!("__asan_init"), variable(SETTINGS_KEY)) {
+        linked::start(settings.to_bytes(), Auxiliary::of_process());
     }
 }
 

@@ -1,12 +1,18 @@
-//! Static programs that have our library linked in, and unwind themselves at signals of events that
-//! are opened here, on each of their threads: on the first as soon as the program is noticed.
+//! Programs that have our library linked in and not preloaded, and unwind themselves at signals of
+//! events that are opened here, on each of their threads: on the first as soon as the program is
+//! noticed, if it is a static one; once their library has begun, if not.
 //!
 //! Not here: the events ([`crate::inside`]), and what the library does
 //! (`librsunwind/src/life/linked.rs`).
 
 use crate::cpu_rings::request::{Kind, Request};
 use crate::inside::{Events, Refusal};
-use crate::processes;
+use crate::obstacle;
+use crate::processes::{self, Mapping};
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -84,4 +90,28 @@ pub(super) fn records_itself(pid: i32) -> bool {
         thread::sleep(EXEC);
     }
     processes::setting(pid, b"outside=").is_some()
+}
+
+/// How far our library is that a dynamic program is linked with.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Progress {
+    Loaded,
+    /// It writes samples when it is asked for them.
+    Begun,
+}
+
+/// None without it, and where it was not told to begin.
+pub(super) fn progress(pid: i32, mappings: &[Mapping]) -> Option<Progress> {
+    processes::setting(pid, b"outside=")?;
+    let root = Path::new("/proc").join(pid.to_string()).join("root");
+    let paths = mappings.iter().map(|mapping| &mapping.path[..]);
+    let files: BTreeSet<_> = paths.filter_map(|path| path.strip_prefix(b"/")).collect();
+    let mut files = files.into_iter().map(OsStr::from_bytes);
+    if !files.any(|file| obstacle::is_linked(&root.join(file))) {
+        return None;
+    }
+    Some(match processes::writes_samples(pid) {
+        true => Progress::Begun,
+        false => Progress::Loaded,
+    })
 }

@@ -1,6 +1,6 @@
-//! The start of profiling in a static program that is linked with the library: in its constructor,
-//! before the program's own code, where the environment names a session whose collector opens the
-//! events.
+//! The start of profiling in a program that is linked with the library and has no preload library,
+//! as static ones: in its constructor, before the program's own code, where the environment names a
+//! session whose collector opens the events.
 
 use super::complaint::{self, Line};
 use super::identity::Identity;

@@ -1,9 +1,9 @@
-/* A static interpreter that is linked with librsunwind: its first thread and a second one are each
- * in work for 150 ms of CPU time, under main or worker, outer (a.toy:10), between, inner
- * (b.toy:33). A third one, which blocks every signal, works for 20 ms between waits for signals of
- * its own. With an argument it is the child that the other starts, and its first thread alone
- * works. It prints "TID NS" for each thread that works, the CPU time that it used, and what any of
- * them sees of us: calls that end early, signals that it did not send. */
+/* An interpreter that is linked with librsunwind, which is not preloaded to it: its first thread
+ * and a second one are each in work for 150 ms of CPU time, under main or worker, outer (a.toy:10),
+ * between, inner (b.toy:33). A third one, which blocks every signal, works for 20 ms between waits
+ * for signals of its own. With an argument it is the child that the other starts, and its first
+ * thread alone works. It prints "TID NS" for each thread that works, the CPU time that it used, and
+ * what any of them sees of us: calls that end early, signals that it did not send. */
 #define _GNU_SOURCE
 #include "toy_language.h"
 #include <errno.h>
