@@ -101,9 +101,9 @@ fn used(printed: &str) -> Vec<(u32, f64)> {
     all.collect()
 }
 
-/// Records a program of `records_itself.c`, by way of another one if that is given: its threads, its
-/// child, and what they see of it. `unarmed_ns`: what its first thread may have used before it was
-/// found.
+/// Records a program of `records_itself.c`, by way of another one if that is given: its threads,
+/// its child, and what they see of it. `unarmed_ns`: what its first thread may have used before it
+/// was found.
 fn assert_records_itself(options: &[&str], by_way_of: Option<&Path>, unarmed_ns: f64) {
     let prefix = install();
     let library = prefix.join("lib");

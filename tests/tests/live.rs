@@ -29,6 +29,7 @@ mod javascript;
 mod javascript_truth;
 mod kept_names;
 mod kernel_share;
+mod language_outputs;
 mod languages;
 mod linked;
 mod machine;

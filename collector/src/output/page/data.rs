@@ -149,6 +149,8 @@ fn head(
 
 /// By column; the texts are in one list, each once.
 fn functions(profile: &Profile, options: &Options) -> Value {
+    let origins = profile.functions.iter().map(|one| profile.origin(one));
+    let origins: Vec<String> = origins.collect();
     let mut texts: Vec<&str> = vec![""];
     let mut places: HashMap<&str, usize> = HashMap::default();
     let mut text = |text| {
@@ -160,12 +162,12 @@ fn functions(profile: &Profile, options: &Options) -> Value {
     let kinds = Kinds::of(profile);
     let (mut names, mut wholes) = (Vec::new(), Vec::new());
     let (mut images, mut of_kinds) = (Vec::new(), Vec::new());
-    for function in &profile.functions {
+    for (function, origin) in profile.functions.iter().zip(&origins) {
         let called = function.called(options.names);
         names.push(text(called));
         let is_whole = *called == *function.name;
         wholes.push(if is_whole { 0 } else { text(&function.name) });
-        images.push(text(profile.image_name(function)));
+        images.push(text(origin));
         of_kinds.push(kinds.kind(function).number());
     }
     json!({"texts": texts, "name": names, "whole": wholes, "image": images, "kind": of_kinds})
