@@ -12,6 +12,7 @@ use nix::sys::signal::Signal;
 use nix::sys::wait::{Id, WaitPidFlag, WaitStatus, waitid};
 use nix::unistd::Pid;
 use std::fs;
+use std::os::unix::fs::FileTypeExt;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -65,13 +66,15 @@ pub(crate) fn may_be_stopped(pid: u32, tid: u32, there: Whereabouts, filtered: b
 /// Whether reading that descriptor goes on after a stop: sockets and terminals may have time
 /// limits, drivers and file systems of programs (FUSE) their own ways.
 fn is_resumed_read(pid: u32, tid: u32, fd: u64) -> bool {
-    let Ok(file) = fs::read_link(format!("/proc/{pid}/task/{tid}/fd/{}", fd as u32)) else {
+    let link = format!("/proc/{pid}/task/{tid}/fd/{}", fd as u32);
+    // With a name or without.
+    let is_pipe = || fs::metadata(&link).is_ok_and(|file| file.file_type().is_fifo());
+    let Ok(file) = fs::read_link(&link) else {
         return false;
     };
     let file = file.to_string_lossy();
     let kind = file.strip_prefix("anon_inode:");
-    file.starts_with("pipe:[")
-        || kind.is_some_and(|kind| matches!(kind, "[eventfd]" | "[timerfd]" | "[signalfd]"))
+    is_pipe() || kind.is_some_and(|kind| matches!(kind, "[eventfd]" | "[timerfd]" | "[signalfd]"))
 }
 
 /// Why a thread has stopped.

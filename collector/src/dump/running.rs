@@ -35,7 +35,8 @@ struct Watched<'t> {
     kernel: bool,
 }
 
-/// What there is of each of these threads; those that sleep by now are read as such.
+/// What there is of each of these threads; those that sleep by now are read as such. Some wake up
+/// and go to sleep again all the time.
 pub(super) fn look<'t>(target: &mut Target, tasks: &[&'t Task]) -> Vec<(&'t Task, ThreadStack)> {
     let began = Instant::now();
     let mut waiting: Vec<&Task> = tasks.iter().rev().copied().collect();
@@ -55,7 +56,10 @@ pub(super) fn look<'t>(target: &mut Target, tasks: &[&'t Task]) -> Vec<(&'t Task
                     waiting.push(task);
                     break;
                 }
-                Err(refusal) => found.push((task, refused(&refusal))),
+                Err(refusal) => {
+                    let stack = asleep::look_anyhow(target, task);
+                    found.push((task, stack.unwrap_or_else(|| refused(&refusal))));
+                }
             }
         }
         sleep(STEP);
@@ -70,7 +74,10 @@ pub(super) fn look<'t>(target: &mut Target, tasks: &[&'t Task]) -> Vec<(&'t Task
         });
     }
     let rest = watched.iter().map(|watch| watch.task).chain(waiting);
-    found.extend(rest.map(|task| (task, no_processor())));
+    found.extend(rest.map(|task| {
+        let stack = asleep::look_anyhow(target, task);
+        (task, stack.unwrap_or_else(no_processor))
+    }));
     found
 }
 

@@ -49,7 +49,7 @@ pub(super) fn look(target: &mut Target, task: &Task) -> Option<ThreadStack> {
         // It has gone on meanwhile.
         Err(Errno::EAGAIN) => return asleep::look(target, task),
         Err(errno) => {
-            let mut stack = asleep::look(target, task).unwrap_or_default();
+            let mut stack = asleep::look_anyhow(target, task).unwrap_or_default();
             stack.notes.push(failure(errno));
             return Some(stack);
         }
