@@ -72,6 +72,15 @@ impl Target {
         input.write_all(what.as_bytes()).expect("it reads");
     }
 
+    /// Ends its input, and waits for its end; gives its status.
+    ///
+    /// # Panics
+    /// If it cannot be waited for.
+    pub fn end_of_input(mut self) -> Option<i32> {
+        drop(self.0.stdin.take());
+        self.0.wait().expect("it ends").code()
+    }
+
     /// The next line of its output.
     ///
     /// # Panics

@@ -9,6 +9,7 @@ use rsunwind_tests::profiles::{delivered, names, profile, weight};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use std::fs;
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
 
 /// `rsunwind record -p` of these, from inside.
@@ -102,6 +103,71 @@ fn children_and_the_next_program_are_copied() {
             let (ns, most) = (ns as f64, ns as f64 * 0.02 + 5e6);
             assert_measured!((got - ns).abs() <= most, "{tid}: {got} of {ns} ns");
         }
+    });
+}
+
+/// Whether our library is in a process, as it lies there.
+fn has_library(pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut starts = maps.lines().map(|line| {
+        let (start, _) = line.split_once('-').unwrap();
+        u64::from_str_radix(start, 16).unwrap()
+    });
+    starts.any(|start| {
+        let mut head = [0; 16];
+        let read = memory.read_exact_at(&mut head, start);
+        read.is_ok() && head == *b"\x7fELF\x02\x01\x01\0\0rsunwin"
+    })
+}
+
+#[test]
+fn fork_children_unwind_themselves_and_nothing_is_left_in_them() {
+    let script = "import os, sys, time\n\
+        def inner(): return sum(i * i for i in range(1000))\n\
+        def child(seconds):\n\
+        \x20   while time.thread_time() < seconds: inner()\n\
+        \x20   print(os.getpid(), time.thread_time_ns(), flush=True)\n\
+        \x20   sys.stdin.read()\n\
+        \x20   os._exit(0)\n\
+        print('ready', flush=True)\n\
+        for seconds in (1, 0):\n\
+        \x20   os.read(0, 1)\n\
+        \x20   if os.fork() == 0: child(seconds)\n\
+        sys.stdin.read()";
+    judge(|| {
+        let bench = Bench::new();
+        let mut target = Target::start(Command::new("python3").args(["-c", script]));
+        let (pid, who) = (target.pid(), target.pid().to_string());
+        assert_eq!(target.line(), "ready\n");
+        let mut command = record(&bench, "a.rsu", &who, &["-q"]);
+        let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
+        let born = |target: &mut Target| {
+            target.tell("x");
+            let line = target.line();
+            let (child, ns) = line.trim().split_once(' ').unwrap();
+            [child, ns].map(|word| word.parse::<u64>().unwrap())
+        };
+        let [child, used_ns] = born(&mut target);
+        let child = u32::try_from(child).unwrap();
+        assert!(has_library(pid) && has_library(child));
+        let [late, _] = born(&mut target);
+        let late = u32::try_from(late).unwrap();
+        recorder.signal("INT");
+        assert_eq!(recorder.end(), (Some(0), String::new()));
+        for process in [pid, child, late] {
+            assert!(!has_handler(process) && !has_library(process));
+        }
+        let profile = profile(&bench, "a.rsu");
+        let all = delivered(&profile, child, |_| true);
+        let inner = delivered(&profile, child, |sample| {
+            names(&profile, sample).contains(&"inner")
+        });
+        let most = used_ns / 50 + 5_000_000;
+        assert_measured!(all.abs_diff(used_ns) <= most, "{all} of {used_ns} ns");
+        // Copies of its beginning have no names of Python's.
+        assert_measured!(inner * 10 > used_ns * 7, "{inner} of {used_ns} ns");
+        assert_eq!(target.end_of_input(), Some(0));
     });
 }
 

@@ -21,6 +21,8 @@ struct All {
     /// When recording begins (`CLOCK_MONOTONIC`, ns).
     begins_ns: u64,
     processes: HashMap<i32, Process>,
+    /// Fork children that nobody has asked for yet.
+    born: Vec<u32>,
 }
 
 #[derive(Debug, Default)]
@@ -39,6 +41,7 @@ impl Beside {
         Self(Arc::new(Mutex::new(All {
             begins_ns,
             processes: HashMap::new(),
+            born: Vec::new(),
         })))
     }
 
@@ -59,6 +62,11 @@ impl Beside {
         self.lock().begins_ns = now_ns;
     }
 
+    /// When recording begins, ns; 0 if it always has.
+    pub(super) fn begins_ns(&self) -> u64 {
+        self.lock().begins_ns
+    }
+
     /// Whether recording had not begun by then.
     pub(super) fn is_early(&self, time_ns: u64) -> bool {
         time_ns < self.lock().begins_ns
@@ -66,6 +74,38 @@ impl Beside {
     /// A process is copied, under that key.
     pub(super) fn found(&self, pid: i32, key: u64) {
         self.lock().processes.entry(pid).or_default().key = key;
+    }
+
+    /// A process was forked, which is copied under that key.
+    pub(super) fn forked(&self, pid: i32, parent: i32, key: u64) {
+        let mut all = self.lock();
+        if all.processes.contains_key(&parent) {
+            let child = Process {
+                key,
+                ..Process::default()
+            };
+            all.processes.insert(pid, child);
+            all.born.push(pid.cast_unsigned());
+        }
+    }
+
+    /// It has ended, or runs another program.
+    pub(super) fn is_over(&self, pid: i32) {
+        let mut all = self.lock();
+        // Of those that were ever armed it is still told how many could not be.
+        if all
+            .processes
+            .get(&pid)
+            .is_some_and(|one| one.library.is_empty())
+        {
+            all.processes.remove(&pid);
+        }
+    }
+
+    /// Fork children that were not given before: of those that have the library they have it, too.
+    #[must_use]
+    pub fn born(&self) -> Vec<u32> {
+        std::mem::take(&mut self.lock().born)
     }
 
     /// Pid and key by which the copies of a process are recorded.
@@ -140,5 +180,16 @@ mod tests {
         assert!(stand(8, 5, 1, &[]) && !stand(8, 6, 1, &[]) && stand(9, 6, 1, &[]));
         beside.are(4, 100..200, [6].into_iter(), 10);
         assert!(!stand(11, 5, 1, &[]), "disarmed");
+        beside.found(7, 1);
+        for (child, parent) in [(20, 4), (21, 20), (22, 21), (23, 9), (24, 7)] {
+            beside.forked(child, parent, 12);
+            if child == 21 {
+                beside.is_over(child);
+            }
+        }
+        assert_eq!(beside.born(), [20, 21, 24], "of those that are known");
+        assert!(beside.born().is_empty());
+        beside.is_over(4);
+        assert!(stand(11, 6, 1, &[]), "told of until the end");
     }
 }

@@ -13,6 +13,9 @@ pub(super) struct Counts {
     pub(super) bytes: u64,
     /// Stacks that were deeper than what was copied.
     pub(super) cut: u64,
+    /// Copies that were dropped, as their threads unwound these stacks themselves.
+    pub(super) dropped: u64,
+    pub(super) dropped_bytes: u64,
     /// Records that found no room.
     pub(super) lost: u64,
     /// Program runs that are in the recording.
@@ -27,6 +30,12 @@ impl Counts {
         self.samples += 1;
         self.bytes += bytes as u64;
         self.cut += u64::from(cut);
+    }
+
+    /// A stack was copied that is in the recording already.
+    pub(super) const fn dropped(&mut self, bytes: usize) {
+        self.dropped += 1;
+        self.dropped_bytes += bytes as u64;
     }
 
     /// Whether nothing of it is worth a word of warning: nothing lost, one in a hundred cut short.
@@ -44,7 +53,7 @@ impl Counts {
 /// Of samples of CPU time.
 pub(super) fn of_cpu_time(counts: &Counts, settings: &Settings, time_ns: u64) -> Option<Chunk> {
     let programs = plural(counts.runs, "program run", "program runs");
-    let text = format!(
+    let mut text = format!(
         "stacks of {programs} were copied by the kernel ({} copies, {:.1} MB) and unwound by rsunwind; {} cut short at {} KiB, {} lost",
         counts.samples,
         counts.bytes as f64 / 1e6,
@@ -52,6 +61,13 @@ pub(super) fn of_cpu_time(counts: &Counts, settings: &Settings, time_ns: u64) ->
         settings.stack_bytes >> 10,
         counts.lost
     );
+    if counts.dropped > 0 {
+        text += &format!(
+            "; {} ({:.1} MB) for nothing, of threads that unwound themselves",
+            plural(counts.dropped, "further copy", "further copies"),
+            counts.dropped_bytes as f64 / 1e6
+        );
+    }
     let sequence = if settings.beside { FROM_SWITCHES } else { 0 };
     let is_well = counts.are_well();
     (counts.first).map(|owner| note(owner, sequence, time_ns, &text, is_well))

@@ -230,8 +230,9 @@ impl ProgramRuns {
                 }
             }
             What::Back => {
+                let begins_ns = self.beside.begins_ns();
                 if let Some(run) = self.runs.get_mut(&task.pid) {
-                    self.absences += u64::from(run.back(task.tid, time_ns));
+                    self.absences += u64::from(run.back(task.tid, time_ns, begins_ns));
                 }
             }
             What::Mapped(mapping) => {
@@ -254,6 +255,7 @@ impl ProgramRuns {
             }
             What::Fork(parent) => self.fork(time_ns, task, parent),
             What::Exit => self.exit(time_ns, task),
+            What::Lost(_) if self.beside.is_early(time_ns) => {}
             What::Lost(count) => self.lost(task, count),
             What::StacksLost(count) => {
                 self.switches.lost = self.switches.lost.saturating_add(count);
@@ -304,6 +306,9 @@ impl ProgramRuns {
             child.find_namespace();
             child.begin_thread(task.tid, time_ns, period_ns, 0, Presence::made(time_ns));
             child.name(task.tid, run.name_of(parent.tid));
+            if self.settings.beside && child.may_have_library() {
+                self.beside.forked(task.pid, parent.pid, time_ns);
+            }
             self.runs.insert(task.pid, child);
         }
     }
@@ -316,6 +321,7 @@ impl ProgramRuns {
         if run.is_over()
             && let Some(mut run) = self.runs.remove(&task.pid)
         {
+            self.beside.is_over(task.pid);
             run.decide();
             self.emit(&mut run);
         }
@@ -341,13 +347,15 @@ impl ProgramRuns {
         if run.passes_over(task.tid, self.settings.period_ns) {
             return;
         }
-        if run.is_adopted() && self.beside.is_early(time_ns) {
+        let is_known = run.is_adopted() || self.settings.everybody;
+        if is_known && self.beside.is_early(time_ns) {
             run.thread(task.tid).into_iter().for_each(Thread::leave_out);
             return;
         }
-        let is_own = run.is_adopted() && self.beside.stand_for(time_ns, task, copied);
+        let is_own = run.may_have_library() && self.beside.stand_for(time_ns, task, copied);
         let (head, frames) = match is_own {
             true => {
+                self.cpu_time.dropped(copied.stack.len());
                 let head = SampleHead {
                     time_ns,
                     ..SampleHead::default()
@@ -463,7 +471,8 @@ impl ProgramRuns {
     pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
         for clock in clocks {
             if let Some(run) = self.runs.get_mut(&clock.task.pid) {
-                match run.is_adopted() && self.beside.is_early(clock.now_ns) {
+                let is_known = run.is_adopted() || self.settings.everybody;
+                match is_known && self.beside.is_early(clock.now_ns) {
                     true => run.count_from(clock.task.tid, clock.cpu_ns),
                     false => run.observe(clock),
                 }
@@ -481,9 +490,10 @@ impl ProgramRuns {
 
     /// The end: closes every account.
     pub(super) fn finish(&mut self, time_ns: u64) {
+        let begins_ns = self.beside.begins_ns();
         for (_, mut run) in std::mem::take(&mut self.runs) {
             run.decide();
-            self.absences += run.stop_switches(time_ns);
+            self.absences += run.stop_switches(time_ns, begins_ns);
             run.end(time_ns, ThreadEndReason::Stopped);
             self.emit(&mut run);
         }

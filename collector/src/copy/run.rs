@@ -80,6 +80,9 @@ pub(super) struct Run {
     always_copied: bool,
     /// Who it is, if it was asked already.
     found: Option<Identity>,
+    /// Whether what was brought into it before, or into the one that it was forked from, may still
+    /// be there ([`super::Beside`]).
+    may_have_library: bool,
     /// Context switches of all its threads, whoever unwinds its stacks; `None` if they are not
     /// recorded.
     switches: Option<Switches>,
@@ -120,6 +123,7 @@ impl Run {
             unwatched: 0,
             always_copied: settings.running,
             found: None,
+            may_have_library: false,
         }
     }
 
@@ -131,6 +135,7 @@ impl Run {
             parent_pid: self.pid.unsigned_abs(),
             parent_key: self.key,
             code: self.code.clone(),
+            may_have_library: self.may_have_library,
             mapped: mapped.map(|mapped| Mapped { time_ns, ..mapped }).collect(),
             ..Self::new(pid, time_ns, self.nature, settings)
         }
@@ -364,6 +369,7 @@ impl Run {
             self.name(tid, name);
         }
         self.found = Some(adopted.found.identity);
+        self.may_have_library = true;
     }
 
     /// Takes a sample of a thread.
@@ -387,6 +393,11 @@ impl Run {
     /// Whether it ran before anybody looked.
     pub(super) const fn is_adopted(&self) -> bool {
         self.found.is_some()
+    }
+
+    /// Whether threads of it may unwind themselves beside being copied.
+    pub(super) const fn may_have_library(&self) -> bool {
+        self.may_have_library
     }
 
     /// Ends the chunks of all threads, so that what is known goes into the recording.

@@ -14,7 +14,7 @@
 use super::auxiliary::{AT_SYSINFO_EHDR, auxiliary};
 use super::time_limit::TimeLimit;
 use super::undisturbed::is_undisturbed;
-use super::{Refusal, obstacles};
+use super::{HeldFor, Refusal, obstacles};
 use crate::gentle::{Stop, wait};
 use crate::processes;
 use crate::unwind::registers;
@@ -195,16 +195,19 @@ impl Held {
         })
     }
 
-    /// For how long it has been held: but for when it could have run, and others had the
-    /// processors, as on any busy machine.
-    pub(super) fn so_far(&self) -> Duration {
+    /// For how long it has been held.
+    pub(super) fn so_far(&self) -> HeldFor {
         let now = Since::now(
             self.pid.as_raw().cast_unsigned(),
             self.tid.as_raw().cast_unsigned(),
         );
         let ready_ns = now.ready_ns.saturating_sub(self.since.ready_ns);
         let all = now.at.saturating_duration_since(self.since.at);
-        all.saturating_sub(Duration::from_nanos(ready_ns))
+        let ready = all.min(Duration::from_nanos(ready_ns));
+        HeldFor {
+            held: all.saturating_sub(ready),
+            ready,
+        }
     }
 
     /// Has it make a system call.

@@ -3,7 +3,7 @@
 use super::Refusal;
 use super::apart;
 use super::held::Held;
-use crate::urgency::make_urgent;
+use crate::urgency::make_urgent_for_a_moment;
 use nix::errno::Errno;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -22,7 +22,7 @@ pub(super) fn held_for<T>(
     let mut work = Some(work);
     loop {
         let done = apart::apart(|| {
-            make_urgent();
+            make_urgent_for_a_moment();
             let held = Held::stop(pid)?;
             let work = work.take().ok_or(Refusal::Library)?;
             let done = work(&held);

@@ -71,6 +71,18 @@ impl Image {
         })
     }
 
+    /// What of it nobody writes to, in parts that do not touch.
+    pub(super) fn constant(&self) -> Vec<Range<u64>> {
+        let mut parts: Vec<Range<u64>> = Vec::new();
+        for segment in self.segments.iter().filter(|segment| !segment.writable) {
+            match parts.last_mut() {
+                Some(last) if last.end == segment.range.start => last.end = segment.range.end,
+                _ => parts.push(segment.range.clone()),
+            }
+        }
+        parts
+    }
+
     /// Where a function of its is, from its beginning.
     pub(super) fn function(&self, name: &str) -> Option<u64> {
         let mut symbols = self.file.dynamic_symbols();
@@ -107,9 +119,14 @@ impl Image {
         let code = self.segments.iter().find(|segment| segment.executable);
         let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
         code.is_some_and(|code| {
-            let start = format!("{:x}-", base + code.range.start);
-            let line = maps.lines().find(|line| line.starts_with(&start));
-            let mode = line.and_then(|line| line.split(' ').nth(1));
+            let start = base + code.range.start;
+            let mut modes = maps.lines().filter_map(|line| {
+                let (range, rest) = line.split_once(' ')?;
+                let (from, to) = range.split_once('-')?;
+                let [from, to] = [from, to].map(|word| u64::from_str_radix(word, 16).ok());
+                (from?..to?).contains(&start).then_some(rest)
+            });
+            let mode = modes.next().and_then(|rest| rest.split(' ').next());
             mode.is_some_and(|mode| mode.contains('x'))
         })
     }

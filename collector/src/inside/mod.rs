@@ -15,11 +15,13 @@
 
 mod apart;
 mod auxiliary;
+mod child;
 mod departure;
 mod events;
 mod functions;
 mod held;
 mod hold;
+mod how_long;
 mod image;
 mod obstacles;
 mod place;
@@ -27,7 +29,9 @@ mod refusal;
 mod time_limit;
 mod undisturbed;
 
+pub(crate) use child::{Inheritance, disinherit};
 pub(crate) use events::{Events, descriptor};
+pub use how_long::HeldFor;
 pub(crate) use obstacles::{all_that_is_seen, has_room};
 pub use refusal::Refusal;
 
@@ -52,7 +56,7 @@ pub struct Inside {
     base: u64,
     events: events::Events,
     /// How long a thread was held at the beginning.
-    held: Duration,
+    held: HeldFor,
     /// Keeps others from coming in.
     _lock: File,
 }
@@ -65,6 +69,8 @@ pub struct Prepared {
     image: Image,
     known: HashMap<String, u64>,
     lock: File,
+    /// How long a thread of it that may be held is looked for.
+    patience: Duration,
 }
 
 /// What is to be recorded.
@@ -80,7 +86,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Departure {
     /// Nothing is left; for so long a thread was held, at most.
-    Gone(Duration),
+    Gone(HeldFor),
     /// The process has ended, or runs another program.
     Over,
 }
@@ -100,7 +106,7 @@ impl Prepared {
                 image,
                 base,
                 events: events::Events::default(),
-                held: Duration::ZERO,
+                held: HeldFor::default(),
                 _lock: lock,
             };
             left.leave()?;
@@ -113,7 +119,16 @@ impl Prepared {
             image,
             known,
             lock,
+            patience: ENTERING,
         })
+    }
+
+    /// The same, for whoever tries again if no thread of it may be held just now.
+    pub fn at_once(self) -> Self {
+        Self {
+            patience: Duration::ZERO,
+            ..self
+        }
     }
 }
 
@@ -128,11 +143,12 @@ impl Inside {
             image,
             known,
             lock,
+            patience,
         } = prepared;
         // Of the program that it runs now: should it run another one, nothing is written to that.
         let memory = File::options().write(true).open(format!("/proc/{pid}/mem"));
         let memory = memory.map_err(|error| Refusal::Memory(error.to_string()))?;
-        let (base, first) = held_for(pid, ENTERING, |held| {
+        let (base, first) = held_for(pid, patience, |held| {
             obstacles::own_handler(pid)?;
             Ok((Place::map(held, &image)?, held.so_far()))
         })?;
@@ -150,7 +166,7 @@ impl Inside {
             })
         });
         let held = match begun {
-            Ok(second) => first.max(second),
+            Ok(second) => first.longer(second),
             Err(refusal) => {
                 place.leave(pid)?;
                 return Err(refusal);
@@ -168,7 +184,7 @@ impl Inside {
 
     /// How long a thread of it was held at the beginning.
     #[must_use]
-    pub const fn held(&self) -> Duration {
+    pub const fn held(&self) -> HeldFor {
         self.held
     }
 

@@ -8,7 +8,7 @@ use super::events;
 use super::held::Held;
 use super::hold::held_for;
 use super::image::{self, BEGIN, CALLER, END, Image, PAGE, UNMAP};
-use super::{Refusal, Settings};
+use super::{HeldFor, Refusal, Settings};
 use nix::libc;
 use std::collections::HashMap;
 use std::fs::File;
@@ -60,14 +60,11 @@ impl<'a> Place<'a> {
 
     /// What may be written stays so, and never may both be.
     fn protect(&self, held: &Held) -> Result<(), Refusal> {
-        let segments = self.image.segments.iter();
-        for segment in segments.filter(|segment| !segment.writable) {
-            let protection = match segment.executable {
-                true => libc::PROT_READ | libc::PROT_EXEC,
-                false => libc::PROT_READ,
-            };
-            let start = self.base + segment.range.start;
-            let length = segment.range.end - segment.range.start;
+        // Constants can be run as well where they lie beside the code: for each further step the
+        // held thread would have to wait for a processor.
+        for range in self.image.constant() {
+            let protection = libc::PROT_READ | libc::PROT_EXEC;
+            let (start, length) = (self.base + range.start, range.end - range.start);
             let arguments = [start, length, protection as u64, 0, 0, 0];
             held.call(libc::SYS_mprotect, arguments)?;
         }
@@ -75,11 +72,11 @@ impl<'a> Place<'a> {
     }
 
     /// Takes it away, if it is still there. Gives for how long a thread was held, at most.
-    pub(super) fn leave(&self, pid: u32) -> Result<Duration, Refusal> {
+    pub(super) fn leave(&self, pid: u32) -> Result<HeldFor, Refusal> {
         if image::at(pid, self.base).is_none() {
-            return Ok(Duration::ZERO);
+            return Ok(HeldFor::default());
         }
-        let mut first = Duration::ZERO;
+        let mut first = HeldFor::default();
         if self.image.has_begun(pid, self.base) {
             let (result, held) = held_for(pid, LEAVING, |held| {
                 self.is_in(pid)?;
@@ -99,7 +96,21 @@ impl<'a> Place<'a> {
             self.unmap(held)?;
             Ok(held.so_far())
         })?;
-        Ok(first.max(second))
+        Ok(first.longer(second))
+    }
+
+    /// Takes it away from a fork child, of which no thread was ever in the handler: all at once.
+    pub(super) fn leave_child(&self, pid: u32, patience: Duration) -> Result<(), Refusal> {
+        held_for(pid, patience, |held| {
+            self.is_in(pid)?;
+            if self.image.has_begun(pid, self.base) {
+                match self.run(held, END, 0)? {
+                    0 => self.run(held, UNMAP, 0)?,
+                    result => return Err(Refusal::of_library(result)),
+                };
+            }
+            self.unmap(held)
+        })
     }
 
     /// What the library is told at its beginning: `struct Arrival` of `inside/src/lib.rs`, and the

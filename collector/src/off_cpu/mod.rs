@@ -121,10 +121,11 @@ impl Switches {
         threads.for_each(|thread| thread.presence.doubt());
     }
 
-    /// A thread of that name is back on a CPU. Gives whether its absence was recorded.
-    pub(crate) fn back(&mut self, tid: i32, time_ns: u64, name: &[u8]) -> bool {
+    /// A thread of that name is back on a CPU. Gives whether its absence was recorded: what of it
+    /// was after recording began.
+    pub(crate) fn back(&mut self, tid: i32, time_ns: u64, begins_ns: u64, name: &[u8]) -> bool {
         let thread = self.threads.get_mut(&tid);
-        thread.is_some_and(|thread| thread.back(time_ns, name))
+        thread.is_some_and(|thread| thread.back(time_ns, begins_ns, name))
     }
 
     /// A thread has a new name.
@@ -169,12 +170,17 @@ impl Switches {
 
     /// Recording ends for all threads; those that are away are so until now. Gives how many
     /// absences that makes.
-    pub(crate) fn stop(&mut self, time_ns: u64, names: &HashMap<i32, Vec<u8>>) -> u64 {
+    pub(crate) fn stop(
+        &mut self,
+        time_ns: u64,
+        begins_ns: u64,
+        names: &HashMap<i32, Vec<u8>>,
+    ) -> u64 {
         let tids: Vec<i32> = self.threads.keys().copied().collect();
         let mut absences = 0;
         for tid in tids {
             let name = names.get(&tid).map_or(&[][..], Vec::as_slice);
-            absences += u64::from(self.back(tid, time_ns, name));
+            absences += u64::from(self.back(tid, time_ns, begins_ns, name));
             self.end(tid, time_ns, ThreadEndReason::Stopped);
         }
         absences
@@ -220,10 +226,12 @@ impl Thread {
         }
     }
 
-    fn back(&mut self, time_ns: u64, name: &[u8]) -> bool {
-        let Some(absence) = self.presence.back(time_ns) else {
+    fn back(&mut self, time_ns: u64, begins_ns: u64, name: &[u8]) -> bool {
+        let absence = self.presence.back(time_ns);
+        let Some(mut absence) = absence.filter(|absence| absence.until_ns > begins_ns) else {
             return false;
         };
+        absence.since_ns = absence.since_ns.max(begins_ns);
         if !self.introduced {
             self.introduce(self.owner.thread_key, name);
         }

@@ -1,9 +1,11 @@
 //! `rsunwind record -p` from inside: a library of ours is brought into the processes, by which
 //! their threads unwind themselves in user mode, and taken away at the end ([`crate::inside`]).
-//! What they do in the kernel, threads that may not be sampled, and what they start is copied
-//! meanwhile, as ever ([`super::attach`]).
+//! What they do in the kernel, threads that may not be sampled, and the programs that they start
+//! are copied meanwhile, as ever ([`super::attach`]); into their fork children the library comes a
+//! little later ([`super::children`]).
 
 use super::args::{Args, How};
+use super::children::Children;
 use super::drain::Drain;
 use super::error::Error;
 use super::session::Session;
@@ -38,12 +40,12 @@ const LONG: Duration = Duration::from_millis(20);
 
 /// Who is to unwind itself.
 pub(super) struct Wanted<'a> {
-    targets: Vec<One<'a>>,
+    targets: Vec<Candidate<'a>>,
     /// Whether it was asked for, so that nothing else will do.
     insists: bool,
 }
 
-struct One<'a> {
+struct Candidate<'a> {
     target: &'a Target,
     /// Of its interpreter.
     language: Option<&'static str>,
@@ -58,7 +60,7 @@ impl<'a> Wanted<'a> {
         let chosen = targets.iter().filter_map(|target| {
             let pid = target.pid.as_raw().cast_unsigned();
             let language = (how != How::Copies).then(|| language(&mut unwinder, pid))?;
-            (insists || language.is_some()).then(|| One {
+            (insists || language.is_some()).then(|| Candidate {
                 target,
                 language,
                 prepared: match insists {
@@ -89,15 +91,27 @@ fn language(unwinder: &mut RemoteUnwinder, pid: u32) -> Option<&'static str> {
 
 /// The library in processes.
 pub(super) struct Entered {
-    entered: Vec<Inside>,
+    entered: Vec<One>,
+    children: Children,
+    settings: Settings,
+    insists: bool,
     beside: Beside,
     next_drain: Instant,
     next_look: Instant,
-    /// Of each process, how many threads could have no events, at all looks together.
-    blocked: Vec<(u32, usize)>,
-    looks: usize,
     /// The languages that are read.
     languages: Vec<&'static str>,
+    /// Where it was, and of which it is to be told how many threads were copied.
+    left: Vec<u32>,
+    blocked: Vec<(u32, usize)>,
+}
+
+/// The library in one process.
+struct One {
+    inside: Inside,
+    /// How many threads could have no events, at all looks together.
+    blocked: usize,
+    looks: usize,
+    is_child: bool,
 }
 
 impl Entered {
@@ -114,17 +128,21 @@ impl Entered {
     ) -> Result<Self, Error> {
         let mut all = Self {
             entered: Vec::new(),
+            children: Children::default(),
+            settings: settings(args, session),
+            insists: wanted.insists,
             beside,
             next_drain: Instant::now(),
             next_look: Instant::now(),
-            blocked: Vec::new(),
-            looks: 0,
             languages: Vec::new(),
+            left: Vec::new(),
+            blocked: Vec::new(),
         };
-        let settings = settings(args, session);
         for one in wanted.targets {
             let (target, language) = (one.target, one.language);
-            let entered = one.prepared.and_then(|one| Inside::enter(one, &settings));
+            let entered = one
+                .prepared
+                .and_then(|one| Inside::enter(one, &all.settings));
             match entered.and_then(|inside| all.arm_first(inside)) {
                 Ok(()) => all.languages.extend(language),
                 Err(refusal) if wanted.insists => {
@@ -166,8 +184,7 @@ impl Entered {
             leave(inside);
             return Err(refusal);
         }
-        self.blocked.push((inside.pid(), 0));
-        self.entered.push(inside);
+        self.entered.push(One::new(inside, false));
         Ok(())
     }
 
@@ -178,12 +195,9 @@ impl Entered {
 
     /// What is said at the beginning; none if nobody is recorded from inside.
     pub(super) fn said(&self) -> Option<String> {
-        let held = self.entered.iter().map(Inside::held).max()?;
-        let threads: usize = self
-            .entered
-            .iter()
-            .map(|inside| inside.armed().count())
-            .sum();
+        let entered = || self.entered.iter().map(|one| &one.inside);
+        let held = entered().map(Inside::held).max_by_key(|held| held.all())?;
+        let threads: usize = entered().map(|inside| inside.armed().count()).sum();
         let threads = plural(
             threads as u64,
             "thread unwinds itself",
@@ -196,8 +210,7 @@ impl Entered {
             false => format!(", with the functions of {}", languages.join(" and ")),
         };
         Some(format!(
-            "{threads} in user mode{functions}; one was held for {:.1} ms",
-            held.as_secs_f64() * 1e3,
+            "{threads} in user mode{functions}; one was held for {held}",
         ))
     }
 
@@ -209,6 +222,7 @@ impl Entered {
         let now = Instant::now();
         if now >= self.next_look {
             let many = self.arm();
+            self.enter_children();
             self.next_look = now + if many { DRAIN } else { INTERVAL };
         }
         // A control page that cannot be written is no reason to stop.
@@ -223,28 +237,49 @@ impl Entered {
     /// Gives whether there are many threads.
     fn arm(&mut self) -> bool {
         let mut many = false;
-        self.looks += 1;
-        for (inside, (_, blocked)) in self.entered.iter_mut().zip(&mut self.blocked) {
+        // Of children there may be any number, one after the other.
+        self.entered
+            .retain(|one| !one.is_child || one.inside.is_there());
+        for one in &mut self.entered {
+            one.looks += 1;
+            let inside = &mut one.inside;
             if inside.is_there() {
                 // Refused for a thread that is born later, it is copied.
                 let _ = inside.arm();
-                *blocked += inside.blocked();
+                one.blocked += inside.blocked();
                 many |= inside.armed().nth(MANY).is_some();
             }
         }
-        self.entered.iter().for_each(|inside| self.tell(inside));
+        self.entered.iter().for_each(|one| self.tell(&one.inside));
         many
+    }
+
+    fn enter_children(&mut self) {
+        self.children.add(self.beside.born());
+        let pids = self.entered.iter().map(|one| one.inside.pid());
+        let new = self.children.enter(&self.settings, pids, self.insists);
+        for mut inside in new {
+            // What cannot be told yet of its threads is at the next look.
+            let _ = inside.arm();
+            self.tell(&inside);
+            self.entered.push(One::new(inside, true));
+        }
     }
 
     /// Sampling ends at once.
     pub(super) fn disarm(&mut self) {
-        self.entered.iter_mut().for_each(Inside::disarm);
+        let entered = self.entered.iter_mut();
+        entered.for_each(|one| one.inside.disarm());
     }
 
-    /// Takes the library away, from all.
+    /// Takes the library away, from all but fork children that it was not brought into.
     pub(super) fn leave(&mut self) {
         self.disarm();
-        self.entered.drain(..).for_each(leave);
+        for one in self.entered.drain(..) {
+            self.left.push(one.inside.pid());
+            self.blocked.extend(one.usually_blocked());
+            leave(one.inside);
+        }
     }
 
     /// Takes what is left of samples, and says in the recording what it lacks.
@@ -254,40 +289,60 @@ impl Entered {
     pub(super) fn finish(self, drain: &mut Drain, session: &Session) -> io::Result<()> {
         let _ = session.end();
         while drain.finish()? == Progress::Begun {}
-        for (pid, blocked) in self.blocked {
-            // Each may hold all signals back for a moment: so many did most of the time.
-            let looks = self.looks.max(1);
-            let usual = (blocked + looks / 2) / looks;
-            if usual == 0 {
-                continue;
-            }
-            let (pid, process_key) = self.beside.owner(pid);
+        for (pid, usual) in &self.blocked {
             let threads = plural(
-                usual as u64,
+                *usual as u64,
                 "thread blocks SIGURG, waits under another mask, has a filter or little room on its stack: its stacks are copied",
                 "threads block SIGURG, wait under another mask, have a filter or little room on their stacks: their stacks are copied",
             );
-            let text = format!("{threads} meanwhile");
-            let mut records = Records::default();
-            records.note(clock::monotonic_ns(), &text);
-            let (info, records) = records.into_chunk(ChunkInfo {
-                pid,
-                process_key,
-                sequence: FROM_SWITCHES,
-                ..ChunkInfo::default()
-            });
-            drain.writer().chunk(&info, &records)?;
+            self.note(drain, *pid, &format!("{threads} meanwhile"))?;
         }
+        if let (Some(said), Some(pid)) = (self.children.said(), self.left.first()) {
+            self.note(drain, *pid, &said)?;
+        }
+        self.children.leave(self.beside.born(), &self.left);
         Ok(())
+    }
+
+    /// Says something of a process in the recording.
+    fn note(&self, drain: &mut Drain, pid: u32, text: &str) -> io::Result<()> {
+        let (pid, process_key) = self.beside.owner(pid);
+        let mut records = Records::default();
+        records.note(clock::monotonic_ns(), text);
+        let (info, records) = records.into_chunk(ChunkInfo {
+            pid,
+            process_key,
+            sequence: FROM_SWITCHES,
+            ..ChunkInfo::default()
+        });
+        drain.writer().chunk(&info, &records)
+    }
+}
+
+impl One {
+    const fn new(inside: Inside, is_child: bool) -> Self {
+        Self {
+            inside,
+            blocked: 0,
+            looks: 0,
+            is_child,
+        }
+    }
+
+    /// How many threads could have no events most of the time, if any: each may hold all signals
+    /// back for a moment.
+    fn usually_blocked(&self) -> Option<(u32, usize)> {
+        let looks = self.looks.max(1);
+        let usual = (self.blocked + looks / 2) / looks;
+        (usual > 0).then(|| (self.inside.pid(), usual))
     }
 }
 
 fn leave(inside: Inside) {
     let pid = inside.pid();
     match inside.leave() {
-        Ok(Departure::Gone(held)) if held > LONG => say(format_args!(
-            "process {pid}: at the end a thread of it was held for {:.1} ms",
-            held.as_secs_f64() * 1e3
+        Ok(Departure::Gone(held)) if held.held > LONG => say(format_args!(
+            "process {pid}: at the end a thread of it was held for {held}"
         )),
         Ok(Departure::Gone(_) | Departure::Over) => {}
         Err(Refusal::Ended) => {}

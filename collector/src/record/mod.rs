@@ -12,6 +12,7 @@
 
 mod args;
 mod attach;
+mod children;
 mod copying;
 mod descendants;
 mod drain;

@@ -13,6 +13,7 @@ use super::outside;
 pub use super::outside::{Failure, Stage};
 use crate::config::Config;
 use crate::modules::Auxiliary;
+use crate::process::PROCESS;
 use crate::shim;
 use crate::signal;
 use crate::sys::{self, Errno};
@@ -50,11 +51,12 @@ pub fn end() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Takes away all memory but the library itself.
+/// Takes away all memory but the library itself, of a fork child too, which has [`end`] called and
+/// then this.
 ///
 /// # Safety
 /// [`end`] was called, and no thread is in the handler any more.
 pub unsafe fn unmap() {
     // SAFETY: the caller's promise.
-    unsafe { sys::unmap_all() };
+    unsafe { sys::unmap_all(PROCESS.is_new_child()) };
 }

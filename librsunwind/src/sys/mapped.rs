@@ -8,8 +8,11 @@ use super::{Errno, call};
 use core::sync::atomic::AtomicUsize;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// Start and length; no start while the place is free.
+/// Start, with [`NOT_IN_CHILDREN`], and length; no start while the place is free.
 type Place = [AtomicUsize; 2];
+
+/// A fork child does not have it: what lies there is the child's own.
+const NOT_IN_CHILDREN: usize = 1;
 
 /// More are not to be had.
 static ALL: [Place; 40_000] = [const { [const { AtomicUsize::new(0) }; 2] }; 40_000];
@@ -49,23 +52,35 @@ pub(super) fn note(start: usize, length: usize) -> Result<usize, Errno> {
 
 /// A mapping is gone.
 pub(super) fn forget(start: usize) {
-    let mut used = ALL.iter().take(TOP.load(Acquire));
-    if let Some([at, size]) = used.find(|[at, _]| at.load(Relaxed) == start) {
+    if let Some([at, size]) = of(start) {
         size.store(0, Relaxed);
         at.store(0, Release);
     }
 }
 
-/// Takes all of them away.
+/// Fork children are about to be left without a mapping.
+pub(super) fn keep_from_children(start: usize) {
+    if let Some([at, _]) = of(start) {
+        at.store(start | NOT_IN_CHILDREN, Release);
+    }
+}
+
+fn of(start: usize) -> Option<&'static Place> {
+    let mut used = ALL.iter().take(TOP.load(Acquire));
+    used.find(|[at, _]| at.load(Relaxed) & !NOT_IN_CHILDREN == start)
+}
+
+/// Takes all of them away; of a fork child, those that it has.
 ///
 /// # Safety
 /// Nothing of ours runs any more, and nobody uses any of them.
-pub unsafe fn unmap_all() {
+pub unsafe fn unmap_all(is_child: bool) {
     for [at, size] in ALL.iter().take(TOP.load(Acquire)) {
         let (start, length) = (at.swap(0, AcqRel), size.load(Acquire));
-        if start != 0 && length != 0 {
+        let is_there = start & NOT_IN_CHILDREN == 0 || !is_child;
+        if start != 0 && length != 0 && is_there {
             // SAFETY: the caller's promise.
-            unsafe { unmap(start, length) };
+            unsafe { unmap(start & !NOT_IN_CHILDREN, length) };
         }
     }
 }

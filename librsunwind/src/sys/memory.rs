@@ -130,6 +130,10 @@ pub unsafe fn unmap(address: *mut u8, length: usize) {
 
 /// `madvise` on a mapping of ours; failure is not an error.
 pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
+    #[cfg(feature = "inside")]
+    if advice == libc::MADV_DONTFORK {
+        super::mapped::keep_from_children(address as usize);
+    }
     // SAFETY: the advice values used (DONTFORK, WIPEONFORK) do not change memory of this process.
     unsafe { call!(libc::SYS_madvise, address, length, advice) }.is_ok()
 }

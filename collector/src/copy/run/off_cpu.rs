@@ -109,11 +109,11 @@ impl Run {
         }
     }
 
-    /// It is back. Gives whether its absence was recorded.
-    pub(in crate::copy) fn back(&mut self, tid: i32, time_ns: u64) -> bool {
+    /// It is back. Gives whether its absence was recorded: what of it was after recording began.
+    pub(in crate::copy) fn back(&mut self, tid: i32, time_ns: u64, begins_ns: u64) -> bool {
         let name = self.names.get(&tid).map_or(&[][..], Vec::as_slice);
         let switches = self.switches.as_mut();
-        switches.is_some_and(|switches| switches.back(tid, time_ns, name))
+        switches.is_some_and(|switches| switches.back(tid, time_ns, begins_ns, name))
     }
 
     /// Records of switches were lost, perhaps its own.
@@ -124,10 +124,10 @@ impl Run {
     }
 
     /// Recording ends for threads that are off the CPU. Gives how many there were.
-    pub(in crate::copy) fn stop_switches(&mut self, time_ns: u64) -> u64 {
+    pub(in crate::copy) fn stop_switches(&mut self, time_ns: u64, begins_ns: u64) -> u64 {
         let names = &self.names;
         let switches = self.switches.as_mut();
-        switches.map_or(0, |switches| switches.stop(time_ns, names))
+        switches.map_or(0, |switches| switches.stop(time_ns, begins_ns, names))
     }
 
     /// Hands over what there is of its context switches. Gives pid and key if this is the first of
