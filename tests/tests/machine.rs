@@ -62,6 +62,65 @@ fn what_runs_and_what_begins_is_recorded() {
     });
 }
 
+/// It unwinds itself for the one, and is copied for the other.
+#[test]
+fn a_program_under_another_record_is_in_both_recordings() {
+    judge(|| {
+        let bench = Bench::new();
+        let record = |file: &str, what: &[&str]| {
+            let mut record = Command::new(rsunwind());
+            record.args(["record", "-q", "-F", "999", "-o"]);
+            record.arg(bench.path(file)).args(what);
+            record
+        };
+        let recorder = Recorder::begin(&mut record("all.rsu", &["-a", "--names", "0"]));
+        let program = victim::c("static_split.c");
+        let program = program.to_str().unwrap();
+        let ended = output(&mut record("own.rsu", &["--", program, "600", "2"]));
+        assert_eq!(ended.status.code(), Some(3), "{}", text(&ended.stderr));
+        recorder.signal("INT");
+        assert_eq!(recorder.end(), (Some(0), String::new()));
+        let profiles = ["all.rsu", "own.rsu"].map(|file| profiles::profile(&bench, file));
+        let printed = text(&ended.stdout);
+        let used: Vec<(u32, f64)> = printed
+            .lines()
+            .map(|line| line.split_once(' ').unwrap())
+            .map(|(tid, ns)| (tid.parse().unwrap(), ns.parse().unwrap()))
+            .collect();
+        assert_eq!(used.len(), 2, "{printed}");
+        for (tid, ns) in used {
+            for (profile, least) in profiles.iter().zip([95, 99]) {
+                let (got, complete) = delivered(profile, tid);
+                assert_measured!(
+                    stands_for(got as f64, ns, ns * 0.03 + 8e6),
+                    "{tid}: {got} of {ns} ns"
+                );
+                // The one finds our handler at work now and then, on a stack of its own.
+                assert_measured!(
+                    complete * 100 >= got * least,
+                    "{complete} of {got} complete"
+                );
+            }
+        }
+    });
+}
+
+/// However long it takes to look at all that runs.
+#[test]
+fn no_more_time_is_recorded_than_was_asked_for() {
+    judge(|| {
+        let bench = Bench::new();
+        let target = Target::busy();
+        let mut record = Command::new(rsunwind());
+        record.args(["record", "-q", "-a", "-d", "300ms", "--names", "0", "-o"]);
+        let ended = output(record.arg(bench.path("a.rsu")));
+        assert!(ended.status.success(), "{}", text(&ended.stderr));
+        let profile = profiles::profile(&bench, "a.rsu");
+        let (got, _) = delivered(&profile, target.pid());
+        assert_measured!((50_000_000..400_000_000).contains(&got), "{got} ns");
+    });
+}
+
 #[test]
 fn who_may_not_is_told_what_helps() {
     let (place, programs) = for_everybody(&[rsunwind()]);

@@ -18,7 +18,11 @@ pub(super) fn clocks(found: &[TaskRecord]) -> Vec<Clock> {
     let sampled = found
         .iter()
         .filter(|record| matches!(record.what, What::Sample(_)));
-    let tasks: HashSet<Task> = sampled.map(|record| record.task).collect();
+    clocks_of(sampled.map(|record| record.task).collect())
+}
+
+/// Of those threads, likewise.
+pub(super) fn clocks_of(tasks: HashSet<Task>) -> Vec<Clock> {
     let clock = |task: Task| {
         let cpu_ns = processes::cpu_ns(task.pid, task.tid)?;
         let now_ns = monotonic_ns();

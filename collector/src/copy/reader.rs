@@ -34,7 +34,7 @@ const ACTIVE: Duration = Duration::from_millis(50);
 const INTERVAL_OF_INTERPRETERS: Duration = Duration::from_millis(1);
 const INTERVAL_OF_IDLE_INTERPRETERS: Duration = Duration::from_millis(4);
 /// Within this time of a sample its record is in the ring, ns.
-const DELAY_NS: u64 = 2_000_000;
+pub(super) const DELAY_NS: u64 = 2_000_000;
 /// Bytes of copied stacks that may wait to be unwound: those of context switches beyond are left
 /// out.
 const MOST_WAITING: usize = 256 << 20;

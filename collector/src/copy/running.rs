@@ -7,9 +7,10 @@
 //! record of it says; one without such a record is opened for itself.
 
 use super::beside::Beside;
+use super::cpu_clock::clocks_of;
 use super::events::On;
 use super::program_runs::{Asleep, ProgramRuns};
-use super::reader::Reader;
+use super::reader::{DELAY_NS, Reader};
 use super::{Attached, STACK_BYTES, Settings};
 use crate::clock::monotonic_ns;
 use crate::cpu_rings::{
@@ -27,6 +28,9 @@ use std::os::fd::OwnedFd;
 /// Threads are looked for so often, at most: who begins threads without end is behind by then only
 /// with those of the last moments, which have inherited their events.
 const MOST_LOOKS: usize = 20;
+
+/// So few of the kernel's records are no reason to look again before recording begins.
+const FEW: usize = 64;
 
 /// Opens events on processes that run and everything that they will start; those that unwind
 /// themselves meanwhile are told later.
@@ -90,13 +94,15 @@ pub fn attach_everybody(mut settings: Settings) -> Result<Attached, Refusal> {
     for ring in &opening.rings {
         request::enable(ring.buffer.event());
     }
-    // What happens meanwhile is taken in after this; the rings have no room for all of it.
-    let mut runs = ProgramRuns::new(settings);
+    // On a machine with many programs that takes longer than some recordings do.
+    let beside = Beside::later();
+    let mut runs = ProgramRuns::new(settings).with(beside.clone());
     for pid in processes::all().filter(|pid| *pid != getpid().as_raw()) {
         let now = monotonic_ns();
         adopt(&mut runs, pid, &processes::threads(pid), now, settings);
-        opening.look().for_each(drop);
+        opening.look_early();
     }
+    beside.begin(opening.catch_up(&mut runs));
     Ok(Attached {
         reader: Reader::new(opening.rings, None).with(opening.events, opening.early),
         runs,
@@ -175,6 +181,47 @@ impl Opening {
         let new = self.early.get(before..).unwrap_or_default().iter();
         let begun = new.filter(|record| matches!(record.what, What::Fork(_)));
         begun.map(|record| (record.task.pid, record.task.tid))
+    }
+
+    /// Looks before recording begins: what samples are of is not wanted.
+    fn look_early(&mut self) {
+        let before = self.early.len();
+        self.look().for_each(drop);
+        for record in self.early.iter_mut().skip(before) {
+            if let What::Sample(copied) = &mut record.what {
+                (copied.stack, copied.kernel) = Default::default();
+            }
+        }
+    }
+
+    /// Takes in what has happened meanwhile, and CPU time that has passed. Gives since when
+    /// recording goes on, ns.
+    fn catch_up(&mut self, runs: &mut ProgramRuns) -> u64 {
+        let mut sampled = HashSet::new();
+        for look in 1.. {
+            let until_ns = monotonic_ns().saturating_sub(DELAY_NS);
+            self.look_early();
+            self.early.sort_by_key(|record| record.time_ns);
+            let ready = (self.early).partition_point(|record| record.time_ns < until_ns);
+            let rest = self.early.split_off(ready);
+            for (number, record) in std::mem::replace(&mut self.early, rest)
+                .into_iter()
+                .enumerate()
+            {
+                if matches!(record.what, What::Sample(_)) {
+                    sampled.insert(record.task);
+                }
+                runs.take_in(record);
+                if number % FEW == FEW - 1 {
+                    self.look_early();
+                }
+            }
+            if ready < FEW || look == MOST_LOOKS {
+                runs.settle(&clocks_of(sampled), false);
+                return until_ns;
+            }
+        }
+        0
     }
 
     /// Opens the events of a thread. Gives whether it was still there.
