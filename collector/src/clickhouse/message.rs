@@ -6,6 +6,7 @@ use super::table::Table;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
+use serde::Serialize;
 use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
@@ -17,6 +18,8 @@ const HASH_DIGITS: usize = 16;
 #[derive(Debug)]
 pub(crate) struct Packer {
     out: GzEncoder<Vec<u8>>,
+    /// The last one.
+    line: Vec<u8>,
 }
 
 /// A row.
@@ -32,16 +35,22 @@ pub(crate) struct Row<'a> {
 impl Packer {
     pub(crate) fn new() -> Self {
         Self {
-            out: GzEncoder::new(Vec::new(), Compression::default()),
+            // Most of it is not sent, and the rest is compressed anew.
+            out: GzEncoder::new(Vec::new(), Compression::fast()),
+            line: Vec::new(),
         }
     }
 
-    pub(crate) fn push(&mut self, row: &Row<'_>) -> io::Result<()> {
-        self.out.write_all(&[letter(row.table)])?;
-        if row.table.is_by_hash() {
-            write!(self.out, "{:016x}", row.hash)?;
+    /// Adds a row; its hash counts if its table is by that.
+    pub(crate) fn push(&mut self, table: Table, hash: u64, row: &impl Serialize) -> io::Result<()> {
+        self.line.clear();
+        self.line.push(letter(table));
+        if table.is_by_hash() {
+            write!(self.line, "{hash:016x}")?;
         }
-        writeln!(self.out, "{}", row.json)
+        serde_json::to_writer(&mut self.line, row)?;
+        self.line.push(b'\n');
+        self.out.write_all(&self.line)
     }
 
     pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
@@ -109,7 +118,10 @@ mod tests {
             json: r#"{"a":"ä\n"}"#,
         });
         let mut packer = Packer::new();
-        rows.iter().for_each(|one| packer.push(one).unwrap());
+        let object = std::collections::BTreeMap::from([("a", "ä\n")]);
+        for one in &rows {
+            packer.push(one.table, one.hash, &object).unwrap();
+        }
         let text = lines(&packer.finish().unwrap()).unwrap();
         let read: Vec<_> = text.lines().map(|line| row(line).unwrap()).collect();
         assert_eq!(read, rows);

@@ -1,11 +1,11 @@
 //! A profile as rows: each sample one, frames and stacks by their hashes.
 
-use super::message::{Packer, Row};
+use super::message::Packer;
 use super::table::Table;
 use crate::intern::HashMap;
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
 use crate::visible::visible;
-use serde_json::json;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::io;
@@ -57,6 +57,55 @@ pub(crate) fn window_id(attributes: &BTreeMap<String, String>, from_ns: u64, to_
     hasher.finish()
 }
 
+#[derive(Serialize)]
+struct SampleRow<'a> {
+    service: &'a str,
+    time: String,
+    host: &'a str,
+    process: &'a str,
+    pid: u32,
+    thread: &'a str,
+    tid: u32,
+    language: &'a str,
+    stack: u64,
+    weight: u64,
+    cpu_ns: u64,
+    window: u64,
+    regions: BTreeMap<&'a str, &'a str>,
+}
+
+#[derive(Serialize)]
+struct WindowRow<'a> {
+    window: u64,
+    service: &'a str,
+    host: &'a str,
+    begin: String,
+    end: String,
+    rows: u64,
+    weight: u64,
+    cpu_ns: u64,
+    labels: &'a BTreeMap<String, String>,
+}
+
+#[derive(Serialize)]
+struct StackRow<'a> {
+    hash: u64,
+    frames: &'a [u64],
+}
+
+#[derive(Serialize)]
+struct FrameRow<'a> {
+    hash: u64,
+    function: &'a str,
+    short: &'a str,
+    file: &'a str,
+    line: u32,
+    binary: &'a str,
+    build_id: &'a str,
+    language: &'a str,
+    inlined: u32,
+}
+
 struct Maker<'a> {
     profile: &'a Profile,
     packer: Packer,
@@ -67,7 +116,7 @@ struct Maker<'a> {
 impl Maker<'_> {
     fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
         let profile = self.profile;
-        let attribute = |key: &str| window.attributes.get(key).cloned().unwrap_or_default();
+        let attribute = |key: &str| window.attributes.get(key).map_or("", String::as_str);
         let (service, host) = (attribute("service.name"), attribute("host.name"));
         let id = window_id(window.attributes, window.from_ns, window.to_ns);
         let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
@@ -85,47 +134,38 @@ impl Maker<'_> {
             };
             let regions = profile.recording.labels.get(sample.labels).iter();
             let regions: BTreeMap<_, _> = regions.map(|(k, v)| (&**k, &**v)).collect();
-            let row = json!({
-                "service": service,
-                "time": ms(at),
-                "host": host,
-                "process": process.name(),
-                "pid": process.pid,
-                "thread": thread_name,
-                "tid": thread.tid,
-                "language": self.language_of(sample),
-                "stack": self.stacks.get(&sample.stack).copied().unwrap_or(0),
-                "weight": sample.weight,
-                "cpu_ns": own_ns,
-                "window": id,
-                "regions": regions,
-            });
+            let row = SampleRow {
+                service,
+                time: ms(at),
+                host,
+                process: process.name(),
+                pid: process.pid,
+                thread: thread_name,
+                tid: thread.tid,
+                language: language_of(profile, sample),
+                stack: self.stacks.get(&sample.stack).copied().unwrap_or(0),
+                weight: sample.weight,
+                cpu_ns: own_ns,
+                window: id,
+                regions,
+            };
             rows += 1;
             weight = weight.saturating_add(sample.weight);
             cpu_ns = cpu_ns.saturating_add(own_ns);
-            self.push(Table::Samples, 0, &row)?;
+            self.packer.push(Table::Samples, 0, &row)?;
         }
-        let row = json!({
-            "window": id,
-            "service": service,
-            "host": host,
-            "begin": ms(window.from_ns),
-            "end": ms(window.to_ns),
-            "rows": rows,
-            "weight": weight,
-            "cpu_ns": cpu_ns,
-            "labels": window.attributes,
-        });
-        self.push(Table::Windows, 0, &row)
-    }
-
-    fn push(&mut self, table: Table, hash: u64, row: &serde_json::Value) -> io::Result<()> {
-        let json = row.to_string();
-        self.packer.push(&Row {
-            table,
-            hash,
-            json: &json,
-        })
+        let row = WindowRow {
+            window: id,
+            service,
+            host,
+            begin: ms(window.from_ns),
+            end: ms(window.to_ns),
+            rows,
+            weight,
+            cpu_ns,
+            labels: window.attributes,
+        };
+        self.packer.push(Table::Windows, 0, &row)
     }
 
     fn stack(&mut self, id: CallId) -> io::Result<()> {
@@ -142,11 +182,11 @@ impl Maker<'_> {
         frames.iter().for_each(|frame| hasher.write_u64(*frame));
         let hash = hasher.finish();
         self.stacks.insert(id, hash);
-        self.push(
-            Table::Stacks,
+        let row = StackRow {
             hash,
-            &json!({"hash": hash, "frames": frames}),
-        )
+            frames: &frames,
+        };
+        self.packer.push(Table::Stacks, hash, &row)
     }
 
     fn frame(&mut self, id: SourceFrameId) -> io::Result<u64> {
@@ -178,27 +218,25 @@ impl Maker<'_> {
         let hash = hasher.finish();
         self.frames.insert(id, hash);
         let [name, short, file, binary, build_id, language] = texts.map(visible);
-        let row = json!({
-            "hash": hash,
-            "function": name,
-            "short": short,
-            "file": file,
-            "line": frame.line,
-            "binary": binary,
-            "build_id": build_id,
-            "language": language,
-            "inlined": frame.inline_depth,
-        });
-        self.push(Table::Frames, hash, &row)?;
+        let row = FrameRow {
+            hash,
+            function: &name,
+            short: &short,
+            file: &file,
+            line: frame.line,
+            binary: &binary,
+            build_id: &build_id,
+            language: &language,
+            inlined: frame.inline_depth,
+        };
+        self.packer.push(Table::Frames, hash, &row)?;
         Ok(hash)
     }
+}
 
-    fn language_of(&self, sample: &Sample) -> &str {
-        let leaf = self.profile.walk(sample.stack).next();
-        leaf.map_or(NONE, |leaf| {
-            language(self.profile, self.profile.function(leaf))
-        })
-    }
+fn language_of<'a>(profile: &'a Profile, sample: &Sample) -> &'a str {
+    let leaf = profile.walk(sample.stack).next();
+    leaf.map_or(NONE, |leaf| language(profile, profile.function(leaf)))
 }
 
 fn language<'a>(profile: &'a Profile, function: &Function) -> &'a str {

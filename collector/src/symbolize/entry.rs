@@ -13,28 +13,30 @@ use crate::binary;
 use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::cell::LazyCell;
+use std::ops::Range;
 
 /// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what
-/// the binary is called.
+/// the binary is called. Gives the functions that were met, and from where to where they are.
 pub(super) fn name<'a, 'e>(
     elf: &impl Object<'e>,
     image: &str,
     unnamed: impl Iterator<Item = (&'a u64, &'a mut Vec<Named>)>,
-) {
+) -> Vec<(Range<u64>, Named)> {
+    let mut met = Vec::new();
     let mut unnamed = unnamed.peekable();
     if unnamed.peek().is_none() {
-        return;
+        return met;
     }
     let return_address = match elf.architecture() {
         object::Architecture::X86_64 => gimli::X86_64::RA,
         object::Architecture::Aarch64 => gimli::AArch64::X30,
-        _ => return,
+        _ => return met,
     };
     let Some(section) = elf.section_by_name(".eh_frame") else {
-        return;
+        return met;
     };
     let Some(bytes) = binary::content(&section) else {
-        return;
+        return met;
     };
     // Not before it matters: each symbol's name is a read of its own.
     let is_libc = LazyCell::new(|| {
@@ -61,14 +63,16 @@ pub(super) fn name<'a, 'e>(
             false if *is_libc => THREAD_ENTRY.to_owned(),
             _ => super::nameless(image, start),
         };
-        let name: std::sync::Arc<str> = name.into();
+        let named = Named {
+            start: Some(start),
+            ..Named::only(name)
+        };
         for (_, names) in here {
-            **names = vec![Named {
-                start: Some(start),
-                ..Named::only(name.clone())
-            }];
+            **names = vec![named.clone()];
         }
+        met.push((start..end, named));
     });
+    met
 }
 
 /// The functions of a table.

@@ -3,7 +3,7 @@
 //!
 //! Not here: reading the symbols (`elf`).
 
-use super::{Effort, KernelSymbols};
+use super::{Effort, Functions, KernelSymbols};
 use crate::binary::{self, Binary};
 use crate::intern::index;
 use object::Object;
@@ -55,6 +55,8 @@ pub struct Places {
     pub debuginfod_caches: Vec<PathBuf>,
     /// The kernel's, as far as they were read already.
     pub kernel: KernelSymbols,
+    /// Of binaries the functions that were found, for what takes little effort.
+    pub functions: Functions,
     /// How much is done for a name.
     pub effort: Effort,
 }
@@ -71,6 +73,7 @@ impl Default for Places {
                 .chain(cache.map(|cache| cache.join("debuginfod_client")))
                 .collect(),
             kernel: KernelSymbols::default(),
+            functions: Functions::default(),
             effort: Effort::default(),
         }
     }

@@ -28,6 +28,7 @@ mod tests;
 mod vdso;
 
 pub use crate::recording::names::Named;
+pub use by_symbols::Functions;
 pub use images::{Image, ImageId, Places};
 pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
@@ -267,10 +268,23 @@ fn name_images(
     places: &Places,
 ) {
     let mut batches: HashMap<ImageId, Batch> = HashMap::default();
+    let remembered = |image: ImageId, address: FileAddress| {
+        let image = &symbols.images[image.index()];
+        let is_known = recording.names.contains_key(&stored::owner(image));
+        let is_enough = places.effort == Effort::Little && is_known;
+        is_enough.then(|| places.functions.find(image, address.0))?
+    };
+    if places.effort != Effort::Little {
+        places.functions.forget();
+    }
     for (slot, key) in keys.iter().enumerate() {
         if let Key::Image(image, address) = *key
             && found[slot].is_empty()
         {
+            if let Some(named) = remembered(image, address) {
+                found[slot].push(named);
+                continue;
+            }
             let batch = batches.entry(image).or_insert_with(|| Batch {
                 image,
                 addresses: Vec::new(),
@@ -372,13 +386,17 @@ fn name_batch(
     let mut met = elf::Met::of(debug);
     for addresses in batch.addresses.chunks(STEP) {
         named.extend(match known {
-            Some(known) => by_symbols::names(&symbols, addresses, known, &mut met)?,
+            Some(known) => {
+                let file = (&*symbols, image);
+                by_symbols::names(file, addresses, known, &mut met, &places.functions)?
+            }
             None => elf::names(symbolizer, &symbols, addresses, &mut met)?,
         });
         progress::add(addresses.len() as u64);
     }
     let code = code.as_ref().unwrap_or(&symbols);
-    name_without_symbols(code, image.name(), &batch.addresses, &mut named);
+    let remembered = &places.functions;
+    name_without_symbols(code, image, &batch.addresses, &mut named, remembered);
     let source = match known.map_or(debug, |known| known.debug) {
         true => NameSource::Debug,
         false => NameSource::Symbols,
@@ -391,7 +409,13 @@ fn own_descriptor(file: &File) -> PathBuf {
 }
 
 /// Names what the symbols of a binary do not, by what else there is in its file.
-fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut [Vec<Named>]) {
+fn name_without_symbols(
+    code: &Path,
+    image: &Image,
+    addresses: &[u64],
+    named: &mut [Vec<Named>],
+    remembered: &Functions,
+) {
     let Ok(file) = binary::open(code) else { return };
     let Ok(data) = file.try_clone().map(Binary::new) else {
         return;
@@ -409,11 +433,13 @@ fn name_without_symbols(code: &Path, image: &str, addresses: &[u64], named: &mut
     let unnamed = addresses.iter().zip(&mut *named);
     go_functions::name(&elf, unnamed.filter(|(_, names)| names.is_empty()));
     let unnamed = addresses.iter().zip(&mut *named);
-    entry::name(&elf, image, unnamed.filter(|(_, names)| names.is_empty()));
+    let unnamed = unnamed.filter(|(_, names)| names.is_empty());
+    let met = entry::name(&elf, image.name(), unnamed);
+    remembered.add_nameless(image, &elf, met);
     let unnamed = addresses.iter().zip(named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
     let read = |offset, bytes: &mut [u8]| file.read_at(bytes, offset).unwrap_or(0);
-    code_starts::name(&elf, read, image, addresses, unnamed);
+    code_starts::name(&elf, read, image.name(), addresses, unnamed);
 }
 
 fn name_anonymous(

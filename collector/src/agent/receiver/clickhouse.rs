@@ -149,7 +149,7 @@ fn lacks_table(answer: &Result<Answer, Failure>) -> bool {
 mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
-    use crate::clickhouse::message::{Packer, Row};
+    use crate::clickhouse::message::Packer;
     use crate::test_server::serve;
     use std::sync::mpsc;
 
@@ -162,12 +162,8 @@ mod tests {
     fn message(hashes: [u64; 2], from_ns: u64) -> Message {
         let mut packer = Packer::new();
         for (table, hash) in Table::ALL.into_iter().zip([hashes[0], hashes[1], 0, 0]) {
-            let row = Row {
-                table,
-                hash,
-                json: "{}",
-            };
-            packer.push(&row).unwrap();
+            let empty = std::collections::BTreeMap::<&str, &str>::new();
+            packer.push(table, hash, &empty).unwrap();
         }
         Message {
             bytes: packer.finish().unwrap().into(),
