@@ -12,6 +12,7 @@ mod message;
 mod table;
 
 use libfuzzer_sys::fuzz_target;
+use serde_json::Value;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = answer::rows::<answer::Sum>(bytes);
@@ -20,10 +21,19 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = message::lines(bytes);
     let text = String::from_utf8_lossy(bytes);
     let lines = text.lines().filter(|line| !line.ends_with('\r'));
-    let rows: Vec<_> = lines.filter_map(message::row).collect();
     let mut packer = message::Packer::new();
-    rows.iter().for_each(|row| packer.push(row).unwrap());
+    let mut rows = Vec::new();
+    for row in lines.filter_map(message::row) {
+        let Ok(object) = serde_json::from_str::<Value>(row.json) else {
+            continue;
+        };
+        packer.push(row.table, row.hash, &object).unwrap();
+        rows.push((row.table, row.hash, object.to_string()));
+    }
     let packed = message::lines(&packer.finish().unwrap()).unwrap();
-    let again: Vec<_> = packed.lines().filter_map(message::row).collect();
+    let again = packed.lines().filter_map(message::row);
+    let again: Vec<_> = again
+        .map(|row| (row.table, row.hash, row.json.to_owned()))
+        .collect();
     assert!(again == rows);
 });
