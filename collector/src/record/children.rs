@@ -142,7 +142,7 @@ impl Child {
         if self.had.is_of(self.pid) {
             return Ok(Some(inside));
         }
-        // It has begun another program just now; the kernel's record of that says that it is copied.
+        // It has begun another program just now; the kernel's record of that has it copied.
         inside.leave().map(|_| None)
     }
 }
