@@ -177,6 +177,17 @@ pub fn output(command: &mut Command) -> Output {
     command.stdin(Stdio::null()).output().expect("it runs")
 }
 
+/// Runs a command to its end, and gives its output.
+///
+/// # Panics
+/// If it does not succeed.
+pub fn succeed(command: &mut Command) -> String {
+    let result = output(command);
+    let said = text(&result.stderr);
+    assert!(result.status.success(), "{command:?}: {said}");
+    text(&result.stdout)
+}
+
 /// Runs a command to its end, and gives the status that it exits with.
 ///
 /// # Panics

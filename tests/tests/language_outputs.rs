@@ -4,7 +4,7 @@
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use flate2::read::{DeflateDecoder, GzDecoder};
-use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::command::{Bench, rsunwind, succeed, text};
 use rsunwind_tests::nodes;
 use rsunwind_tests::pythons::{DEBIANS, python, script};
 use rsunwind_tests::repository;
@@ -37,13 +37,6 @@ const IN_JAVASCRIPT: Place = Place {
     begins: 8,
     ends: 18,
 };
-
-fn succeed(command: &mut Command) -> String {
-    let result = output(command);
-    let said = text(&result.stderr);
-    assert!(result.status.success(), "{command:?}: {said}");
-    text(&result.stdout)
-}
 
 fn record(program: &Path, options: &[&str], file: &Path, argument: &str) -> Bench {
     let bench = Bench::new();

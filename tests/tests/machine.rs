@@ -2,7 +2,7 @@
 
 use collector::profile::{Profile, Sample};
 use rsunwind_tests::assert_measured;
-use rsunwind_tests::attach::{Recorder, Target, cpu_ns};
+use rsunwind_tests::attach::{Recorder, Target, cpu_ns, used};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::paranoid::{NOBODY, Setting, for_everybody};
 use rsunwind_tests::profiles;
@@ -82,13 +82,10 @@ fn a_program_under_another_record_is_in_both_recordings() {
         assert_eq!(recorder.end(), (Some(0), String::new()));
         let profiles = ["all.rsu", "own.rsu"].map(|file| profiles::profile(&bench, file));
         let printed = text(&ended.stdout);
-        let used: Vec<(u32, f64)> = printed
-            .lines()
-            .map(|line| line.split_once(' ').unwrap())
-            .map(|(tid, ns)| (tid.parse().unwrap(), ns.parse().unwrap()))
-            .collect();
+        let used = used(&printed);
         assert_eq!(used.len(), 2, "{printed}");
         for (tid, ns) in used {
+            let ns = ns as f64;
             for (profile, least) in profiles.iter().zip([95, 99]) {
                 let (got, complete) = delivered(profile, tid);
                 assert_measured!(

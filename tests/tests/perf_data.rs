@@ -2,7 +2,7 @@
 //! The form with user stacks apart is read by perf of Debian sid, which is fetched
 //! (`tests/kernel/fetch`); where that is out of reach, it is said and that part is left out.
 
-use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::command::{Bench, output, rsunwind, succeed, text};
 use rsunwind_tests::{repository, target_directory};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -68,16 +68,6 @@ fn told(script: &str) -> Vec<Told> {
         )
     };
     samples.map(sample).collect()
-}
-
-fn succeed(command: &mut Command) -> String {
-    let result = output(command);
-    assert!(
-        result.status.success(),
-        "{command:?}: {}",
-        text(&result.stderr)
-    );
-    text(&result.stdout)
 }
 
 fn export(bench: &Bench, name: &str) -> PathBuf {

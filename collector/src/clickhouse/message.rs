@@ -118,7 +118,7 @@ mod tests {
             json: r#"{"a":"ä\n"}"#,
         });
         let mut packer = Packer::new();
-        let object = std::collections::BTreeMap::from([("a", "ä\n")]);
+        let object = serde_json::json!({"a": "ä\n"});
         for one in &rows {
             packer.push(one.table, one.hash, &object).unwrap();
         }

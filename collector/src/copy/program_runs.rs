@@ -347,8 +347,7 @@ impl ProgramRuns {
         if run.passes_over(task.tid, self.settings.period_ns) {
             return;
         }
-        let is_known = run.is_adopted() || self.settings.everybody;
-        if is_known && self.beside.is_early(time_ns) {
+        if is_early(run, &self.settings, &self.beside, time_ns) {
             run.thread(task.tid).into_iter().for_each(Thread::leave_out);
             return;
         }
@@ -471,8 +470,7 @@ impl ProgramRuns {
     pub(super) fn settle(&mut self, clocks: &[Clock], close: bool) {
         for clock in clocks {
             if let Some(run) = self.runs.get_mut(&clock.task.pid) {
-                let is_known = run.is_adopted() || self.settings.everybody;
-                match is_known && self.beside.is_early(clock.now_ns) {
+                match is_early(run, &self.settings, &self.beside, clock.now_ns) {
                     true => run.count_from(clock.task.tid, clock.cpu_ns),
                     false => run.observe(clock),
                 }
@@ -536,4 +534,9 @@ impl ProgramRuns {
             unnoticed: self.unnoticed,
         }
     }
+}
+
+/// Whether that was before recording began, of a program that was there or is one of everybody's.
+fn is_early(run: &Run, settings: &Settings, beside: &Beside, time_ns: u64) -> bool {
+    (run.is_adopted() || settings.everybody) && beside.is_early(time_ns)
 }

@@ -198,16 +198,14 @@ impl Opening {
     /// recording goes on, ns.
     fn catch_up(&mut self, runs: &mut ProgramRuns) -> u64 {
         let mut sampled = HashSet::new();
-        for look in 1.. {
+        let mut looks = 0;
+        loop {
             let until_ns = monotonic_ns().saturating_sub(DELAY_NS);
             self.look_early();
             self.early.sort_by_key(|record| record.time_ns);
             let ready = (self.early).partition_point(|record| record.time_ns < until_ns);
-            let rest = self.early.split_off(ready);
-            for (number, record) in std::mem::replace(&mut self.early, rest)
-                .into_iter()
-                .enumerate()
-            {
+            let taken: Vec<TaskRecord> = self.early.drain(..ready).collect();
+            for (number, record) in taken.into_iter().enumerate() {
                 if matches!(record.what, What::Sample(_)) {
                     sampled.insert(record.task);
                 }
@@ -216,12 +214,12 @@ impl Opening {
                     self.look_early();
                 }
             }
-            if ready < FEW || look == MOST_LOOKS {
+            looks += 1;
+            if ready < FEW || looks == MOST_LOOKS {
                 runs.settle(&clocks_of(sampled), false);
                 return until_ns;
             }
         }
-        0
     }
 
     /// Opens the events of a thread. Gives whether it was still there.

@@ -18,7 +18,6 @@ const READS: u32 = 20;
 
 /// A thread as it slept, and its stack.
 struct Slept {
-    there: Whereabouts,
     runs: Option<u64>,
     ip: u64,
     sp: u64,
@@ -95,12 +94,10 @@ fn read(target: &Target, tid: u32) -> Option<(Slept, bool)> {
     let mut found = None;
     for _ in 0..READS {
         let runs = Task::runs(pid, tid);
-        let there = Whereabouts::of(pid, tid);
-        let Whereabouts::Asleep { ip, sp, call } = there else {
+        let Whereabouts::Asleep { ip, sp, call } = Whereabouts::of(pid, tid) else {
             continue;
         };
         let slept = Slept {
-            there,
             runs,
             ip,
             sp,
@@ -120,6 +117,8 @@ fn read(target: &Target, tid: u32) -> Option<(Slept, bool)> {
 impl Slept {
     /// Whether it has not woken up since.
     fn is_still(&self, pid: u32, tid: u32) -> bool {
-        Task::runs(pid, tid) == self.runs && Whereabouts::of(pid, tid) == self.there
+        let Self { ip, sp, call, .. } = *self;
+        let there = Whereabouts::Asleep { ip, sp, call };
+        Task::runs(pid, tid) == self.runs && Whereabouts::of(pid, tid) == there
     }
 }

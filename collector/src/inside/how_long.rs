@@ -14,10 +14,7 @@ pub struct HeldFor {
 
 impl HeldFor {
     pub(super) fn longer(self, other: Self) -> Self {
-        match self.all() < other.all() {
-            true => other,
-            false => self,
-        }
+        std::cmp::max_by_key(other, self, |one| one.all())
     }
 
     /// Both.

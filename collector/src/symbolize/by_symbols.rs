@@ -55,9 +55,11 @@ impl Functions {
         if found.is_empty() || image.build_id.is_empty() {
             return;
         }
-        for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
-            found.retain(|(range, _)| !range.contains(&symbol.address()));
-        }
+        let symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let mut starts: Vec<u64> = symbols.map(|symbol| symbol.address()).collect();
+        starts.sort_unstable();
+        let before = |end: u64| starts.partition_point(|start| *start < end);
+        found.retain(|(range, _)| before(range.start) == before(range.end));
         for (range, named) in &found {
             self.add(image, range, named);
         }

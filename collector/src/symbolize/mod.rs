@@ -395,7 +395,8 @@ fn name_batch(
         progress::add(addresses.len() as u64);
     }
     let code = code.as_ref().unwrap_or(&symbols);
-    let remembered = &places.functions;
+    // Nobody asks for them otherwise.
+    let remembered = (places.effort == Effort::Little).then_some(&places.functions);
     name_without_symbols(code, image, &batch.addresses, &mut named, remembered);
     let source = match known.map_or(debug, |known| known.debug) {
         true => NameSource::Debug,
@@ -414,7 +415,7 @@ fn name_without_symbols(
     image: &Image,
     addresses: &[u64],
     named: &mut [Vec<Named>],
-    remembered: &Functions,
+    remembered: Option<&Functions>,
 ) {
     let Ok(file) = binary::open(code) else { return };
     let Ok(data) = file.try_clone().map(Binary::new) else {
@@ -435,7 +436,9 @@ fn name_without_symbols(
     let unnamed = addresses.iter().zip(&mut *named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
     let met = entry::name(&elf, image.name(), unnamed);
-    remembered.add_nameless(image, &elf, met);
+    if let Some(remembered) = remembered {
+        remembered.add_nameless(image, &elf, met);
+    }
     let unnamed = addresses.iter().zip(named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
     let read = |offset, bytes: &mut [u8]| file.read_at(bytes, offset).unwrap_or(0);

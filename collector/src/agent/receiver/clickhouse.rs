@@ -162,8 +162,7 @@ mod tests {
     fn message(hashes: [u64; 2], from_ns: u64) -> Message {
         let mut packer = Packer::new();
         for (table, hash) in Table::ALL.into_iter().zip([hashes[0], hashes[1], 0, 0]) {
-            let empty = std::collections::BTreeMap::<&str, &str>::new();
-            packer.push(table, hash, &empty).unwrap();
+            packer.push(table, hash, &serde_json::json!({})).unwrap();
         }
         Message {
             bytes: packer.finish().unwrap().into(),
