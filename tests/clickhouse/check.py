@@ -13,12 +13,13 @@ import urllib.parse
 from engine import TABLES, Engine, equal, packed, run, shown
 
 rsunwind, rows = os.path.abspath(sys.argv[1]), int(sys.argv[2])
+document = (pathlib.Path(__file__).resolve().parent / "../../docs/clickhouse.md").read_text()
 place = tempfile.TemporaryDirectory(prefix="rsunwind-clickhouse-")
 os.chdir(place.name)
 PROGRAM = """
 import time
-def inner(n): return sum(i * i for i in range(n))
-def outer(): inner(20000)
+def parse(n): return sum(i * i for i in range(n))
+def outer(): parse(20000)
 end = time.process_time() + float(__import__('sys').argv[1])
 while time.process_time() < end: outer()
 """
@@ -45,10 +46,16 @@ engine.make_tables()
 run(rsunwind, "record", "-q", "-F", "997", "-o", "a.rsu", "--", *works, "1")
 attributes = {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TABLE y\\"}
 lines = packed(rsunwind, "a.rsu", attributes)
-for _ in range(2):
+
+
+def insert(lines, token):
     for letter, (table, skip) in TABLES.items():
         body = "\n".join(line[skip:] for line in lines if line[0] == letter).encode()
-        engine.insert(table, body, "t" if letter in "ws" else None)
+        engine.insert(table, body, token if letter in "ws" else None)
+
+
+for _ in range(2):
+    insert(lines, "t")
 samples = [json.loads(line[1:]) for line in lines if line[0] == "s"]
 [sent] = engine.ask("SELECT count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples")
 equal("rows, weight, ns, sent twice", sent, [len(samples), sum(s["weight"] for s in samples), sum(s["cpu_ns"] for s in samples)])
@@ -62,6 +69,22 @@ if there != recorded:
 hostile = source + "&label.it%27s=" + urllib.parse.quote("x'; DROP TABLE y\\")
 equal("found by a hostile label", folded(hostile) == recorded, True)
 equal("found by its beginning", "has no sample" in subprocess.run([rsunwind, "report", hostile[:-1]], text=True, capture_output=True).stderr, True)
+
+# Every statement of the document, of a service that has just worked.
+insert(packed(rsunwind, "a.rsu", {"service.name": "shop", "host.name": "here", "service.version": "1.2"}), "shop")
+statements = re.findall("```sql\n(.*?)```", document, re.S)
+equal("statements in the document", len(statements), 4)
+by_function, below_parse, by_route, by_version = [engine.ask(statement) for statement in statements]
+whole = round(sent[2] / 1e9, 2)
+shown("the functions of most CPU time, s", [row[:2] for row in by_function[:3]])
+if not 0.5 * whole < sum(row[1] for row in by_function) <= whole + 0.1:
+    sys.exit(f"{by_function} are not most of {whole} s")
+below = sum(row[2] for row in below_parse) * 60
+shown("below a function, s", round(below, 2))
+if not 0.8 * whole < below <= whole + 0.01:
+    sys.exit(f"{below_parse} is not nearly {whole} s")
+equal("by a region's label, s", [[route, round(s, 2)] for route, s in by_route], [["", whole]])
+equal("by version, s", [[version, hosts, round(s, 2)] for version, hosts, s in by_version], [["1.2", 1, whole]])
 
 # An agent, whose receiver says that it has not done what it has, cuts connections, and is killed.
 engine.post("/fail", n=3)
