@@ -6,12 +6,12 @@
 use super::error::Damages;
 use super::ids::{CodeId, LabelsId, LanguageId, ModuleId, ProcessId, ThreadId};
 use super::labels::labels;
+use super::lineage::{find_parents, find_starts};
 use super::model::{
     Arming, CodeObject, Event, EventSource, Process, Recording, SessionInfo, Thread, ThreadEnd,
     Totals,
 };
-use super::modules::Module;
-use super::modules::ModuleMap;
+use super::modules::{Module, ModuleMap, own, unmap};
 use super::names::{self, StoredNames};
 use crate::intern::{HashMap, HashSet, Interner};
 use engine::address::RuntimeAddress;
@@ -19,10 +19,9 @@ use engine::wire::WireError;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::clocks::Clocks;
 use engine::wire::label::LabelSet;
-use engine::wire::process::Origin;
 use engine::wire::record::{RawRecord, RecordKind};
 use engine::wire::{charge, code, event, module, process, session, source, thread};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Names a thread: process, tid, thread key.
 type ThreadName = (ProcessId, u32, u64);
@@ -521,95 +520,6 @@ fn account(found: &session::Session<'_>) -> SessionInfo {
         collector_ns: found.collector_ns,
         load_ns: found.load_ns,
         stolen_ns: found.stolen_ns,
-    }
-}
-
-/// A module that others saw in a process from outside is ours if a process said so of the same
-/// build.
-fn own(modules: &mut [Module]) {
-    let builds = modules.iter().filter(|module| module.ours);
-    let builds: HashSet<_> = builds.map(|module| module.build_id.clone()).collect();
-    for module in modules {
-        module.ours |= !module.build_id.is_empty() && builds.contains(&module.build_id);
-    }
-}
-
-/// Dates the end of each module by the first record of its going after it came.
-fn unmap(modules: &mut [Module], mut gone: Vec<(ProcessId, module::ModuleGone)>) {
-    let mut at: HashMap<(ProcessId, u64), VecDeque<usize>> = HashMap::default();
-    let mut by_time: Vec<usize> = (0..modules.len()).collect();
-    by_time.sort_by_key(|index| modules[*index].time_ns);
-    for index in by_time {
-        let module = &modules[index];
-        let here = at.entry((module.process, module.start.0)).or_default();
-        here.push_back(index);
-    }
-    gone.sort_by_key(|(_, gone)| gone.time_ns);
-    for (process, gone) in gone {
-        let Some(here) = at.get_mut(&(process, gone.start)) else {
-            continue;
-        };
-        while let Some(index) = here.front().copied() {
-            if modules[index].time_ns > gone.time_ns {
-                break;
-            }
-            modules[index].gone_ns = gone.time_ns;
-            here.pop_front();
-        }
-    }
-}
-
-/// Gives program runs whose start nobody could look at any more that of the one before or behind
-/// them in the same process.
-fn find_starts(processes: &mut [Process]) {
-    let mut order: Vec<usize> = (0..processes.len()).collect();
-    order.sort_by_key(|index| processes[*index].key);
-    let mut last_of_pid: HashMap<u32, usize> = HashMap::default();
-    for index in order {
-        let (pid, origin) = (processes[index].pid, processes[index].origin);
-        let before = last_of_pid.insert(pid, index);
-        if let Some(before) = before.filter(|_| origin == Origin::Exec) {
-            let starts = (processes[before].start_ticks, processes[index].start_ticks);
-            match starts {
-                (known, 0) => processes[index].start_ticks = known,
-                (0, known) => processes[before].start_ticks = known,
-                _ => {}
-            }
-        }
-    }
-}
-
-/// Links each process to the one it came from. A parent is always older, so there are no cycles.
-fn find_parents(processes: &mut [Process]) {
-    let mut by_pid: HashMap<u32, Vec<(u64, ProcessId)>> = HashMap::default();
-    for (index, process) in processes.iter().enumerate() {
-        let entry = (process.key, ProcessId::next_of(index));
-        by_pid.entry(process.pid).or_default().push(entry);
-    }
-    for list in by_pid.values_mut() {
-        list.sort_unstable();
-    }
-    let started: Vec<u64> = processes.iter().map(|p| p.start_ticks).collect();
-    let by_key: HashMap<u64, ProcessId> = (by_pid.values().flatten()).copied().collect();
-    let newest_before = |pid: u32, key: u64| {
-        let list = by_pid.get(&pid)?;
-        let behind = list.partition_point(|(found, _)| *found < key);
-        list.get(behind.checked_sub(1)?).map(|(_, id)| *id)
-    };
-    for process in processes {
-        let forked = process.parent_key != 0;
-        // Its parent may have ended by then, and another one taken it over.
-        let exact = || by_key.get(&process.parent_key).copied();
-        let same_pid = || {
-            let before = newest_before(process.pid, process.key);
-            before.filter(|id| started[id.index()] == process.start_ticks)
-        };
-        let by_time = || newest_before(process.parent_pid, process.key);
-        process.parent = if forked && process.parent_key < process.key {
-            exact().or_else(by_time)
-        } else {
-            same_pid().or_else(by_time)
-        };
     }
 }
 

@@ -24,6 +24,7 @@ mod facts;
 mod ids;
 mod kernel_half;
 mod labels;
+mod lineage;
 mod model;
 mod module_at;
 mod modules;

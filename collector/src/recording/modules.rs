@@ -5,7 +5,10 @@
 //! the address.
 
 use super::ids::{CodeId, ModuleId, ProcessId};
+use crate::intern::{HashMap, HashSet};
 use engine::address::RuntimeAddress;
+use engine::wire::module::ModuleGone;
+use std::collections::VecDeque;
 
 /// How the names of C libraries begin: glibc's, which was several before 2.34, and musl's, under
 /// which name ever.
@@ -165,6 +168,41 @@ fn near<'e>(
     let later = entries.partition_point(|(_, _, id)| came(*id) <= time_ns);
     let end = later.saturating_add(MOST_NEAR).min(entries.len());
     &entries[later.saturating_sub(MOST_NEAR)..end]
+}
+
+/// A module that others saw in a process from outside is ours if a process said so of the same
+/// build.
+pub(super) fn own(modules: &mut [Module]) {
+    let builds = modules.iter().filter(|module| module.ours);
+    let builds: HashSet<_> = builds.map(|module| module.build_id.clone()).collect();
+    for module in modules {
+        module.ours |= !module.build_id.is_empty() && builds.contains(&module.build_id);
+    }
+}
+
+/// Dates the end of each module by the first record of its going after it came.
+pub(super) fn unmap(modules: &mut [Module], mut gone: Vec<(ProcessId, ModuleGone)>) {
+    let mut at: HashMap<(ProcessId, u64), VecDeque<usize>> = HashMap::default();
+    let mut by_time: Vec<usize> = (0..modules.len()).collect();
+    by_time.sort_by_key(|index| modules[*index].time_ns);
+    for index in by_time {
+        let module = &modules[index];
+        let here = at.entry((module.process, module.start.0)).or_default();
+        here.push_back(index);
+    }
+    gone.sort_by_key(|(_, gone)| gone.time_ns);
+    for (process, gone) in gone {
+        let Some(here) = at.get_mut(&(process, gone.start)) else {
+            continue;
+        };
+        while let Some(index) = here.front().copied() {
+            if modules[index].time_ns > gone.time_ns {
+                break;
+            }
+            modules[index].gone_ns = gone.time_ns;
+            here.pop_front();
+        }
+    }
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 
 use super::layout::{self, Code, Counts, Line, STATE, answer};
 use super::lock::Locked;
-use super::{asking, table};
+use super::{call, table};
 use crate::described;
 use crate::error::Error;
 use crate::thread::ThreadState;
@@ -192,19 +192,19 @@ impl Cursor<'_> {
     /// [`Error::Budget`].
     pub(super) fn own_frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
         // SAFETY: the callback runs.
-        unsafe { asking::frame(self.0, id, check, position) }
+        unsafe { call::frame(self.0, id, check, position) }
     }
 
     /// The thread that is walked.
     pub(super) fn own_thread(&self) -> Option<&ThreadState> {
         // SAFETY: the callback runs.
-        unsafe { asking::thread(self.0) }.ok()
+        unsafe { call::thread(self.0) }.ok()
     }
 
     /// Says that the thread has the interpreter's lock.
     pub(super) fn own_lock(&self) {
         // SAFETY: the callback runs.
-        unsafe { asking::note_lock(self.0) }
+        unsafe { call::note_lock(self.0) }
     }
 
     /// Describes the code object of the frame just added, but for its number, time and language.
@@ -213,7 +213,7 @@ impl Cursor<'_> {
     /// [`Error::Null`] if it is not to be.
     pub(super) fn own_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
         // SAFETY: as above.
-        unsafe { asking::describe_as_written(self.0, code, true) }
+        unsafe { call::describe_as_written(self.0, code, true) }
     }
 
     /// The same where something is missing yet: then it is to be described again at the next
@@ -223,7 +223,7 @@ impl Cursor<'_> {
     /// As above.
     pub(super) fn part_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
         // SAFETY: as above.
-        unsafe { asking::describe_as_written(self.0, code, false) }
+        unsafe { call::describe_as_written(self.0, code, false) }
     }
 
     /// Adds to the line table of the code object that was described last: for the last time, or
@@ -237,7 +237,7 @@ impl Cursor<'_> {
         is_last: bool,
     ) -> Result<(), Error> {
         // SAFETY: as above.
-        unsafe { asking::more_lines(self.0, lines, is_last) }
+        unsafe { call::more_lines(self.0, lines, is_last) }
     }
 }
 

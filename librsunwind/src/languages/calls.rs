@@ -5,7 +5,7 @@
 //! Pointers are null or the caller's, as the header says of each function.
 #![allow(unsafe_code)]
 
-use super::asking;
+use super::call;
 use super::layout::{Code, Cursor, CursorFunctions};
 use crate::error::Error;
 use core::ffi::c_int;
@@ -33,7 +33,7 @@ unsafe extern "C" fn load(cursor: *const Cursor, address: u64, word: *mut u64) -
         return Error::result(Error::Null);
     };
     // SAFETY: the caller's promise.
-    status(unsafe { asking::load(cursor, address) }.map(|loaded| *word = loaded))
+    status(unsafe { call::load(cursor, address) }.map(|loaded| *word = loaded))
 }
 
 /// `rsunwind_copy`.
@@ -42,7 +42,7 @@ unsafe extern "C" fn load(cursor: *const Cursor, address: u64, word: *mut u64) -
 /// See the header.
 unsafe extern "C" fn copy(cursor: *const Cursor, address: u64, to: *mut u8, size: usize) -> c_int {
     // SAFETY: the caller's promise.
-    status(unsafe { asking::copy(cursor, address, to, size) })
+    status(unsafe { call::copy(cursor, address, to, size) })
 }
 
 /// `rsunwind_frame`.
@@ -51,7 +51,7 @@ unsafe extern "C" fn copy(cursor: *const Cursor, address: u64, to: *mut u8, size
 /// See the header.
 unsafe extern "C" fn frame(cursor: *const Cursor, id: u64, check: u64, position: u32) -> c_int {
     // SAFETY: the caller's promise.
-    let added = unsafe { asking::frame(cursor, id, check, position) };
+    let added = unsafe { call::frame(cursor, id, check, position) };
     added.map_or_else(Error::result, |is_described| c_int::from(!is_described))
 }
 
@@ -61,5 +61,5 @@ unsafe extern "C" fn frame(cursor: *const Cursor, id: u64, check: u64, position:
 /// See the header.
 unsafe extern "C" fn describe(cursor: *const Cursor, code: *const Code) -> c_int {
     // SAFETY: the caller's promise.
-    status(unsafe { asking::describe(cursor, code) })
+    status(unsafe { call::describe(cursor, code) })
 }

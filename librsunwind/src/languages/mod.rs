@@ -16,7 +16,8 @@
 //! | [`table`] | the registered languages |
 //! | `ranges` | their code |
 //! | [`mod@asking`] | the languages in one walk: states, entries, budgets, what is believed |
-//! | `calls` | what callbacks call |
+//! | `call` | one call of a callback: what it reads, gives, describes |
+//! | `calls` | what callbacks call, by the C interface |
 //! | [`reads`] | guarded reads |
 //! | [`jit`], `arena` | code of JITs, registered without a callback, and the memory for it |
 //! | `lock` | who changes what is registered |
@@ -29,6 +30,7 @@
 pub mod api;
 mod arena;
 pub mod asking;
+mod call;
 mod calls;
 pub mod codes;
 pub mod jit;
