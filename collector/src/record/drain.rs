@@ -272,7 +272,13 @@ impl Drain {
             return;
         }
         let stays_open = (self.segments.len() as u64) < self.most_open;
-        match Segment::open(path.clone(), stays_open, &self.owners) {
+        let mut opened = Segment::open(path.clone(), stays_open, &self.owners);
+        if matches!(opened, Opened::Foreign) {
+            // Its process may have said since the last look whose it is.
+            self.take_up();
+            opened = Segment::open(path.clone(), stays_open, &self.owners);
+        }
+        match opened {
             Opened::Segment(segment) => {
                 let info = segment.info;
                 self.owners.saw(info.pid, info.start_ticks, &segment.users);

@@ -10,7 +10,16 @@ pub struct Owners {
     /// first of that name.
     users: HashMap<(u32, u64), BTreeSet<u32>>,
     /// By pid and key: who has offered a ring, which a program does as soon as it has a segment.
-    senders: HashMap<(u32, u64), u32>,
+    senders: HashMap<(u32, u64), Sender>,
+}
+
+/// Who has offered a ring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sender {
+    /// The user that it was when it connected.
+    pub user: u32,
+    /// The kernel says that it was the process that the offer names.
+    pub is_process: bool,
 }
 
 impl Owners {
@@ -25,17 +34,24 @@ impl Owners {
         }
     }
 
-    /// A program run has offered its first ring as that user.
-    pub fn heard(&mut self, pid: u32, process_key: u64, user: u32) {
-        self.senders.entry((pid, process_key)).or_insert(user);
+    /// A program run has offered its first ring.
+    pub fn heard(&mut self, pid: u32, process_key: u64, sender: Sender) {
+        self.senders.entry((pid, process_key)).or_insert(sender);
     }
 
     /// Whether a file may be of that program run, as far as is known of one that is gone.
     #[must_use]
     pub fn may_be(&self, user: u32, pid: u32, start_ticks: u64, process_key: u64) -> bool {
         let seen = self.users.get(&(pid, start_ticks));
-        let sender = self.senders.get(&(pid, process_key));
-        seen.is_none_or(|users| users.contains(&user)) && sender.is_none_or(|uid| *uid == user)
+        match self.senders.get(&(pid, process_key)) {
+            // A process may have given up its rights since it was seen, and have ended before it
+            // was seen again.
+            Some(sender) if sender.is_process => sender.user == user,
+            sender => {
+                seen.is_none_or(|users| users.contains(&user))
+                    && sender.is_none_or(|sender| sender.user == user)
+            }
+        }
     }
 }
 
@@ -55,9 +71,17 @@ mod tests {
         );
         owners.saw(11, 0, &BTreeSet::from([7]));
         assert!(owners.may_be(1, 11, 0, 1000), "its start is not known");
-        owners.heard(12, 1000, 7);
-        owners.heard(12, 1000, 8);
+        let heard = |user, is_process| Sender { user, is_process };
+        owners.heard(12, 1000, heard(7, false));
+        owners.heard(12, 1000, heard(8, true));
         assert!(owners.may_be(7, 12, 5, 1000) && !owners.may_be(8, 12, 5, 1000));
         assert!(owners.may_be(8, 12, 5, 1001), "its next program");
+        owners.heard(10, 1001, heard(1, false));
+        assert!(!owners.may_be(1, 10, 100, 1001), "anybody may have sent it");
+        owners.heard(10, 1002, heard(1, true));
+        assert!(
+            owners.may_be(1, 10, 100, 1002) && !owners.may_be(7, 10, 100, 1002),
+            "it has become another user's"
+        );
     }
 }

@@ -122,9 +122,9 @@ impl Rings {
             let Offered {
                 offer,
                 mut events,
-                user,
+                sender,
             } = offered;
-            owners.heard(offer.pid, offer.process_key, user);
+            owners.heard(offer.pid, offer.process_key, sender);
             if offer.periods > 1 {
                 *changed = Some(Instant::now());
             }

@@ -6,6 +6,7 @@
 //! offers one in the name of another process.
 
 use super::super::listener::{Listener, owned};
+use super::super::owners::Sender;
 use crate::processes;
 use engine::wire::offer::{MAX_EVENTS, Offer, SIZE, SOCKET_FILE};
 use nix::errno::Errno;
@@ -78,10 +79,10 @@ impl Offers {
         match receive(connection.as_raw_fd()) {
             Ok(None) => {}
             Ok(Some((offer, events))) => match sender(&connection, &offer, &self.session) {
-                Ok(user) => visit(Offered {
+                Ok(sender) => visit(Offered {
                     offer,
                     events,
-                    user,
+                    sender,
                 }),
                 Err(why) => refused.push(why),
             },
@@ -100,17 +101,18 @@ pub struct Offered {
     pub offer: Offer,
     /// Its events.
     pub events: Vec<OwnedFd>,
-    /// The user that the process was when it connected.
-    pub user: u32,
+    /// By whom.
+    pub sender: Sender,
 }
 
-/// The user of who has connected, if that is the process whose ring is offered.
-fn sender(connection: &OwnedFd, offer: &Offer, session: &Path) -> Result<u32, String> {
+/// Who has connected, if that is the process whose ring is offered.
+fn sender(connection: &OwnedFd, offer: &Offer, session: &Path) -> Result<Sender, String> {
     let peer = getsockopt(connection, PeerCredentials)
         .map_err(|errno| format!("a ring is not taken, its sender is not known: {errno}"))?;
     let user = peer.uid();
-    match is_from(&peer, offer) || owns_segment(user, offer, session) {
-        true => Ok(user),
+    let is_process = is_from(&peer, offer);
+    match is_process || owns_segment(user, offer, session) {
+        true => Ok(Sender { user, is_process }),
         false => Err(format!(
             "a ring is not taken: process {} of user {user} offered it in the name of process {}",
             peer.pid(),
@@ -209,7 +211,11 @@ mod tests {
         let taken = taken(&mut offers, &mut refused);
         assert_eq!(taken.len(), 1);
         assert_eq!((taken[0].offer, taken[0].events.len()), (offer, 2));
-        assert_eq!(taken[0].user, geteuid().as_raw());
+        let own = Sender {
+            user: geteuid().as_raw(),
+            is_process: true,
+        };
+        assert_eq!(taken[0].sender, own);
         assert!(refused.is_empty(), "{refused:?}");
     }
 
@@ -234,7 +240,9 @@ mod tests {
         // Who has the segment may be gone, or in another PID namespace.
         File::create(session.path().join("1.2b.seg")).unwrap();
         send(session.path(), &offer.to_bytes(), &[&file]);
-        assert_eq!(taken(&mut offers, &mut refused).len(), 1);
+        let taken = taken(&mut offers, &mut refused);
+        assert_eq!(taken.len(), 1);
+        assert!(!taken[0].sender.is_process);
     }
 
     #[test]
