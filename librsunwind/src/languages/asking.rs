@@ -35,7 +35,7 @@ use engine::wire::sample::{Frame, Method, StopReason};
 
 /// See the module.
 pub(crate) struct Asking<'a> {
-    pub(super) this: &'a ThreadState,
+    this: &'a ThreadState,
     interrupted: &'a Registers,
     /// What callbacks call.
     functions: &'static CursorFunctions,
@@ -45,9 +45,9 @@ pub(crate) struct Asking<'a> {
     /// Whose states and entries these are: who comes to a place in the middle of the walk is not
     /// asked in it.
     generations: [Cell<u32>; PLACES],
-    pub(super) reads: Reads,
+    reads: Reads,
     is_troubled: Cell<bool>,
-    pub(super) has_lock: Cell<bool>,
+    has_lock: Cell<bool>,
 }
 
 impl fmt::Debug for Asking<'_> {
@@ -134,7 +134,9 @@ impl<'a> Asking<'a> {
     ) -> Called {
         let is_for_entry = frames.is_none();
         let call = Call {
-            asking: self,
+            this: self.this,
+            reads: &self.reads,
+            has_lock: &self.has_lock,
             index,
             name: asked.name,
             frames: frames.map_or(ptr::null_mut(), |frames| ptr::from_mut(frames).cast()),

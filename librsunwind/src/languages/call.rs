@@ -5,9 +5,9 @@
 //! its neighbours is the one that its caller was called with: the header asks for that.
 #![allow(unsafe_code)]
 
-use super::asking::Asking;
 use super::codes;
 use super::layout::{Code, Cursor};
+use super::reads::Reads;
 use crate::described::{self, Key};
 use crate::error::Error;
 use crate::thread::ThreadState;
@@ -22,7 +22,10 @@ const MOST_FRAMES: u32 = 65_000;
 
 /// One call of a callback: what [`Cursor::walk`] points at.
 pub(super) struct Call<'a> {
-    pub(super) asking: &'a Asking<'a>,
+    pub(super) this: &'a ThreadState,
+    pub(super) reads: &'a Reads,
+    /// Whether the thread has the lock of its interpreter.
+    pub(super) has_lock: &'a Cell<bool>,
     pub(super) index: usize,
     pub(super) name: &'a [u8],
     /// Null where no frames are wanted.
@@ -98,7 +101,7 @@ impl Call<'_> {
 pub unsafe fn load(cursor: *const Cursor, address: u64) -> Result<u64, Error> {
     // SAFETY: the caller's promise.
     let call = unsafe { call_of(cursor) }?;
-    call.noted(call.asking.reads.load(address))
+    call.noted(call.reads.load(address))
 }
 
 /// `rsunwind_copy`: bytes from an address.
@@ -120,7 +123,7 @@ pub unsafe fn copy(
         return Err(Error::Null);
     }
     // SAFETY: the caller's promise.
-    call.noted(unsafe { call.asking.reads.copy(address, to, length) })
+    call.noted(unsafe { call.reads.copy(address, to, length) })
 }
 
 /// `rsunwind_frame`: adds a frame; `false` if its code object is to be described.
@@ -160,7 +163,7 @@ pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), E
     // SAFETY: likewise.
     let described = unsafe { codes::look_at(code) }?;
     let (key, number) = call.unknown(true)?;
-    codes::describe(call.asking.this, key, number, call.name, &described);
+    codes::describe(call.this, key, number, call.name, &described);
     Ok(())
 }
 
@@ -183,7 +186,7 @@ pub(super) unsafe fn describe_as_written(
     let (key, number) = call.unknown(is_whole)?;
     let language = call.name;
     let code = wire::code::Code { language, ..code };
-    codes::write(call.asking.this, is_whole.then_some(key), number, code);
+    codes::write(call.this, is_whole.then_some(key), number, code);
     Ok(())
 }
 
@@ -203,7 +206,7 @@ pub(super) unsafe fn more_lines(
     let call = unsafe { call_of(cursor) }?;
     let (key, number) = call.unknown(is_last)?;
     let lines = wire::code::MoreLines { number, ..lines };
-    match codes::write_lines(call.asking.this, is_last.then_some(key), lines) {
+    match codes::write_lines(call.this, is_last.then_some(key), lines) {
         true => Ok(()),
         false => Err(Error::Memory),
     }
@@ -218,7 +221,7 @@ pub(super) unsafe fn more_lines(
 /// See the module.
 pub(super) unsafe fn thread<'a>(cursor: *const Cursor) -> Result<&'a ThreadState, Error> {
     // SAFETY: the caller's promise.
-    Ok(unsafe { call_of(cursor) }?.asking.this)
+    Ok(unsafe { call_of(cursor) }?.this)
 }
 
 /// Notes that the thread has the lock of its interpreter.
@@ -228,6 +231,6 @@ pub(super) unsafe fn thread<'a>(cursor: *const Cursor) -> Result<&'a ThreadState
 pub(super) unsafe fn note_lock(cursor: *const Cursor) {
     // SAFETY: the caller's promise.
     if let Ok(call) = unsafe { call_of(cursor) } {
-        call.asking.has_lock.set(true);
+        call.has_lock.set(true);
     }
 }
