@@ -6,11 +6,13 @@
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;
+mod values;
 #[cfg(target_arch = "x86_64")]
 mod x86_64;
 
 #[cfg(target_arch = "aarch64")]
 pub use aarch64::*;
+pub use values::Registers;
 #[cfg(target_arch = "x86_64")]
 pub use x86_64::*;
 
@@ -27,3 +29,6 @@ impl Register {
         if self.0 < 32 { 1 << self.0 } else { 0 }
     }
 }
+
+/// `FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG`.
+pub(crate) const REQUEUE_IF_SAME: u64 = 4 | 128;

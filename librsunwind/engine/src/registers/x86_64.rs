@@ -4,12 +4,10 @@
 //! sigcontext_64` of the kernel's `uapi/asm-generic/ucontext.h` and `uapi/asm/sigcontext.h`.
 //!
 //! # Safety
-//! Reads the context that the caller vouches for, and executes instructions that the compiler does
-//! not know.
+//! Executes instructions that the compiler does not know.
 #![allow(unsafe_code)]
 
-use super::Register;
-use core::ffi::c_void;
+use super::{REQUEUE_IF_SAME, Register, Registers};
 
 /// perf's numbers of frame pointer, stack pointer and instruction pointer, as a mask for
 /// `sample_regs_user`; samples list them in this order.
@@ -67,64 +65,6 @@ pub const CONTEXT_REGISTERS: [u64; COUNT] = [
     40 + 8 * 7, // r15
 ];
 
-/// All general registers and the pc, as they were at one instant.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[repr(C)]
-pub struct Registers {
-    /// By DWARF number.
-    pub general: [u64; COUNT],
-    /// The instruction that would have run next.
-    pub pc: u64,
-}
-
-impl Registers {
-    /// What the kernel saved when it interrupted a thread.
-    ///
-    /// # Safety
-    /// `context` points to a whole `ucontext_t`, as the third argument of a signal handler does.
-    ///
-    /// # Signal safety
-    /// Loads only.
-    #[inline]
-    #[must_use]
-    pub unsafe fn from_ucontext(context: *const c_void) -> Self {
-        let load = |offset: u64| {
-            // SAFETY: inside the context that the caller vouches for.
-            unsafe {
-                context
-                    .byte_add(offset as usize)
-                    .cast::<u64>()
-                    .read_unaligned()
-            }
-        };
-        Self {
-            general: CONTEXT_REGISTERS.map(load),
-            pc: load(CONTEXT_PC),
-        }
-    }
-
-    /// The registers of the function that this is inlined into: the start of a synchronous walk,
-    /// which must end before that function returns.
-    ///
-    /// # Signal safety
-    /// Register moves only.
-    #[inline(always)]
-    #[must_use]
-    pub fn capture() -> Self {
-        let mut registers = Self::default();
-        // SAFETY: `save` writes one `Registers`.
-        unsafe { save(&raw mut registers) };
-        registers
-    }
-
-    /// The stack pointer.
-    #[inline]
-    #[must_use]
-    pub const fn sp(&self) -> u64 {
-        self.general[7]
-    }
-}
-
 /// Removes what the processor adds to a saved return address; nothing here.
 #[inline]
 #[must_use]
@@ -134,7 +74,7 @@ pub const fn strip(return_address: u64) -> u64 {
 
 /// Writes the registers as they are after the return from here, with the return address as pc.
 #[unsafe(naked)]
-unsafe extern "C" fn save(into: *mut Registers) {
+pub(super) unsafe extern "C" fn save(into: *mut Registers) {
     core::arch::naked_asm!(
         "mov [rdi], rax",
         "mov [rdi + 8], rdx",
@@ -229,9 +169,6 @@ pub(crate) fn probe_by_futex(address: u64) -> i64 {
     }
     result
 }
-
-/// `FUTEX_CMP_REQUEUE | FUTEX_PRIVATE_FLAG`.
-pub(crate) const REQUEUE_IF_SAME: u64 = 4 | 128;
 
 /// The number of that call.
 pub(crate) const PROBE_BY_FUTEX: i64 = 202;
