@@ -172,19 +172,32 @@ impl Rings {
         Ok(())
     }
 
+    fn empty(&mut self) {
+        for stream in &mut self.streams {
+            stream.take(false);
+        }
+    }
+
     /// Recording ends: looks at threads that are in the kernel, where they may stay for long, from
     /// outside.
     pub fn look_from_outside(&mut self) {
         let began = Instant::now();
-        self.streams.iter_mut().for_each(|stream| {
-            stream.take(false);
-        });
+        self.empty();
+        let mut emptied = Instant::now();
         // First those that were sampled where they are.
         for in_kernel in [true, false] {
-            for stream in &mut self.streams {
+            for index in 0..self.streams.len() {
+                let Some(stream) = self.streams.get_mut(index) else {
+                    break;
+                };
                 let is_next = stream.is_in_kernel() == in_kernel && !stream.is_closed();
                 if is_next && began.elapsed() < LOOKING {
                     stream.look_from_outside(&mut self.remote);
+                }
+                // Looking at many takes longer than rings have room for.
+                if emptied.elapsed() >= SHORTEST {
+                    self.empty();
+                    emptied = Instant::now();
                 }
             }
         }
