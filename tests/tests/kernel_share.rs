@@ -242,10 +242,14 @@ fn what_finds_no_room_is_counted_though_the_thread_ends() {
 
 /// Records for two seconds and tells the program to end; its last calls never came back.
 fn cut_off(way: &str) -> (Recording, KernelAccount) {
+    cut_off_from(way, "100000")
+}
+
+fn cut_off_from(way: &str, time: &str) -> (Recording, KernelAccount) {
     let bench = Bench::new();
     let mut command = bench.record(&["-F", "4000", "-d", "2s"]);
     let program = victim::c("kernel_share.c");
-    let result = output(command.arg(program).args([way, "100000"]));
+    let result = output(command.arg(program).args([way, time]));
     let summary = text(&result.stderr);
     assert!(result.status.success(), "{way}: {summary}");
     let recording = bench.recording();
@@ -277,4 +281,12 @@ fn threads_that_work_in_the_kernel_when_recording_ends_have_their_stacks() {
             both_halves_are_there(&recording);
         });
     }
+}
+
+#[test]
+fn nothing_is_lost_of_a_program_that_goes_on_in_the_kernel_when_recording_ends() {
+    judge(|| {
+        let (recording, _) = cut_off_from("stubborn", "4000");
+        both_halves_are_there(&recording);
+    });
 }

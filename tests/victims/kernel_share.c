@@ -208,6 +208,7 @@ int main(int count, char **arguments) {
   else if (!strcmp(way, "random")) random_bytes((size_t)1 << 20);
   else if (!strcmp(way, "random-page")) random_bytes(4096);
   else if (!strcmp(way, "populate")) populate();
+  else if (!strcmp(way, "stubborn")) { signal(SIGTERM, SIG_IGN); populate(); }
   else if (!strcmp(way, "faults")) faults();
   else if (!strcmp(way, "fsync")) write_and_sync();
   else if (!strcmp(way, "futex")) futexes();

@@ -144,6 +144,14 @@ impl Drain {
         self.put_away(turn)
     }
 
+    /// Empties the rings of threads, and no more.
+    ///
+    /// # Errors
+    /// As [`Drain::look`].
+    pub fn look_at_rings(&mut self) -> io::Result<()> {
+        self.rings.look(&mut self.writer)
+    }
+
     /// The session is about to be over: what can be seen of threads only as long as they are left
     /// alone.
     pub fn look_from_outside(&mut self) {

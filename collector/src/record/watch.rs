@@ -99,7 +99,7 @@ impl<'a> Watch<'a> {
             if deadline.is_some_and(|deadline| deadline <= now) {
                 return None;
             }
-            if !self.over && self.next_look <= now {
+            if self.is_looking() && self.next_look <= now {
                 let pauses = match self.look() {
                     Progress::Done => self.pauses(now),
                     // Signals have their turn, then it goes on.
@@ -107,7 +107,7 @@ impl<'a> Watch<'a> {
                 };
                 [self.soonest, self.next_look] = pauses.map(|pause| now + pause);
             }
-            let look = (!self.over).then_some(self.next_look);
+            let look = self.is_looking().then_some(self.next_look);
             let next = look.into_iter().chain(deadline).min();
             // Who is new is looked at soon.
             let offers = self.drain.rings().offers();
@@ -189,7 +189,17 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
+    /// Whether there is anything to look at: when the session is over, threads that have not left
+    /// the kernel yet go on to fill their rings.
+    fn is_looking(&self) -> bool {
+        !self.over || (self.failure.is_none() && self.drain.rings().count() > 0)
+    }
+
     fn look(&mut self) -> Progress {
+        if self.over {
+            self.failure = self.drain.look_at_rings().err();
+            return Progress::Done;
+        }
         // A control page that cannot be written is no reason to stop: programs look for this
         // process before they doubt it.
         let _ = self.session.beat();
