@@ -23,6 +23,10 @@ pub struct Budget {
     leaves_out: Cell<bool>,
     /// When the last walk's handler ended, ns.
     ended_ns: Cell<u64>,
+    /// What that took is not put to the process's account yet, ns.
+    due_ns: Cell<u64>,
+    /// CPU time of the thread that is, ns.
+    counted_ns: Cell<u64>,
 }
 
 /// A walk is always believed to take as much as this.
@@ -55,13 +59,25 @@ impl Budget {
         self.leaves_out.replace(false)
     }
 
-    /// A walk took that long, with its handler, which ends now.
-    pub fn spent(&self, nanoseconds: u64, now_ns: u64) {
+    /// A walk took that long, with its handler, which ends now. Gives what is due for the one
+    /// before.
+    pub fn spent(&self, nanoseconds: u64, now_ns: u64) -> u64 {
         self.ended_ns.set(now_ns);
         let believable = self.believed_ns.get().saturating_mul(2).max(FLOOR_NS);
         self.believed_ns.set(nanoseconds.min(believable));
         let cost = i64::try_from(self.believed_ns.get()).unwrap_or(i64::MAX);
         self.left_ns.set(self.left_ns.get().saturating_sub(cost));
+        self.due_ns.replace(self.believed_ns.get())
+    }
+
+    /// What is due for the last walk, once.
+    pub fn take_due(&self) -> u64 {
+        self.due_ns.take()
+    }
+
+    /// CPU time of the thread since this was asked for the last time, at that CPU time, ns.
+    pub fn used_since(&self, cpu_ns: u64) -> u64 {
+        cpu_ns.saturating_sub(self.counted_ns.replace(cpu_ns))
     }
 
     /// When the last walk's handler ended (`CLOCK_MONOTONIC`, ns); 0 if there was none.
@@ -85,6 +101,8 @@ impl Budget {
             &self.untold,
             &self.left_out,
             &self.ended_ns,
+            &self.due_ns,
+            &self.counted_ns,
         ] {
             word.set(0);
         }
@@ -106,7 +124,7 @@ mod tests {
             if let Some(weight) = budget.may_walk(1, ALLOWANCE) {
                 made += 1;
                 told += weight;
-                budget.spent(cost_ns(period), 0);
+                let _ = budget.spent(cost_ns(period), 0);
             }
         }
         (made, told)
@@ -149,7 +167,21 @@ mod tests {
         let budget = Budget::default();
         for _ in 0..100 {
             assert_eq!(budget.may_walk(4, ALLOWANCE), Some(4));
-            budget.spent(90_000, 0);
+            let _ = budget.spent(90_000, 0);
         }
+    }
+
+    #[test]
+    fn a_walk_is_paid_for_by_the_next_sample() {
+        let budget = Budget::default();
+        assert_eq!(
+            (budget.spent(9_000, 0), budget.used_since(70_000)),
+            (0, 70_000)
+        );
+        assert_eq!(
+            (budget.spent(8_000, 0), budget.used_since(90_000)),
+            (9_000, 20_000)
+        );
+        assert_eq!((budget.take_due(), budget.take_due()), (8_000, 0));
     }
 }

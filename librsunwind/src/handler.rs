@@ -16,6 +16,7 @@ use crate::clock;
 use crate::handler_times::Part;
 // Upwards: the first signal of a fork child completes its set-up, and each may change to the other.
 use crate::life::{follow, process};
+use crate::pace::Seen;
 use crate::process::PROCESS;
 use crate::program_signal;
 use crate::sample::{Entry, Request};
@@ -147,6 +148,7 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
             let allowance_ns = PROCESS.pace.allowance_ns(this.trigger.periods());
             if this.budget.may_walk(1, allowance_ns).is_none() {
+                PROCESS.pace.spend(PROCESS.pace.kernel_ns());
                 return Origin::Stale; // the next walk stands for it
             }
             sampled_by_perf(this, true, context)
@@ -256,10 +258,13 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         this.settle();
         let ended_ns = clock::monotonic_ns();
         let spent_ns = ended_ns.saturating_sub(time_ns);
-        this.budget.spent(spent_ns, ended_ns);
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);
-        let seen_ns = sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns));
-        PROCESS.pace.sampled(seen_ns, spent_ns);
+        PROCESS.pace.sampled(Seen {
+            used_ns: this.budget.used_since(this.used_ns()),
+            kernel_ns: sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns)),
+            handler_ns: spent_ns,
+            due_ns: this.budget.spent(spent_ns, ended_ns),
+        });
         let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
         let delivery_ns = if by_event { PROCESS.pace.seen_ns() } else { 0 };
         this.count_handler_time(spent_ns, delivery_ns);
@@ -297,6 +302,7 @@ unsafe fn becomes_theirs(this: &ThreadState, information: *mut SignalInfo) -> bo
 /// A signal that is the program's own, or one of ours that comes too late.
 fn stray(info: &SignalInfo, context: *mut c_void, this: Option<&ThreadState>) -> usize {
     if is_late(info, this) {
+        PROCESS.pace.spend(PROCESS.pace.kernel_ns());
         return 0;
     }
     if let Some(this) = this

@@ -15,17 +15,24 @@
 //!
 //! Walks that take longer than the kernel's part are not waited for by all: they are made for
 //! several signals each ([`crate::budget`]).
+//!
+//! Where somebody has said what samples may take, there is an account beside these prices: what the
+//! process is allowed by the CPU time that it uses, and what was taken of it, the preparation of
+//! the program and of its threads included. What is owed makes samples rarer until it is paid back.
 
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use engine::affordable;
+use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
+use engine::affordable::{self, Beginning};
+use engine::wire::offer::MOST_PERIODS;
 use engine::wire::session::Orders;
 
 /// What is known of samples, for all threads. They write it without regard for each other: of two
 /// at once one is forgotten.
 #[derive(Debug)]
 pub struct Pace {
-    /// Sampling period, ns: the shortest pace.
+    /// Sampling period, ns: the unit of weights.
     period_ns: AtomicU64,
+    /// So many are the shortest pace.
+    least: AtomicU64,
     /// What samples may take, of [`affordable::WHOLE`].
     share: AtomicU64,
     /// The kernel's part that cannot be seen, ns.
@@ -36,9 +43,36 @@ pub struct Pace {
     handler: Average,
     /// Periods that samples are apart by what they cost.
     periods: AtomicU64,
+    /// What was taken and not allowed, ns.
+    owed_ns: AtomicI64,
     /// What the session asks for, packed.
     orders: AtomicU32,
 }
+
+/// A sample, as far as it was seen.
+#[derive(Clone, Copy, Debug)]
+pub struct Seen {
+    /// CPU time that the thread has used since its last one, ns.
+    pub used_ns: u64,
+    /// What was seen of the kernel's part, if it was.
+    pub kernel_ns: Option<u64>,
+    /// What the handler took.
+    pub handler_ns: u64,
+    /// What is to be put to the account: what the one before took, so that a long walk is paid for
+    /// by the time that it is made for.
+    pub due_ns: u64,
+}
+
+/// What is owed is paid back in about so much CPU time.
+const PAID_BACK_NS: u64 = 250_000_000;
+/// No more is owed than is paid back in so many times that: the rest is forgiven, and said by the
+/// summary alone.
+const MOST_OWED: u64 = 16;
+/// So much of it may be saved for later.
+const MOST_SAVED: u64 = 4;
+/// The pace changes when it is off by more than this part of it: an event that another takes the
+/// place of goes on for a while.
+const OFF: u64 = 8;
 
 /// One sample in so many decides the averages.
 const MEMORY: u64 = 16;
@@ -55,33 +89,43 @@ impl Pace {
     pub const fn new() -> Self {
         Self {
             period_ns: AtomicU64::new(1_000_000_000),
+            least: AtomicU64::new(1),
             share: AtomicU64::new(affordable::QUARTER),
             unseen_ns: AtomicU64::new(0),
             seen: Median::new(),
             handler: Average::new(),
             periods: AtomicU64::new(1),
+            owed_ns: AtomicI64::new(0),
             orders: AtomicU32::new(0),
         }
     }
 
-    /// Begins with that period. `cost_ns` is what an event costs on this machine, if that is known,
-    /// of which `seen_ns` can be seen, or 0.
-    pub fn begin(&self, period_ns: u64, share: u64, cost_ns: Option<u64>, seen_ns: u64) {
+    /// Begins so. `cost_ns` is what an event costs on this machine, if that is known, of which
+    /// `seen_ns` can be seen, or 0.
+    pub fn begin(&self, first: Beginning, share: u64, cost_ns: Option<u64>, seen_ns: u64) {
         let cost_ns = cost_ns.unwrap_or(0);
         let seen_ns = if seen_ns == 0 { cost_ns / 2 } else { seen_ns };
-        self.period_ns.store(period_ns, Relaxed);
+        self.period_ns.store(first.period_ns, Relaxed);
+        self.least.store(first.least, Relaxed);
+        self.periods.store(first.periods, Relaxed);
         self.share.store(share, Relaxed);
         self.unseen_ns
             .store(cost_ns.saturating_sub(seen_ns), Relaxed);
         self.seen.begin(seen_ns);
         self.handler.begin(0);
-        self.periods.store(1, Relaxed);
+        self.forgive();
     }
 
     /// Periods that samples are to be apart.
     pub fn periods(&self) -> u64 {
         let by_cost = self.periods.load(Relaxed);
-        by_cost.max(u64::from(self.orders().periods))
+        let asked = u64::from(self.orders().periods).saturating_mul(self.least());
+        by_cost.max(asked).min(MOST_PERIODS)
+    }
+
+    /// Of how many periods the one asked for is: samples are never less apart.
+    pub fn least(&self) -> u64 {
+        self.least.load(Relaxed)
     }
 
     /// What samples may take, of [`affordable::WHOLE`].
@@ -115,39 +159,118 @@ impl Pace {
         self.seen.get()
     }
 
-    /// What the handler may take of each signal that stands for `periods`, ns.
+    /// What the handler may take of each signal that stands for `periods`, ns; what is owed is not
+    /// its.
     pub fn allowance_ns(&self, periods: u64) -> u64 {
         let time_ns = self.period_ns.load(Relaxed).saturating_mul(periods);
+        let (all, owed) = self.as_if_owed();
+        let time_ns = match owed > all {
+            true => part(time_ns, all, owed),
+            false => time_ns,
+        };
         affordable::allowance_ns(time_ns, self.share(), self.kernel_ns())
     }
 
-    /// A sample was taken: what was seen of the kernel's part, if it was, and what the handler
-    /// took, ns. Gives the pace from now on, if it is another.
+    /// This was taken of the account, ns.
     ///
     /// # Signal safety
     /// Atomics and arithmetic only.
-    pub fn sampled(&self, seen_ns: Option<u64>, handler_ns: u64) -> Option<u64> {
-        if let Some(seen_ns) = seen_ns {
+    pub fn spend(&self, ns: u64) {
+        self.settle(0, ns);
+    }
+
+    /// A thread ends that has used so much CPU time since its last sample, ns, and has not paid for
+    /// that one.
+    pub fn ended(&self, used_ns: u64, due_ns: u64) {
+        self.settle(used_ns, due_ns);
+    }
+
+    /// Nothing is owed: of a process that begins.
+    pub fn forgive(&self) {
+        self.owed_ns.store(0, Relaxed);
+    }
+
+    /// Whether more than is paid back in a moment was taken already.
+    pub fn is_overdrawn(&self) -> bool {
+        let (all, owed) = self.as_if_owed();
+        affordable::is_exact(self.share()) && owed > all.saturating_mul(2)
+    }
+
+    fn settle(&self, used_ns: u64, spent_ns: u64) {
+        let paid_back = paid_back_ns(self.share());
+        let most = |times: u64| paid_back.saturating_mul(times);
+        let [saved, most] = [paid_back / MOST_SAVED, most(MOST_OWED)]
+            .map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let allowed = part(used_ns, self.share(), affordable::WHOLE);
+        let [allowed, spent] = [allowed, spent_ns].map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let owed = self.owed_ns.load(Relaxed);
+        let owed = owed.saturating_add(spent).saturating_sub(allowed);
+        self.owed_ns.store(owed.min(most).max(-saved), Relaxed);
+    }
+
+    /// By which part samples are to be rarer: the second of the first.
+    fn as_if_owed(&self) -> (u64, u64) {
+        let all = paid_back_ns(self.share()).max(1);
+        (all, all.saturating_add_signed(self.owed_ns.load(Relaxed)))
+    }
+
+    /// A sample was taken. Gives the pace from now on, if it is another.
+    ///
+    /// # Signal safety
+    /// Atomics and arithmetic only.
+    pub fn sampled(&self, seen: Seen) -> Option<u64> {
+        if let Some(seen_ns) = seen.kernel_ns {
             self.seen.add(seen_ns);
         }
-        self.handler.add(handler_ns);
+        self.handler.add(seen.handler_ns);
         let kernel_ns = self.kernel_ns();
+        self.settle(seen.used_ns, kernel_ns.saturating_add(seen.due_ns));
         let handler_ns = self.handler.get().min(kernel_ns);
         let cost_ns = kernel_ns.saturating_add(handler_ns);
-        let wanted =
-            |cost_ns| affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share());
+        let next = match affordable::is_exact(self.share()) {
+            true => self.next_exact(cost_ns),
+            false => self.next(cost_ns),
+        };
+        next.inspect(|periods| self.periods.store(*periods, Relaxed))
+    }
+
+    fn wanted(&self, cost_ns: u64) -> u64 {
+        affordable::periods(cost_ns, self.period_ns.load(Relaxed), self.share())
+    }
+
+    /// The pace at which samples take what they may, with what is owed; `None`: as it is.
+    fn next_exact(&self, cost_ns: u64) -> Option<u64> {
+        let (all, owed) = self.as_if_owed();
+        let wanted = self.wanted(part(cost_ns, owed, all));
+        let wanted = wanted.max(self.least()).min(MOST_PERIODS);
+        let now = self.periods.load(Relaxed);
+        (wanted.abs_diff(now).saturating_mul(OFF) > now).then_some(wanted)
+    }
+
+    /// One at which they take no more than a share that nobody has asked for.
+    fn next(&self, cost_ns: u64) -> Option<u64> {
         let now = self.periods.load(Relaxed);
         // Not to and fro: up with some room, down when it is worth while and there is room.
-        let is_more = wanted(cost_ns) > now;
-        let is_due = is_more || wanted(with_room(cost_ns)) <= now / 2;
-        is_due.then(|| {
-            let periods = match wanted(cost_ns) {
-                1 => 1,
-                wanted => with_room(wanted),
-            };
-            self.periods.store(periods, Relaxed);
-            periods
+        let wanted = self.wanted(cost_ns);
+        let is_due = wanted > now || self.wanted(with_room(cost_ns)) <= now / 2;
+        is_due.then(|| match wanted {
+            1 => 1,
+            wanted => with_room(wanted),
         })
+    }
+}
+
+/// What samples may take of the time in which what is owed is paid back, ns.
+const fn paid_back_ns(share: u64) -> u64 {
+    part(PAID_BACK_NS, share, affordable::WHOLE)
+}
+
+/// As many of `whole` as are `some` of `all`.
+const fn part(whole: u64, some: u64, all: u64) -> u64 {
+    let product = (whole as u128).saturating_mul(some as u128);
+    match product.checked_div(all as u128) {
+        Some(part) if part <= u64::MAX as u128 => part as u64,
+        _ => u64::MAX,
     }
 }
 
@@ -223,27 +346,46 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    fn paced(period_ns: u64, percent: u64) -> Pace {
-        let pace = Pace::new();
-        pace.begin(
+    fn plainly(period_ns: u64) -> Beginning {
+        Beginning {
             period_ns,
-            percent * affordable::WHOLE / 100,
-            Some(12_000),
-            4_000,
-        );
+            least: 1,
+            periods: 1,
+        }
+    }
+
+    fn paced(period_ns: u64, percent: u64) -> Pace {
+        let (pace, share) = (Pace::new(), percent * affordable::WHOLE / 100);
+        pace.begin(plainly(period_ns), share, Some(12_000), 4_000);
         pace
+    }
+
+    impl Pace {
+        fn apart_ns(&self) -> u64 {
+            self.period_ns.load(Relaxed).saturating_mul(self.periods())
+        }
+
+        /// A sample that stands for the time at this pace.
+        fn once(&self, kernel_ns: Option<u64>, handler_ns: u64) -> Option<u64> {
+            self.sampled(Seen {
+                used_ns: self.apart_ns(),
+                kernel_ns,
+                handler_ns,
+                due_ns: handler_ns,
+            })
+        }
     }
 
     #[test]
     fn samples_that_cost_more_than_they_may_come_less_often() {
         let pace = paced(MS / 10, 25);
         for _ in 0..100 {
-            pace.sampled(Some(4_000), 6_000);
+            pace.once(Some(4_000), 6_000);
         }
         assert_eq!(pace.periods(), 1);
         // In the program at hand the kernel takes three times as long.
         let changes: Vec<u64> = (0..200)
-            .filter_map(|_| pace.sampled(Some(30_000), 6_000))
+            .filter_map(|_| pace.once(Some(30_000), 6_000))
             .collect();
         assert_eq!(changes, [2]);
         assert!((36_900..=39_000).contains(&pace.kernel_ns()));
@@ -254,14 +396,64 @@ mod tests {
     #[test]
     fn a_small_share_is_kept_and_given_up_again() {
         let pace = paced(MS, 1);
-        for _ in 0..200 {
-            pace.sampled(Some(20_000), 10_000);
-        }
-        assert_eq!(pace.periods(), 4);
         for _ in 0..400 {
-            pace.sampled(Some(500), 100);
+            pace.once(Some(20_000), 10_000);
+        }
+        assert!((3..=5).contains(&pace.periods()), "{pace:?}");
+        for _ in 0..400 {
+            pace.once(Some(500), 100);
         }
         assert_eq!(pace.periods(), 1);
+    }
+
+    #[test]
+    fn a_share_that_was_said_is_used_up_and_no_more() {
+        for (percent, asked) in [(1, MS), (1, MS / 10), (5, MS / 10), (20, MS / 100)] {
+            let share = percent * affordable::WHOLE / 100;
+            let (pace, cost) = (Pace::new(), Some(12_000));
+            let first = affordable::beginning(asked, share, || cost);
+            pace.begin(first, share, cost, 4_000);
+            // What was taken of the program before counts, and so does what a thread took.
+            let mut taken = 300_000;
+            pace.spend(taken);
+            let mut used = 0;
+            for turn in 0.. {
+                used += pace.apart_ns();
+                // Here the kernel takes five times what could be seen.
+                let handler = if turn % 20 == 0 { 60_000 } else { 6_000 };
+                pace.once(Some(20_000), handler);
+                taken += 28_000 + handler;
+                if used > 1_500 * MS {
+                    break;
+                }
+            }
+            let of_budget = taken as f64 / (used as f64 * percent as f64 / 100.0);
+            assert!(
+                (0.9..1.1).contains(&of_budget),
+                "{of_budget} of {percent} %, {pace:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_paid_back_is_forgiven() {
+        let pace = paced(MS, 1);
+        assert!(!pace.is_overdrawn());
+        for _ in 0..100 {
+            pace.spend(MS);
+        }
+        assert!(pace.is_overdrawn());
+        assert!(pace.allowance_ns(1000) < 1000 * MS / 100 / 10);
+        pace.once(Some(20_000), 10_000);
+        let slow = pace.periods();
+        assert!(slow > 16, "{pace:?}");
+        for _ in 0..400 {
+            pace.once(Some(20_000), 10_000);
+        }
+        assert!(pace.periods() < 6 && !pace.is_overdrawn(), "{pace:?}");
+        pace.spend(100 * MS);
+        pace.ended(20_000 * MS, 0);
+        assert!(!pace.is_overdrawn());
     }
 
     #[test]
@@ -272,11 +464,11 @@ mod tests {
         assert_eq!((pace.periods(), pace.share()), (5, 1000));
         // What they cost may make them come more rarely still.
         for _ in 0..200 {
-            pace.sampled(Some(60_000), 10_000);
+            pace.once(Some(60_000), 10_000);
         }
         assert!(pace.periods() > 5, "{pace:?}");
         for _ in 0..400 {
-            pace.sampled(Some(500), 100);
+            pace.once(Some(500), 100);
         }
         assert_eq!(pace.periods(), 5);
         pace.obey(Orders::default());
@@ -290,10 +482,10 @@ mod tests {
     fn the_first_one_may_have_been_put_off() {
         // At low rates nobody has measured what an event costs.
         let pace = Pace::new();
-        pace.begin(MS, affordable::QUARTER, None, 0);
+        pace.begin(plainly(MS), affordable::QUARTER, None, 0);
         let put_off = [Some(8 * MS), None, Some(4_000), None, Some(4 * MS)];
         for seen in put_off {
-            assert_eq!(pace.sampled(seen, 6_000), None);
+            assert_eq!(pace.once(seen, 6_000), None);
         }
         assert!((4_000..25_000).contains(&pace.seen_ns()), "{pace:?}");
     }
@@ -303,7 +495,7 @@ mod tests {
         let pace = paced(MS / 8, 25);
         for turn in 0..1000 {
             let seen = if turn % 5 >= 3 { 8 * MS } else { 4_000 };
-            pace.sampled(Some(seen), 10 * MS);
+            pace.once(Some(seen), 10 * MS);
             assert_eq!(pace.periods(), 1);
         }
     }

@@ -80,6 +80,11 @@ impl Process {
         self.period_ns.load(Relaxed)
     }
 
+    /// The shortest time between two samples, ns.
+    pub fn asked_ns(&self) -> u64 {
+        self.period_ns().saturating_mul(self.pace.least())
+    }
+
     /// Cost of an event with its signal, ns, where it mattered and was found out.
     pub fn event_cost_ns(&self) -> Option<u64> {
         Some(self.event_cost_ns.load(Relaxed)).filter(|cost| *cost != 0)

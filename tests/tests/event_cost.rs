@@ -148,6 +148,9 @@ int main(int count, char **arguments) {
     return 0;
 }";
 
+/// So many periods are the one that the settings below ask for, as they say what samples may take.
+const ASKED: u64 = 16;
+
 #[test]
 fn samples_that_take_more_than_they_may_come_less_often_and_stand_for_more() {
     let bench = Bench::new();
@@ -161,9 +164,9 @@ fn samples_that_take_more_than_they_may_come_less_often_and_stand_for_more() {
         let thread = &recording.threads[0];
         let armings = &thread.armings;
         let paces: Vec<u64> = armings.iter().map(|arming| arming.periods).collect();
-        assert_eq!(paces.first(), Some(&1));
+        assert_eq!(paces.first(), Some(&ASKED));
         assert_measured!(
-            paces.last() > Some(&4),
+            paces.last() > Some(&(4 * ASKED)),
             "{paces:?} in {} samples, {} ns",
             recording.samples.len(),
             thread.cpu_ns()
@@ -208,7 +211,7 @@ fn what_an_event_takes_that_another_has_replaced_is_in_no_sample() {
         let (recording, at) = paced(&bench, &program, "1000");
         let thread = &recording.threads[at];
         let last = thread.armings.last().expect("it was armed");
-        assert_measured!(last.periods > 4, "{:?}", thread.armings);
+        assert_measured!(last.periods > 4 * ASKED, "{:?}", thread.armings);
         // The collector holds the event before for a while.
         let since = recording.samples.iter().filter(|sample| {
             let is_of_kernel = sample.kernel != KernelHalf::None;
@@ -244,6 +247,6 @@ fn a_thread_that_can_have_no_other_event_keeps_its_own() {
     let program = bench.compile("gcc", &["-O1"], IN_THE_KERNEL);
     let (recording, at) = paced(&bench, &program, "3");
     let armings = &recording.threads[at].armings;
-    let kept = |arming: &Arming| (arming.trigger, arming.periods) == (Trigger::PerfKernel, 1);
+    let kept = |arming: &Arming| (arming.trigger, arming.periods) == (Trigger::PerfKernel, ASKED);
     assert!(armings.iter().all(kept), "{armings:?}");
 }

@@ -34,8 +34,6 @@ pub struct Recorded {
     length: u64,
     /// Program runs in it.
     runs: u64,
-    /// The longest sampling period in force, ns, where it is longer than asked.
-    lowered_to_ns: Option<u64>,
     /// What there is to say if nothing was recorded.
     empty: &'static str,
     /// Files that were not believed, in sentences.
@@ -65,9 +63,6 @@ impl Recorded {
             destination,
             length: drain.writer().length(),
             runs: drain.runs(),
-            lowered_to_ns: drain
-                .period_ns()
-                .filter(|period| *period > args.rate.period_ns()),
             empty,
             refused: drain.refusals().sentences(),
             patience: Some(args.names).filter(|time| !time.is_zero()),
@@ -88,7 +83,6 @@ impl Recorded {
             destination,
             length,
             runs,
-            lowered_to_ns,
             empty,
             refused,
             patience,
@@ -103,12 +97,6 @@ impl Recorded {
             say(format_args!("{empty}"));
         }
         let quiet = quiet || runs == 0;
-        if let Some(period_ns) = lowered_to_ns.filter(|_| !quiet) {
-            let hertz = 1_000_000_000 / period_ns.max(1);
-            say(format_args!(
-                "the rate was lowered to {hertz} Hz: more samples would take more than --max-overhead allows here; a lower -F avoids this"
-            ));
-        }
         let (path, published) = match destination {
             Destination::Export {
                 recording,

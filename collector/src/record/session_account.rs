@@ -117,7 +117,11 @@ impl Account {
         }
         let period_ns = drain.period_ns().unwrap_or(self.period_ns);
         let price = match preload {
-            Some(_) if self.perf => Price::measured(period_ns, charged.switches, self.listens),
+            Some(_) if self.perf => {
+                // Where somebody has said what samples may take, they are some of these apart.
+                let apart_ns = period_ns.max(self.period_ns);
+                Price::measured(apart_ns, charged.switches, self.listens)
+            }
             _ => Price::default(),
         };
         let loading = preload.map_or_else(LoadCost::default, |preload| {

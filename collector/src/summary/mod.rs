@@ -38,6 +38,9 @@ pub fn print_brief(profile: &Profile, begin: &str, recording: Option<&str>) {
     let shows = more("").map_or_else(String::new, |more| format!("; {more} shows it"));
     say(format_args!("{begin}, {}{shows}", brief::what(profile)));
     say(brief::most(profile));
+    if let Some(rate) = threads::rate_said(profile) {
+        say(rate);
+    }
     let problems = brief::problems(profile);
     let Some(first) = problems.first() else {
         // Without samples, the line before says why there are none.

@@ -62,6 +62,24 @@ pub(super) fn accounts(profile: &Profile) -> Vec<Account> {
 /// The rate that came out, where it is not the one asked for because samples would have taken more
 /// than they may.
 pub(super) fn rate(out: &mut String, profile: &Profile, accounts: &[Account]) {
+    if let Some((came_out, asked)) = lowered(profile, accounts) {
+        let text = format!(
+            "{came_out:.0} Hz of {asked:.0} Hz: more samples would take more than they may (--max-overhead)"
+        );
+        line(out, "rate", &text);
+    }
+}
+
+/// The same in a sentence.
+pub(super) fn rate_said(profile: &Profile) -> Option<String> {
+    let (came_out, _) = lowered(profile, &accounts(profile))?;
+    Some(format!(
+        "the rate was lowered to {came_out:.0} Hz: more samples would take more than --max-overhead allows here; a lower -F avoids this"
+    ))
+}
+
+/// The rates that came out and that was asked for, Hz, if they differ.
+fn lowered(profile: &Profile, accounts: &[Account]) -> Option<(f64, f64)> {
     let recording = &profile.recording;
     let (mut asked, mut came_out) = (0.0, 0.0);
     for account in accounts {
@@ -76,14 +94,8 @@ pub(super) fn rate(out: &mut String, profile: &Profile, accounts: &[Account]) {
         .iter()
         .map(|account| account.sampled_ns as f64 / 1e9);
     let time_s: f64 = time_s.sum();
-    if time_s > 0.0 && came_out < asked * NEARLY {
-        let text = format!(
-            "{:.0} Hz of {:.0} Hz: more samples would take more than they may (--max-overhead)",
-            came_out / time_s,
-            asked / time_s
-        );
-        line(out, "rate", &text);
-    }
+    let is_lowered = time_s > 0.0 && came_out < asked * NEARLY;
+    is_lowered.then(|| (came_out / time_s, asked / time_s))
 }
 
 /// Which triggers threads had, and why not better ones.

@@ -7,6 +7,8 @@
 //! at several periods each then ([`periods`]). Not here: events and clocks, which the two get in
 //! different ways.
 
+use crate::wire::offer::MOST_PERIODS;
+
 /// Shares are in hundred-thousandths of the program's time.
 pub const WHOLE: u64 = 100_000;
 /// What samples may take where nobody has said.
@@ -31,13 +33,57 @@ pub const fn is_questioned(asked_ns: u64, share: u64) -> bool {
     asked_ns.saturating_mul(share) < UNQUESTIONED_NS.saturating_mul(QUARTER)
 }
 
-/// The period in force for the one asked for, both ns; the cost is asked for only where it matters.
-/// The event takes two thirds of the share at most, which leaves one for the handler.
-pub fn period_ns(asked_ns: u64, share: u64, cost_ns: impl FnOnce() -> Option<u64>) -> u64 {
+/// How samples come at first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning {
+    /// The unit of weights, ns.
+    pub period_ns: u64,
+    /// So many of them are the period asked for.
+    pub least: u64,
+    /// So many of them lie between two samples.
+    pub periods: u64,
+}
+
+/// Where a share was said, samples are so many periods apart, at least: one more or less is near
+/// enough to hold it.
+const FINE: u64 = 16;
+
+/// Whether somebody has said what samples may take: it is to be used up then, and no more.
+#[must_use]
+pub const fn is_exact(share: u64) -> bool {
+    share < QUARTER
+}
+
+/// How samples come at first, for the period asked for; the cost is asked for only where it
+/// matters. The event takes two thirds of the share at most, which leaves one for the handler.
+pub fn beginning(asked_ns: u64, share: u64, cost_ns: impl FnOnce() -> Option<u64>) -> Beginning {
+    let plain = |period_ns| Beginning {
+        period_ns,
+        least: 1,
+        periods: 1,
+    };
     if !is_questioned(asked_ns, share) {
-        return asked_ns;
+        return plain(asked_ns);
     }
-    asked_ns.max((shortest_ns(cost_ns().unwrap_or(0), share) / 2).saturating_mul(3))
+    let Some(cost_ns) = cost_ns() else {
+        return plain(asked_ns);
+    };
+    let time_ns = (shortest_ns(cost_ns, share) / 2).saturating_mul(3);
+    let time_ns = time_ns.max(asked_ns);
+    if !is_exact(share) {
+        return plain(time_ns);
+    }
+    let least = FINE
+        .saturating_mul(asked_ns)
+        .checked_div(time_ns)
+        .unwrap_or(1)
+        .clamp(1, FINE);
+    let period_ns = asked_ns.checked_div(least).unwrap_or(asked_ns).max(1);
+    Beginning {
+        period_ns,
+        least,
+        periods: time_ns.div_ceil(period_ns).clamp(least, MOST_PERIODS),
+    }
 }
 
 /// Of how many periods a sample of that cost takes no more than the share; 1 at least.
@@ -128,19 +174,34 @@ mod tests {
     #[test]
     fn a_sample_takes_a_quarter_of_its_period_at_most() {
         for (asked, cost) in [(100_000, 36_000), (100_000, 3_000), (20_000, 40_000)] {
-            let period = period_ns(asked, QUARTER, || Some(cost));
+            let first = beginning(asked, QUARTER, || Some(cost));
+            assert_eq!((first.least, first.periods), (1, 1));
+            let period = first.period_ns;
             assert!(period >= asked);
             let allowance = allowance_ns(period, QUARTER, cost);
             assert!(cost + allowance <= period / 4 && allowance >= period / 12 - 1);
         }
-        assert_eq!(period_ns(100_000, QUARTER, || None), 100_000);
+        assert_eq!(beginning(100_000, QUARTER, || None).period_ns, 100_000);
         assert_eq!(allowance_ns(100_000, QUARTER, 90_000), 25_000 / LEAST);
     }
 
     #[test]
     fn a_smaller_share_takes_longer_periods() {
         let percent = WHOLE / 100;
-        assert_eq!(period_ns(1_000_000, percent, || Some(16_000)), 2_400_000);
+        let first = beginning(1_000_000, percent, || Some(16_000));
+        assert_eq!(
+            (first.period_ns, first.least, first.periods),
+            (166_666, 6, 15)
+        );
+        for (asked, cost) in [(100_000, 20_000), (1_000_000, 1), (10_000, 40_000)] {
+            let first = beginning(asked, percent, || Some(cost));
+            let (asked_again, time) = (
+                first.period_ns * first.least,
+                first.period_ns * first.periods,
+            );
+            assert!(asked_again <= asked && asked_again > asked - 16);
+            assert!(time >= cost * 100 && first.periods >= FINE - 2, "{first:?}");
+        }
         assert_eq!(allowance_ns(2_400_000, percent, 16_000), 8_000);
         let (cost, period) = (44_000, 100_000);
         assert_eq!(
@@ -153,10 +214,8 @@ mod tests {
 
     #[test]
     fn low_rates_are_not_questioned() {
-        assert_eq!(
-            period_ns(UNQUESTIONED_NS, QUARTER, || unreachable!()),
-            UNQUESTIONED_NS
-        );
+        let first = beginning(UNQUESTIONED_NS, QUARTER, || unreachable!());
+        assert_eq!((first.period_ns, first.periods), (UNQUESTIONED_NS, 1));
     }
 
     #[test]

@@ -95,6 +95,7 @@ pub fn after_fork_in_child() {
     }
     let began_ns = sys::thread_cpu_ns(sys::gettid()).unwrap_or(0);
     let parent = PROCESS.become_child();
+    PROCESS.pace.forgive();
     charge::forget();
     SEGMENT.forget();
     clients::after_fork_in_child();
@@ -164,7 +165,7 @@ pub fn finish_early() {
 /// yet used a period or more.
 fn finish_late(this: &ThreadState) -> bool {
     let _held = HeldBack::ours();
-    if this.birth.is_unfinished() && this.cpu_ns().is_none_or(|used| used < PROCESS.period_ns()) {
+    if this.birth.is_unfinished() && this.cpu_ns().is_none_or(|used| used < PROCESS.asked_ns()) {
         return false;
     }
     if this.birth.is_unfinished() {

@@ -108,14 +108,14 @@ pub unsafe fn start(
     process::create_segment(&identity).map_err(StartError::Segment)?;
     signal::choose(config.signal);
     shim::install(signal::current()).map_err(StartError::Signal)?;
-    let period_ns = affordable::period_ns(config.period_ns, config.share, || {
+    let first = affordable::beginning(config.period_ns, config.share, || {
         let cost = cost::of_event(config)?;
         PROCESS.set_event_cost_ns(cost);
         Some(cost)
     });
-    PROCESS.set_period_ns(period_ns);
+    PROCESS.set_period_ns(first.period_ns);
     let (cost, seen) = (PROCESS.event_cost_ns(), config.event_seen_ns);
-    PROCESS.pace.begin(period_ns, config.share, cost, seen);
+    PROCESS.pace.begin(first, config.share, cost, seen);
     PROCESS.pace.obey(session::Control::orders());
     PROCESS.activate(state.cast());
     // SAFETY: the caller's promise: this thread's from now on.
@@ -128,6 +128,9 @@ pub unsafe fn start(
     modules::record_vdso(this);
     modules::record_own(this);
     modules::record_program(this, identity.executable());
+    let [_, began_ns] = charge::began_at();
+    let prepared_ns = this.cpu_ns().unwrap_or(0).saturating_sub(began_ns);
+    PROCESS.pace.spend(prepared_ns);
     this.arm();
     Ok(identity.caught)
 }

@@ -59,7 +59,9 @@ impl ThreadState {
         let (has_event, periods) = (matches!(armed, Armed::Perf(_)), self.trigger.periods());
         let refused = match has_event {
             true => {
+                let began_ns = self.cpu_ns().unwrap_or(0);
                 self.renew_event();
+                self.count_arming_since(began_ns);
                 Errno(0)
             }
             false => {
@@ -152,6 +154,7 @@ impl ThreadState {
     /// was a recording of theirs.
     pub fn add_arming(&self, ns: u64) {
         self.account.totals.arming_ns.fetch_add(ns, Relaxed);
+        PROCESS.pace.spend(ns);
     }
 
     /// What arming took so far, ns.

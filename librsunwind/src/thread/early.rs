@@ -20,12 +20,13 @@ impl ThreadState {
         let thread = trigger::Thread {
             recipient: None,
             // An event that is there already has that period.
-            periods: 1,
+            periods: PROCESS.pace.least(),
             ..self.to_arm(config, Outlook::Lasting)
         };
         self.trigger.set_pace(thread.periods, 0);
         let _held = HeldBack::ours();
-        let armed = trigger::arm_fork_child(config, PROCESS.period_ns(), &thread, early);
+        let period_ns = PROCESS.period_ns().saturating_mul(thread.periods);
+        let armed = trigger::arm_fork_child(config, period_ns, &thread, early);
         if let Ok(armed) = armed {
             // SAFETY: the signal is held back, and no reference to the trigger is kept.
             unsafe { self.replace_trigger(armed) };
@@ -56,7 +57,8 @@ impl ThreadState {
         });
         self.trigger.pass(drained.cursor);
         // The kernel tells that behind the next sample, which does not come any more.
-        let due = self.cpu_ns().unwrap_or(0).checked_div(PROCESS.period_ns());
+        let apart_ns = PROCESS.period_ns().saturating_mul(self.trigger.periods());
+        let due = self.cpu_ns().unwrap_or(0).checked_div(apart_ns);
         let missing = due.unwrap_or(0).saturating_sub(drained.samples);
         let lost = if was_full { missing } else { drained.lost };
         self.account.totals.lost_in_ring.fetch_add(lost, Relaxed);

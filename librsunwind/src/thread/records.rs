@@ -108,7 +108,14 @@ impl ThreadState {
     /// worth while.
     pub fn count_end(&self, cpu_ns: u64) {
         let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
-        unsampled::ended(self.has_no_samples() && own_ns < PROCESS.period_ns());
+        unsampled::ended(self.has_no_samples() && own_ns < PROCESS.asked_ns());
+        let used_ns = self.budget.used_since(cpu_ns);
+        PROCESS.pace.ended(used_ns, self.budget.take_due());
+    }
+
+    /// CPU time between its arming and its last sample, ns.
+    pub fn used_ns(&self) -> u64 {
+        self.account.used_ns()
     }
 
     /// Records the thread's name with how it is sampled, if it is not the one recorded before:

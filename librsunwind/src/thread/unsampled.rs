@@ -10,6 +10,7 @@
 #![allow(unsafe_code)]
 
 use super::output;
+use crate::process::PROCESS;
 use crate::segment::SEGMENT;
 use crate::sys::HeldBack;
 use crate::trigger::Outlook;
@@ -22,10 +23,12 @@ static BRIEF: AtomicU32 = AtomicU32::new(0);
 /// So many are a habit.
 const MANY: u32 = 16;
 
-/// What is to be expected of a thread that begins now.
+/// What is to be expected of a thread that begins now; where what it costs cannot be afforded, what
+/// is cheapest.
 pub(super) fn outlook() -> Outlook {
     match BRIEF.load(Relaxed) {
         MANY.. => Outlook::Brief,
+        _ if PROCESS.pace.is_overdrawn() => Outlook::Brief,
         _ => Outlook::Unknown,
     }
 }

@@ -132,6 +132,7 @@ extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
             let from = unsafe { _rdtsc() };
             task.frames = task.walk.walk(context) as u64;
             task.cycles = unsafe { _rdtsc() } - from;
+            task.walk.remember(context);
         }
         Mode::Repeat => {
             let mut times = [0; 101];
