@@ -5,6 +5,7 @@ use crate::victim;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io::{Read, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
@@ -179,6 +180,15 @@ impl Recorder {
     }
 }
 
+/// `rsunwind record -p` of these, from inside.
+#[must_use]
+pub fn record_inside(bench: &Bench, file: &str, who: &str, options: &[&str]) -> Command {
+    let mut command = Command::new(rsunwind());
+    command.args(["record", "-F", "2k", "-p", who, "--how", "inside"]);
+    command.args(options).arg("-o").arg(bench.path(file));
+    command
+}
+
 /// The threads of a process.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {
@@ -224,7 +234,51 @@ pub fn traces(pid: u32) -> Vec<String> {
     let mut all: Vec<String> = lines.map(str::to_owned).collect();
     all.push(file("maps"));
     all.push(format!("{} descriptors", descriptors.count()));
+    let mut scheduled: Vec<String> = threads(pid).into_iter().filter_map(scheduled).collect();
+    scheduled.sort();
+    scheduled.dedup();
+    all.extend(scheduled);
     all
+}
+
+/// Whether a process has a handler for SIGURG.
+///
+/// # Panics
+/// If the kernel says something else than ever.
+#[must_use]
+pub fn has_handler(pid: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = caught.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
+    caught & 1 << (libc::SIGURG - 1) != 0
+}
+
+/// Whether our library is in a process, as it lies there.
+///
+/// # Panics
+/// If it has ended.
+#[must_use]
+pub fn has_library(pid: u32) -> bool {
+    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
+    let mut starts = maps.lines().map(|line| {
+        let (start, _) = line.split_once('-').unwrap();
+        u64::from_str_radix(start, 16).unwrap()
+    });
+    starts.any(|start| {
+        let mut head = [0; 16];
+        let read = memory.read_exact_at(&mut head, start);
+        read.is_ok() && head == *b"\x7fELF\x02\x01\x01\0\0rsunwin"
+    })
+}
+
+/// How nice a thread is, its priority and its policy; none if it has ended.
+fn scheduled(tid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{tid}/stat")).ok()?;
+    let (_, fields) = stat.rsplit_once(") ")?;
+    let fields: Vec<&str> = fields.split(' ').collect();
+    let [nice, priority, policy] = [16, 37, 38].map(|place: usize| fields[place]);
+    Some(format!("nice {nice}, priority {priority}, policy {policy}"))
 }
 
 /// Removes what a killed rsunwind has left in memory: the session whose recording is there.

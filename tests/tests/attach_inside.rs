@@ -1,24 +1,19 @@
 //! `record -p --how inside`: a library of ours in processes that run already. What it records, that
 //! nothing is left of it however the recording ends, and that calls go on as without it.
+//!
+//! Not here: their children (`attach_children.rs`).
 
 use collector::profile::Gil;
 use rsunwind_tests::assert_measured;
-use rsunwind_tests::attach::{Recorder, Target, cpu_ns, remove_session, threads, traces, used};
+use rsunwind_tests::attach::{
+    Recorder, Target, cpu_ns, has_handler, record_inside, remove_session, threads, traces,
+};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
 use rsunwind_tests::profiles::{delivered, names, profile, weight};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim::{self, Compiler};
 use std::fs;
-use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, Stdio};
-
-/// `rsunwind record -p` of these, from inside.
-fn record(bench: &Bench, file: &str, who: &str, options: &[&str]) -> Command {
-    let mut command = Command::new(rsunwind());
-    command.args(["record", "-F", "2k", "-p", who, "--how", "inside"]);
-    command.args(options).arg("-o").arg(bench.path(file));
-    command
-}
 
 #[track_caller]
 fn recorded(command: &mut Command) -> String {
@@ -43,7 +38,7 @@ fn threads_unwind_themselves_and_nothing_is_left() {
             let before = traces(target.pid());
             let who = target.pid().to_string();
             let options = ["-d", "300ms"];
-            let said = recorded(&mut record(&bench, "a.rsu", &who, &options));
+            let said = recorded(&mut record_inside(&bench, "a.rsu", &who, &options));
             assert!(said.contains("3 threads unwind themselves"), "{said}");
             assert_eq!(traces(target.pid()), before, "{said}");
             let profile = profile(&bench, "a.rsu");
@@ -63,7 +58,7 @@ fn threads_that_are_born_later_are_sampled() {
         let bench = Bench::new();
         let target = Target::start(Command::new(victim::c("born_later.c")).arg("1"));
         let who = target.pid().to_string();
-        recorded(&mut record(&bench, "a.rsu", &who, &[]));
+        recorded(&mut record_inside(&bench, "a.rsu", &who, &[]));
         assert_eq!(target.end(), (Some(3), "10\n".to_owned()));
         let profile = profile(&bench, "a.rsu");
         let threads = 0..profile.recording.threads.len();
@@ -77,97 +72,6 @@ fn threads_that_are_born_later_are_sampled() {
         let (whole, all) = (whole.count(), profile.recording.threads.len());
         // The first ran already, and there is the one that waits for them.
         assert_measured!(all > 5 && whole + 2 >= all, "{whole} of {all}");
-    });
-}
-
-#[test]
-fn children_and_the_next_program_are_copied() {
-    judge(|| {
-        let bench = Bench::new();
-        let script = "\"$1\" 250 2; exec \"$1\" 250 2";
-        let mut target = Target::waiting(script, &[&victim::c("static_split.c")]);
-        let (pid, who) = (target.pid(), target.pid().to_string());
-        let mut command = record(&bench, "a.rsu", &who, &["-q"]);
-        let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
-        target.go();
-        let (status, printed) = target.end();
-        assert_eq!(status, Some(3));
-        let (status, said) = recorder.end();
-        assert_eq!((status, &*said), (Some(0), ""));
-        let profile = profile(&bench, "a.rsu");
-        let used = used(&printed);
-        assert_eq!(used.len(), 4, "{printed}");
-        assert!(used.contains_key(&pid), "it has replaced its program");
-        for (tid, ns) in used {
-            let got = delivered(&profile, tid, |_| true) as f64;
-            let (ns, most) = (ns as f64, ns as f64 * 0.02 + 5e6);
-            assert_measured!((got - ns).abs() <= most, "{tid}: {got} of {ns} ns");
-        }
-    });
-}
-
-/// Whether our library is in a process, as it lies there.
-fn has_library(pid: u32) -> bool {
-    let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
-    let memory = fs::File::open(format!("/proc/{pid}/mem")).unwrap();
-    let mut starts = maps.lines().map(|line| {
-        let (start, _) = line.split_once('-').unwrap();
-        u64::from_str_radix(start, 16).unwrap()
-    });
-    starts.any(|start| {
-        let mut head = [0; 16];
-        let read = memory.read_exact_at(&mut head, start);
-        read.is_ok() && head == *b"\x7fELF\x02\x01\x01\0\0rsunwin"
-    })
-}
-
-#[test]
-fn fork_children_unwind_themselves_and_nothing_is_left_in_them() {
-    let script = "import os, sys, time\n\
-        def inner(): return sum(i * i for i in range(1000))\n\
-        def child(seconds):\n\
-        \x20   while time.thread_time() < seconds: inner()\n\
-        \x20   print(os.getpid(), time.thread_time_ns(), flush=True)\n\
-        \x20   sys.stdin.read()\n\
-        \x20   os._exit(0)\n\
-        print('ready', flush=True)\n\
-        for seconds in (1, 0):\n\
-        \x20   os.read(0, 1)\n\
-        \x20   if os.fork() == 0: child(seconds)\n\
-        sys.stdin.read()";
-    judge(|| {
-        let bench = Bench::new();
-        let mut target = Target::start(Command::new("python3").args(["-c", script]));
-        let (pid, who) = (target.pid(), target.pid().to_string());
-        assert_eq!(target.line(), "ready\n");
-        let mut command = record(&bench, "a.rsu", &who, &["-q"]);
-        let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
-        let born = |target: &mut Target| {
-            target.tell("x");
-            let line = target.line();
-            let (child, ns) = line.trim().split_once(' ').unwrap();
-            [child, ns].map(|word| word.parse::<u64>().unwrap())
-        };
-        let [child, used_ns] = born(&mut target);
-        let child = u32::try_from(child).unwrap();
-        assert!(has_library(pid) && has_library(child));
-        let [late, _] = born(&mut target);
-        let late = u32::try_from(late).unwrap();
-        recorder.signal("INT");
-        assert_eq!(recorder.end(), (Some(0), String::new()));
-        for process in [pid, child, late] {
-            assert!(!has_handler(process) && !has_library(process));
-        }
-        let profile = profile(&bench, "a.rsu");
-        let all = delivered(&profile, child, |_| true);
-        let inner = delivered(&profile, child, |sample| {
-            names(&profile, sample).contains(&"inner")
-        });
-        let most = used_ns / 50 + 5_000_000;
-        assert_measured!(all.abs_diff(used_ns) <= most, "{all} of {used_ns} ns");
-        // Copies of its beginning have no names of Python's.
-        assert_measured!(inner * 10 > used_ns * 7, "{inner} of {used_ns} ns");
-        assert_eq!(target.end_of_input(), Some(0));
     });
 }
 
@@ -268,7 +172,12 @@ fn calls_go_on_as_without_us() {
             (all.len() >= calls.len() + 3 && all.iter().all(sleeps)).then_some(())
         });
         let who = children().join(",");
-        let result = output(&mut record(&bench, "a.rsu", &who, &["-q", "-d", "50ms"]));
+        let result = output(&mut record_inside(
+            &bench,
+            "a.rsu",
+            &who,
+            &["-q", "-d", "50ms"],
+        ));
         let said = text(&result.stderr);
         // On a machine that stood still the calls were over before it began.
         let is_late = said.contains("no process has the number") || said.contains("it has ended");
@@ -303,7 +212,7 @@ fn python_has_its_frames() {
     let before = traces(target.pid());
     judge(|| {
         let who = target.pid().to_string();
-        recorded(&mut record(&bench, "a.rsu", &who, &["-d", "300ms"]));
+        recorded(&mut record_inside(&bench, "a.rsu", &who, &["-d", "300ms"]));
         let profile = profile(&bench, "a.rsu");
         let all = weight(&profile, |_| true);
         let inner = weight(&profile, |sample| {
@@ -322,23 +231,17 @@ fn python_has_its_frames() {
     assert_eq!(before, now, "its memory it changes itself");
 }
 
-/// Whether a process has a handler for SIGURG.
-fn has_handler(pid: u32) -> bool {
-    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
-    let caught = caught.map_or(0, |mask| u64::from_str_radix(mask.trim(), 16).unwrap());
-    caught & 1 << (libc::SIGURG - 1) != 0
-}
-
 #[test]
 fn what_a_killed_recording_leaves_does_nothing_and_is_taken_away() {
     let bench = Bench::new();
     let target = Target::busy();
     let (pid, who) = (target.pid(), target.pid().to_string());
     let before = traces(pid);
-    let mut first: Child = record(&bench, "killed.rsu", &who, &["-q"]).spawn().unwrap();
+    let mut first: Child = record_inside(&bench, "killed.rsu", &who, &["-q"])
+        .spawn()
+        .unwrap();
     wait_for("the library", || has_handler(pid).then_some(()));
-    let result = output(&mut record(&bench, "two.rsu", &who, &[]));
+    let result = output(&mut record_inside(&bench, "two.rsu", &who, &[]));
     let said = text(&result.stderr);
     assert_eq!(result.status.code(), Some(1), "{said}");
     assert!(said.contains("one does at a time"), "{said}");
@@ -350,7 +253,12 @@ fn what_a_killed_recording_leaves_does_nothing_and_is_taken_away() {
         (cpu_ns(pid) > used + 20_000_000).then_some(())
     });
     assert!(has_handler(pid), "nobody was there to take it away");
-    recorded(&mut record(&bench, "next.rsu", &who, &["-q", "-d", "50ms"]));
+    recorded(&mut record_inside(
+        &bench,
+        "next.rsu",
+        &who,
+        &["-q", "-d", "50ms"],
+    ));
     assert_eq!(traces(pid), before);
 }
 
@@ -367,7 +275,7 @@ fn a_program_that_takes_the_signal_meanwhile_has_it() {
     let mut target = Target::start(Command::new("python3").args(["-c", script]));
     let (pid, who) = (target.pid(), target.pid().to_string());
     assert_eq!(target.line(), "ready\n");
-    let mut command = record(&bench, "a.rsu", &who, &["-q"]);
+    let mut command = record_inside(&bench, "a.rsu", &who, &["-q"]);
     let recorder = Recorder::begin_until(&mut command, |_| has_handler(pid));
     target.tell("take it\n");
     assert_eq!(target.line(), "taken\n");
@@ -387,7 +295,7 @@ fn of_two_that_come_at_once_one_records() {
     let (pid, who) = (target.pid(), target.pid().to_string());
     let before = traces(pid);
     let both = ["one.rsu", "two.rsu"].map(|file| {
-        let mut command = record(&bench, file, &who, &["-q", "-d", "50ms"]);
+        let mut command = record_inside(&bench, file, &who, &["-q", "-d", "50ms"]);
         command.stderr(Stdio::piped()).spawn().unwrap()
     });
     let mut recorded = 0;
@@ -407,7 +315,7 @@ fn of_two_that_come_at_once_one_records() {
 fn who_may_not_be_touched_is_refused_and_goes_on() {
     let bench = Bench::new();
     let refused = |pid: u32, why: &str| {
-        let result = output(&mut record(&bench, "a.rsu", &pid.to_string(), &[]));
+        let result = output(&mut record_inside(&bench, "a.rsu", &pid.to_string(), &[]));
         let said = text(&result.stderr);
         assert_eq!(result.status.code(), Some(1), "{said}");
         assert!(
