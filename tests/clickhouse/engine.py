@@ -20,7 +20,7 @@ class Engine:
 
     def __init__(self, folder, port=0):
         command = [sys.executable, str(here / "server.py"), folder, str(port)]
-        self.process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.port = int(self.process.stdout.readline())
         self.address = f"127.0.0.1:{self.port}"
 

@@ -1,11 +1,13 @@
 """ClickHouse's HTTP interface in front of the engine of the `chdb` wheel: server.py FOLDER PORT.
 
 It takes what agents and readers ask: query, database, settings and param_* in the address, bodies
-with gzip, and answers with ClickHouse's statuses. POST /fail?n=N has the next N inserts done and answered as if they were not; /cut?n=N the
+with gzip, and answers with ClickHouse's statuses. It ends when its input does, however whoever began
+it has ended. POST /fail?n=N has the next N inserts done and answered as if they were not; /cut?n=N the
 same with a connection that is cut.
 """
 import gzip
 import http.server
+import os
 import re
 import sys
 import threading
@@ -80,4 +82,6 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
 server = http.server.ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Handler)
 print(server.server_address[1], flush=True)
-server.serve_forever()
+threading.Thread(target=server.serve_forever, daemon=True).start()
+sys.stdin.read()
+os._exit(0)

@@ -27,6 +27,7 @@ pub mod run;
 pub mod statistics;
 pub mod suite;
 pub mod symbols;
+pub mod tables;
 pub mod terminal;
 pub mod traced;
 pub mod truth;

@@ -6,6 +6,7 @@ use rsunwind_tests::agent::{agent, in_two_parts, run, works};
 use rsunwind_tests::attach::cpu_ns;
 use rsunwind_tests::command::{Bench, text, wait_for};
 use rsunwind_tests::receiver::{Answer, Receiver, otlp, pprof, unzipped};
+use rsunwind_tests::tables::{in_tables, samples};
 use serde_json::Value;
 use std::collections::HashSet;
 use std::fs;
@@ -89,46 +90,10 @@ fn all_receivers_get_the_same_and_all_of_it() {
     }
     assert_eq!(of_pyroscope, sum);
     assert_eq!(receiver.taken("/profiles/writeraw").len(), sent.len());
-    assert_eq!(in_tables(&receiver), (sent.len(), sum));
-}
-
-/// How many windows ClickHouse was sent, and the sum of their samples, ns: of stacks that it was
-/// sent before, each once.
-fn in_tables(receiver: &Receiver) -> (usize, i64) {
-    let (mut frames, mut stacks) = (HashSet::new(), HashSet::new());
-    let (mut windows, mut tokens, mut sum) = (0, HashSet::new(), 0);
-    for one in receiver.taken("/?database=profiles&query=INSERT%20INTO%20") {
-        let table = one.path.split("%20").nth(2).unwrap();
-        let text = String::from_utf8(unzipped(&one.body)).unwrap();
-        let rows = text
-            .lines()
-            .map(|row| serde_json::from_str::<Value>(row).unwrap());
-        let token = one.path.split("insert_deduplication_token=").nth(1);
-        for row in rows {
-            match table {
-                "rsunwind_frames" => assert!(frames.insert(row["hash"].as_u64().unwrap())),
-                "rsunwind_stacks" => {
-                    let mut all = row["frames"].as_array().unwrap().iter();
-                    assert!(all.all(|frame| frames.contains(&frame.as_u64().unwrap())));
-                    assert!(stacks.insert(row["hash"].as_u64().unwrap()));
-                }
-                "rsunwind_windows" => {
-                    let id = format!("{:016x}", row["window"].as_u64().unwrap());
-                    assert_eq!(token, Some(&*id));
-                    assert_eq!(row["labels"]["a"], "b,c}");
-                    assert!(tokens.insert(token.unwrap().to_owned()));
-                    windows += 1;
-                }
-                _ => {
-                    assert_eq!(row["service"], "shop");
-                    assert!(stacks.contains(&row["stack"].as_u64().unwrap()));
-                    assert!(tokens.contains(token.unwrap()));
-                    sum += row["cpu_ns"].as_i64().unwrap();
-                }
-            }
-        }
-    }
-    (windows, sum)
+    let tables = in_tables(&receiver);
+    assert_eq!((tables.windows, tables.cpu_ns), (sent.len(), sum));
+    assert_eq!(tables.labels["a"], "b,c}");
+    assert_eq!(tables.services, HashSet::from(["shop".to_owned()]));
 }
 
 #[test]
@@ -278,19 +243,6 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
         functions.any(|one| one == "work_a_while"),
         "{sent:?}; {says}"
     );
-}
-
-/// The rows of ClickHouse's table of samples.
-fn samples(receiver: &Receiver) -> Vec<Value> {
-    let posted = receiver.taken("/?database=default&query=INSERT%20INTO%20rsunwind_samples");
-    let texts = posted
-        .iter()
-        .map(|one| String::from_utf8(unzipped(&one.body)).unwrap());
-    let rows = texts.flat_map(|text| {
-        let rows = text.lines().map(|row| serde_json::from_str(row).unwrap());
-        rows.collect::<Vec<_>>()
-    });
-    rows.collect()
 }
 
 #[test]

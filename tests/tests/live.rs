@@ -5,8 +5,10 @@
 
 mod accuracy;
 mod agent;
+mod agent_troubles;
 mod agent_windows;
 mod attach;
+mod attach_children;
 mod attach_inside;
 mod attach_traces;
 mod brief_threads;

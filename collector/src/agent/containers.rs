@@ -3,7 +3,8 @@
 
 use super::context;
 use crate::processes::Stat;
-use crate::recording::{Labels, LabelsId, ProcessId, Recording};
+use crate::profile::Profile;
+use crate::recording::{Labels, LabelsId, ProcessId};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -15,8 +16,10 @@ type Name = (u32, u64);
 pub(super) struct Containers(HashMap<Name, Labels>);
 
 impl Containers {
-    /// Adds container, pod and cgroup of each sample's process to the labels of its regions.
-    pub(super) fn label(&mut self, recording: &mut Recording) {
+    /// Adds container, pod and cgroup of each sample's process to the labels of its regions; so,
+    /// too, where CPU time is in no sample.
+    pub(super) fn label(&mut self, profile: &mut Profile) {
+        let recording = &mut profile.recording;
         let name = |id: ProcessId| {
             let process = &recording.processes[id.index()];
             (process.pid, process.start_ticks)
@@ -25,18 +28,16 @@ impl Containers {
         let names: Vec<Name> = all.map(name).collect();
         self.0.retain(|known, _| names.contains(known));
         let mut sets: HashMap<(ProcessId, LabelsId), LabelsId> = HashMap::new();
-        for at in 0..recording.samples.len() {
-            let sample = &recording.samples[at];
+        for sample in profile.samples.iter_mut().chain(&mut profile.remainders) {
             let process = recording.threads[sample.thread.index()].process;
             let before = sample.labels;
-            let after = *sets.entry((process, before)).or_insert_with(|| {
+            sample.labels = *sets.entry((process, before)).or_insert_with(|| {
                 let own = self.of(names[process.index()]);
-                match own.is_empty() || before == LabelsId::UNKNOWN {
+                match own.is_empty() {
                     true => before,
                     false => recording.labels.with(before, own),
                 }
             });
-            recording.samples[at].labels = after;
         }
     }
 
@@ -58,8 +59,11 @@ impl Containers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::charge::{Reason, Row};
+    use crate::profile::Sample;
     use crate::recording::example::stackless;
-    use crate::recording::{Process, RawSample, Thread, ThreadId, Totals};
+    use crate::recording::{Process, RawSample, Recording, Thread, ThreadId, Totals};
+    use crate::symbolize::Places;
 
     #[test]
     fn where_a_process_is_stands_beside_what_it_says_itself() {
@@ -96,26 +100,35 @@ mod tests {
             sample(1, LabelsId::NONE),
             sample(2, LabelsId::NONE),
         ];
+        let rows = [1, 2].map(|at| Row {
+            reason: Reason::End,
+            process: Some(ProcessId::next_of(at)),
+            thread: None,
+            ns: recording.period_ns(ThreadId::next_of(at)),
+        });
+        let mut profile = Profile::of_part(recording, &Places::default(), &rows);
         let mut containers = Containers::default();
         let known = [("container.id", "c"), ("k8s.pod.uid", "p")].map(pair);
         containers.0.insert((7, 5), known.to_vec());
         containers.0.insert((9, 5), known.to_vec());
-        containers.label(&mut recording);
-        let labels = recording.samples.iter().map(|sample| sample.labels);
-        let labels: Vec<_> = labels.collect();
-        let said = |id| {
-            let all = recording.labels.get(id).iter();
+        containers.label(&mut profile);
+        let said = |sample: &Sample| {
+            let all = profile.recording.labels.get(sample.labels).iter();
             all.map(|(key, value)| format!("{key}={value}"))
                 .collect::<Vec<_>>()
         };
-        assert_eq!(said(labels[0]), ["container.id=c", "k8s.pod.uid=p"]);
+        let labels: Vec<_> = profile.samples.iter().map(said).collect();
+        let own = ["container.id=c", "k8s.pod.uid=p"];
+        assert_eq!(labels[0], own);
         assert_eq!(
-            said(labels[1]),
+            labels[1],
             ["container.id=mine", "k8s.pod.uid=p", "route=/a"]
         );
-        assert_eq!((labels[2], labels[3]), (LabelsId::UNKNOWN, labels[0]));
+        assert_eq!((&labels[2], &labels[3]), (&labels[0], &labels[0]));
+        let remainders: Vec<_> = profile.remainders.iter().map(said).collect();
+        assert_eq!(remainders, [own.to_vec(), Vec::new()]);
         // It began at another time than whoever has that number, or has ended.
-        assert_eq!(labels[4], LabelsId::NONE);
+        assert!(labels[4].is_empty());
         assert!(
             !containers.0.contains_key(&(9, 5)),
             "it is not there any more"

@@ -2,7 +2,7 @@
 
 use super::Args;
 use super::course::Course;
-use super::settings::Settings;
+use super::settings::{SERVICE, Settings};
 use crate::target;
 use nix::sys::utsname::uname;
 use std::collections::BTreeMap;
@@ -47,7 +47,7 @@ pub(super) fn attributes(
     let name = name.unwrap_or_default();
     put("process.executable.name", name.clone());
     put(
-        "service.name",
+        SERVICE,
         match name.is_empty() {
             true => "unknown_service".to_owned(),
             false => name,
@@ -61,7 +61,7 @@ pub(super) fn attributes(
     all.extend(published.clone());
     all.extend(settings.labels.clone());
     if let Some(service) = &settings.service {
-        all.insert("service.name".into(), service.clone());
+        all.insert(SERVICE.into(), service.clone());
     }
     all
 }
@@ -142,6 +142,48 @@ fn pod(group: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    /// As OpenTelemetry's specification of resources has it: what a user says comes first (the
+    /// environment is the secondary resource), and what was detected last.
+    #[test]
+    fn what_users_say_holds_before_what_the_process_does_and_that_before_what_was_found() {
+        let line = [
+            "agent",
+            "--files",
+            "/f",
+            "--label",
+            "said=user",
+            "--",
+            "/bin/prog",
+        ];
+        let args = <Line as clap::Parser>::parse_from(line).args;
+        let mut settings = Settings::read(&args).unwrap();
+        settings.service = None;
+        settings.labels.remove(SERVICE);
+        let course = Course::of(&args, &settings).unwrap();
+        let pair = |(key, value): (&str, &str)| (key.to_owned(), value.to_owned());
+        let published = [
+            (SERVICE, "process"),
+            ("said", "process"),
+            ("own", "process"),
+        ];
+        let published = published.map(pair).into();
+        let nothing = BTreeMap::new();
+        let said = |settings: &Settings, published| {
+            let all = attributes(&args, &course, settings, published);
+            ["own", "said", SERVICE].map(|key| all.get(key).cloned().unwrap_or_default())
+        };
+        assert_eq!(said(&settings, &nothing), ["", "user", "prog"]);
+        assert_eq!(said(&settings, &published), ["process", "user", "process"]);
+        settings.service = Some("user".into());
+        assert_eq!(said(&settings, &published), ["process", "user", "user"]);
+    }
 
     #[test]
     fn containers_and_pods_are_known_by_their_cgroup() {

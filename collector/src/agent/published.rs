@@ -19,6 +19,9 @@ const MOST_ATTRIBUTES: usize = 128;
 const LONGEST_KEY: usize = 256;
 /// See there.
 const LONGEST_VALUE: usize = 4096;
+/// How keys begin that are for readers of thread contexts (proposal 4947), and say nothing of the
+/// process.
+const FOR_READERS: &str = "threadlocal.";
 
 #[derive(Clone, PartialEq, Message)]
 struct ProcessContext {
@@ -40,6 +43,7 @@ pub(super) fn attributes(payload: &[u8]) -> Option<BTreeMap<String, String>> {
         let fits = |value: &String| value.len() <= LONGEST_VALUE;
         if let Some(value) = value.filter(fits)
             && (1..=LONGEST_KEY).contains(&key.len())
+            && !key.starts_with(FOR_READERS)
         {
             found.entry(key).or_insert(value);
         }
@@ -92,6 +96,7 @@ mod tests {
             resource: Some(resource),
             attributes: vec![
                 pair("service.name", text("other")),
+                pair("threadlocal.schema_version", text("tls_v1")),
                 pair("yes", Value::BoolValue(true)),
             ],
         };

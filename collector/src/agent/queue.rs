@@ -63,6 +63,10 @@ pub(super) struct Queue {
     next: u64,
     memory: u64,
     disk: u64,
+    /// Whether the last message for the folder could not be written there.
+    fails: bool,
+    /// Why, until that is told.
+    complaint: Option<String>,
     /// Messages that found no room, or could not be read back.
     pub(super) dropped: u64,
 }
@@ -81,6 +85,8 @@ impl Queue {
             next: 0,
             memory: 0,
             disk: 0,
+            fails: false,
+            complaint: None,
             dropped: 0,
         };
         queue.change(limits, Some(spool))?;
@@ -196,12 +202,7 @@ impl Queue {
                 continue;
             };
             let fits = self.disk + spool::length(message) <= self.limits.disk;
-            match self
-                .spool
-                .as_ref()
-                .filter(|_| fits)
-                .and_then(|it| it.keep(message))
-            {
+            match fits.then(|| self.keep(message)).flatten() {
                 Some(kept) => self.disk += kept.length,
                 None => self.dropped += 1,
             }
@@ -229,7 +230,22 @@ impl Queue {
                 return None;
             }
         }
-        self.spool.as_ref()?.keep(message)
+        self.keep(message)
+    }
+
+    /// Writes a message to the folder, if there is one and it can be.
+    fn keep(&mut self, message: &Message) -> Option<Kept> {
+        let kept = self.spool.as_ref()?.keep(message);
+        let failed = kept.as_ref().err().map(io::Error::to_string);
+        if !std::mem::replace(&mut self.fails, failed.is_some()) {
+            self.complaint = failed;
+        }
+        kept.ok()
+    }
+
+    /// Why nothing can be written to the folder, if that has begun since this was asked.
+    pub(super) fn complaint(&mut self) -> Option<String> {
+        self.complaint.take()
     }
 
     fn has_on_disk(&self) -> bool {
@@ -411,7 +427,10 @@ mod tests {
         let folder = directory.path().join("a");
         let mut queue = Queue::new(LIMITS, Some(Spool::open(&folder).unwrap())).unwrap();
         fs::remove_dir(&folder).unwrap(); // nothing can be written there
-        (0..4).for_each(|at| queue.push(&message(at, 40)));
+        (0..3).for_each(|at| queue.push(&message(at, 40)));
+        assert!(queue.complaint().is_some());
+        queue.push(&message(3, 40));
+        assert_eq!(queue.complaint(), None, "that is told once");
         assert_eq!((queue.dropped, queue.disk), (2, 0));
         assert_eq!(drain(&mut queue), [2, 3]);
         fs::create_dir(&folder).unwrap();

@@ -4,7 +4,7 @@ use super::queue::{Limits, Message, Queue};
 use super::receiver::{Connection, Outcome, Receiver};
 use super::spool::Spool;
 use crate::numbers::plural;
-use crate::visible::say;
+use crate::visible::{Shown as _, say};
 use flate2::Crc;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,8 +165,23 @@ impl Sender {
 
     /// Adds a window.
     pub(super) fn push(&self, message: &Message) {
-        self.shared.state().queue.push(message);
+        let mut state = self.shared.state();
+        state.queue.push(message);
+        let complaint = state.queue.complaint();
+        drop(state);
         self.shared.changed.notify_all();
+        self.complain(complaint);
+    }
+
+    /// Says why windows cannot wait in the folder.
+    fn complain(&self, why: Option<String>) {
+        if let (Some(why), Some(folder)) = (why, &self.folder) {
+            say(format_args!(
+                "{}: no window can be kept in {}: {why}",
+                self.receiver.address,
+                folder.shown()
+            ));
+        }
     }
 
     /// Nothing more comes; what waits is sent until then.
@@ -191,6 +206,7 @@ impl Sender {
         let unsent = state.queue.len() as u64;
         let dropped_before = state.queue.dropped;
         state.queue.close();
+        let complaint = state.queue.complaint();
         let lost = state.queue.dropped - dropped_before;
         let counts = state.counts;
         let mut parts = vec![format!(
@@ -210,6 +226,7 @@ impl Sender {
                 .map(|(count, what)| format!("{count} {what}")),
         );
         drop(state);
+        self.complain(complaint);
         if verbose || !is_well {
             say(format_args!(
                 "{}: {}",

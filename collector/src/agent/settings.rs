@@ -18,7 +18,7 @@ const WINDOW: Duration = Duration::from_secs(15);
 /// How long an answer is waited for.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The attribute that is the service.
-const SERVICE: &str = "service.name";
+pub(super) const SERVICE: &str = "service.name";
 /// Where OTLP receivers take profiles.
 const OTLP_PATH: &str = "v1development/profiles";
 
@@ -280,14 +280,16 @@ fn joined(base: &str, path: &str) -> String {
     format!("{}/{path}", base.trim_end_matches('/'))
 }
 
-/// `k=v,k2=v2`, values percent-encoded.
+/// `k=v,k2=v2`, both percent-encoded.
 fn pairs(name: &str, list: &str) -> Result<BTreeMap<String, String>, String> {
     let pairs = list.split(',').filter(|pair| !pair.trim().is_empty());
+    let text = |part: &str| {
+        let text = percent_encoding::percent_decode_str(part.trim());
+        Some(text.decode_utf8().ok()?.into_owned())
+    };
     let pair = |pair: &str| {
         let (key, value) = pair.split_once('=')?;
-        let value = percent_encoding::percent_decode_str(value.trim());
-        let value = value.decode_utf8().ok()?.into_owned();
-        Some((key.trim().to_owned(), value)).filter(|(key, _)| !key.is_empty())
+        Some((text(key)?, text(value)?)).filter(|(key, _)| !key.is_empty())
     };
     let all: Option<_> = pairs.map(pair).collect();
     all.ok_or_else(|| format!("{name}: give KEY=VALUE,KEY=VALUE"))

@@ -64,7 +64,7 @@ fn the_environment_is_that_of_opentelemetry() {
             ("OTEL_EXPORTER_OTLP_HEADERS", "a=b%20c, d=e"),
             ("OTEL_EXPORTER_OTLP_PROFILES_HEADERS", "d=f"),
             ("OTEL_EXPORTER_OTLP_TIMEOUT", "2500"),
-            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=s%2C1,k=v"),
+            ("OTEL_RESOURCE_ATTRIBUTES", "service.name=s%2C1,k%3D=v"),
         ],
     )
     .unwrap();
@@ -75,6 +75,7 @@ fn the_environment_is_that_of_opentelemetry() {
     assert_eq!((&*one.headers["a"], &*one.headers["d"]), ("b c", "f"));
     assert_eq!(one.timeout, Duration::from_millis(2500));
     assert_eq!(settings.service.as_deref(), Some("s,1"));
+    assert_eq!(settings.labels["k="], "v");
     let own = ("OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT", "http://b/as/it/is");
     let settings = read("", &[base, own]).unwrap();
     assert_eq!(settings.receivers[0].address, "http://b/as/it/is");

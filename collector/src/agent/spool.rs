@@ -68,7 +68,10 @@ impl Spool {
     }
 
     /// Writes a message, whole or not at all.
-    pub(super) fn keep(&self, message: &Message) -> Option<Kept> {
+    ///
+    /// # Errors
+    /// As write; a full disk is one.
+    pub(super) fn keep(&self, message: &Message) -> io::Result<Kept> {
         let (from_ns, to_ns) = (message.from_ns, message.to_ns);
         let path = self.folder.join(format!("{from_ns:020}-{to_ns:020}.{END}"));
         let part = path.with_extension("part");
@@ -78,9 +81,8 @@ impl Spool {
         let written = write(&part, &bytes).and_then(|()| fs::rename(&part, &path));
         if written.is_err() {
             let _ = fs::remove_file(part);
-            return None;
         }
-        Some(Kept {
+        written.map(|()| Kept {
             from_ns,
             to_ns,
             path,

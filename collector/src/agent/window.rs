@@ -101,16 +101,16 @@ pub(super) fn make(
     if !asked.processes.is_empty() {
         chosen::leave_only(&asked.processes, &mut recording, &mut rows);
     }
-    if asked.each {
-        containers.label(&mut recording);
-    }
     recording.session = Some(SessionInfo {
         start_ns,
         end_ns,
         realtime_offset_ns,
         ..recording.session.unwrap_or_default()
     });
-    let profile = names.name(recording, &rows, request.thorough);
+    let mut profile = names.name(recording, &rows, request.thorough);
+    if asked.each {
+        containers.label(&mut profile);
+    }
     let from_ns = realtime_offset_ns.saturating_add(start_ns);
     let mut made = Made {
         from_ns,
