@@ -29,14 +29,13 @@ pub(crate) fn make_urgent() {
 
 /// Gives whether the calling thread is so now. Not by libc's function: musl's always fails.
 fn schedule(policy: c_int, priority: c_int) -> bool {
-    let parameter: c_int = priority;
     // SAFETY: the kernel reads a `struct sched_param`, which is one number.
     unsafe {
         libc::syscall(
             libc::SYS_sched_setscheduler,
             CALLING_THREAD,
             policy,
-            &raw const parameter,
+            &raw const priority,
         ) == 0
     }
 }

@@ -198,11 +198,13 @@ impl Pace {
 
     fn settle(&self, used_ns: u64, spent_ns: u64) {
         let paid_back = paid_back_ns(self.share());
-        let most = |times: u64| paid_back.saturating_mul(times);
-        let [saved, most] = [paid_back / MOST_SAVED, most(MOST_OWED)]
-            .map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
-        let allowed = part(used_ns, self.share(), affordable::WHOLE);
-        let [allowed, spent] = [allowed, spent_ns].map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
+        let [saved, most, allowed, spent] = [
+            paid_back / MOST_SAVED,
+            paid_back.saturating_mul(MOST_OWED),
+            part(used_ns, self.share(), affordable::WHOLE),
+            spent_ns,
+        ]
+        .map(|ns| i64::try_from(ns).unwrap_or(i64::MAX));
         let owed = self.owed_ns.load(Relaxed);
         let owed = owed.saturating_add(spent).saturating_sub(allowed);
         self.owed_ns.store(owed.min(most).max(-saved), Relaxed);
@@ -265,12 +267,12 @@ const fn paid_back_ns(share: u64) -> u64 {
     part(PAID_BACK_NS, share, affordable::WHOLE)
 }
 
-/// As many of `whole` as are `some` of `all`.
+/// As many of `whole` as are `some` of `all`: of times below 50 hours of CPU, and of shares, the
+/// product is a number of 64 bits.
 const fn part(whole: u64, some: u64, all: u64) -> u64 {
-    let product = (whole as u128).saturating_mul(some as u128);
-    match product.checked_div(all as u128) {
-        Some(part) if part <= u64::MAX as u128 => part as u64,
-        _ => u64::MAX,
+    match whole.saturating_mul(some).checked_div(all) {
+        Some(part) => part,
+        None => u64::MAX,
     }
 }
 
