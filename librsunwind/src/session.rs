@@ -25,11 +25,11 @@ pub enum AttachError {
     Refused(Errno),
 }
 
-/// Joins the session of that directory.
+/// Joins the session of that directory. Gives whether it is of the process's own user.
 ///
 /// # Errors
 /// See [`AttachError`].
-pub fn attach(directory: Text<PATH_SIZE>) -> Result<(), AttachError> {
+pub fn attach(directory: Text<PATH_SIZE>) -> Result<bool, AttachError> {
     let mut path = directory.then(b"/").then(CONTROL_FILE.as_bytes());
     let file =
         File::open(path.path(), libc::O_RDONLY | libc::O_NOFOLLOW, 0).map_err(
@@ -54,7 +54,7 @@ pub fn attach(directory: Text<PATH_SIZE>) -> Result<(), AttachError> {
     if Control::over() {
         Err(AttachError::Over)
     } else {
-        Ok(())
+        file.is_own().map_err(AttachError::Refused)
     }
 }
 

@@ -290,6 +290,32 @@ fn an_older_recording_is_overwritten_only_by_a_new_one() {
     );
 }
 
+/// Each is seen as root's, and has ended before anybody sees whose it has become.
+#[test]
+fn a_program_that_gives_up_roots_rights_and_ends_at_once_is_believed() {
+    if output(Command::new("id").arg("-u")).stdout != b"0\n" {
+        return; // there are no rights to give up
+    }
+    let bench = Bench::new();
+    let busy = |turns| format!("i=0; while [ $i -lt {turns} ]; do i=$((i+1)); done");
+    let last = format!(
+        "setpriv --reuid=65534 --clear-groups sh -c '{}'",
+        busy(3000)
+    );
+    let script = format!("{}; exec {last}", busy(200_000));
+    let all = ["0", "1", "2"]
+        .map(|number| format!("sh -c \"$SCRIPT\" {number}"))
+        .join("; ");
+    let mut command = bench.record(&["-q"]);
+    command.env("SCRIPT", script);
+    let result = output(command.args(["sh", "-c", &all]));
+    assert_eq!(text(&result.stderr), "");
+    let of_another =
+        |process: &&collector::recording::Process| process.command.get(2) == Some(&busy(3000));
+    let recording = bench.recording();
+    assert_eq!(recording.processes.iter().filter(of_another).count(), 3);
+}
+
 #[test]
 fn a_program_that_gives_up_roots_rights_is_recorded_on() {
     if output(Command::new("id").arg("-u")).stdout != b"0\n" {

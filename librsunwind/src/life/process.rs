@@ -14,8 +14,10 @@ use crate::session::Control;
 use crate::sys::{self, Errno, HeldBack};
 use crate::text::{PATH_SIZE, Text, parse_decimal};
 use crate::thread::{self as registry, ThreadState, handler_stack};
+use crate::trigger::handover;
 use crate::{arch, clients, clock, modules};
 use engine::registers::thread_block;
+use engine::wire::offer::Offer;
 use engine::wire::process::{Origin, Process as ProcessRecord};
 use engine::wire::record::RecordKind;
 use engine::wire::thread::ThreadEndReason;
@@ -39,6 +41,17 @@ pub(super) fn create_segment(identity: &Identity) -> Result<(), Errno> {
     };
     SEGMENT.set_path(path);
     SEGMENT.create(writer, config.size)
+}
+
+/// Says whose the process is to the collector of another user's session.
+pub(super) fn introduce(directory: &Text<PATH_SIZE>) {
+    let process = Offer {
+        pid: sys::getpid(),
+        tid: sys::gettid(),
+        process_key: PROCESS.key(),
+        ..Offer::default()
+    };
+    handover::introduce(&process, directory);
 }
 
 /// The inode of the PID namespace in which the kernel began (`PROC_PID_INIT_INO`).

@@ -92,12 +92,14 @@ pub unsafe fn start(
 ) -> Result<u64, StartError> {
     charge::begin();
     family::begin();
+    let mut foreign = None;
     if let Destination::Session(directory) = config.destination {
         SEGMENT.set_path(directory);
-        session::attach(directory).map_err(|error| match error {
+        let is_own = session::attach(directory).map_err(|error| match error {
             session::AttachError::Over => StartError::SessionOver,
             session::AttachError::Refused(errno) => StartError::Segment(errno),
         })?;
+        foreign = Some(directory).filter(|_| !is_own);
     }
     modules::find_tables(auxiliary).map_err(StartError::Memory)?;
     // SAFETY: nothing of ours runs yet that reads it.
@@ -106,6 +108,9 @@ pub unsafe fn start(
     trace_context::find(auxiliary.headers);
     let identity = Identity::read(origin);
     process::create_segment(&identity).map_err(StartError::Segment)?;
+    if let Some(directory) = foreign {
+        process::introduce(&directory);
+    }
     signal::choose(config.signal);
     shim::install(signal::current()).map_err(StartError::Signal)?;
     let first = affordable::beginning(config.period_ns, config.share, || {

@@ -1,6 +1,8 @@
 //! What a thread says of its perf ring when it offers it to the collector: one message on the
 //! socket [`SOCKET_FILE`] of the session directory, with the descriptors of its events, in the
-//! order of [`Offer::events`]; the first is the one to map.
+//! order of [`Offer::events`]; the first is the one to map. A program run of another user than the
+//! session's sends one without a ring as it begins: the kernel vouches for who has sent it, also
+//! when it is gone.
 //!
 //! ```text
 //! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …        (64-bit words)
@@ -48,7 +50,7 @@ pub struct Offer {
     /// What the thread adds to positions in this ring, so that its nonces go on growing from one
     /// ring to the next.
     pub base: u64,
-    /// Bytes of data behind the control page; a power of two.
+    /// Bytes of data behind the control page; a power of two, 0 without a ring.
     pub data_size: u64,
     /// Sampling periods that its samples of CPU time stand for.
     pub periods: u64,
@@ -110,8 +112,9 @@ impl Offer {
                 event: next()? as u32,
             };
         }
-        let fits = (SMALLEST_RING..=LARGEST_RING).contains(&offer.data_size);
-        if !fits || !offer.data_size.is_power_of_two() {
+        let size = offer.data_size;
+        let fits = (SMALLEST_RING..=LARGEST_RING).contains(&size) && size.is_power_of_two();
+        if !fits && size != 0 {
             return Err(WireError::BadValue("bytes of a ring", offer.data_size));
         }
         if offer.periods > MOST_PERIODS {
@@ -169,7 +172,12 @@ mod tests {
         assert_eq!(Offer::event_of(&alone, stranger), CPU_EVENT);
         assert!(Offer::parse(&bytes[..SIZE - 1]).is_err());
         assert!(Offer::parse(&[0; SIZE]).is_err());
-        for data_size in [0, 8, 4097, LARGEST_RING * 2, u64::MAX] {
+        let ringless = Offer {
+            data_size: 0,
+            ..offer
+        };
+        assert_eq!(Offer::parse(&ringless.to_bytes()), Ok(ringless));
+        for data_size in [8, 4097, LARGEST_RING * 2, u64::MAX] {
             let bad = Offer { data_size, ..offer };
             assert!(Offer::parse(&bad.to_bytes()).is_err(), "{data_size}");
         }

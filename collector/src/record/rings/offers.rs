@@ -94,7 +94,8 @@ impl Offers {
     }
 }
 
-/// A ring that was offered by the process that it names.
+/// A ring that was offered by the process that it names, or the word of that process alone, without
+/// events.
 #[derive(Debug)]
 pub struct Offered {
     /// Whose it is.
@@ -153,8 +154,9 @@ fn receive(connection: i32) -> Result<Option<(Offer, Vec<OwnedFd>)>, Errno> {
         }
     }
     let offer = Offer::parse(bytes.get(..length).unwrap_or(&[])).ok();
-    let whole = length == SIZE && !descriptors.is_empty();
-    Ok(offer.filter(|_| whole).map(|offer| (offer, descriptors)))
+    let is_whole = |offer: &Offer| descriptors.is_empty() == (offer.data_size == 0);
+    let offer = offer.filter(|offer| length == SIZE && is_whole(offer));
+    Ok(offer.map(|offer| (offer, descriptors)))
 }
 
 #[cfg(test)]
@@ -205,6 +207,11 @@ mod tests {
         );
         send(session.path(), &[0; SIZE], &[&file]);
         drop(connected(&session.path().join(SOCKET_FILE)));
+        let ringless = Offer {
+            data_size: 0,
+            ..offer
+        };
+        send(session.path(), &ringless.to_bytes(), &[&file]);
         let mut refused = Vec::new();
         assert!(taken(&mut offers, &mut refused).is_empty());
         send(session.path(), &bytes, &[&file, &file]);
@@ -216,6 +223,10 @@ mod tests {
             is_process: true,
         };
         assert_eq!(taken[0].sender, own);
+        send(session.path(), &ringless.to_bytes(), &[]);
+        let heard = self::taken(&mut offers, &mut refused);
+        assert_eq!((heard.len(), heard[0].events.len()), (1, 0));
+        assert_eq!((heard[0].offer, heard[0].sender), (ringless, own));
         assert!(refused.is_empty(), "{refused:?}");
     }
 
