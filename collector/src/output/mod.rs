@@ -1,4 +1,4 @@
-//! File formats for profiles: one file per format, each an [`Format`] in [`FORMATS`]. To add one,
+//! File formats for profiles: one file per format, each a [`Format`] in [`FORMATS`]. To add one,
 //! write its file and add it to the list.
 //!
 //! Not here: names and stacks (`profile`), the command (`export`), and how files are replaced
@@ -81,7 +81,7 @@ pub struct Companion {
 }
 
 /// All formats.
-pub static FORMATS: [&dyn Format; 9] = [
+pub static FORMATS: &[&dyn Format] = &[
     &folded::Folded,
     &svg::Svg,
     &page::Page,

@@ -47,7 +47,7 @@ impl Named {
 }
 
 /// Events with a name of their own, and a second one: type, config.
-const FIXED: [(&str, &str, u32, u64); 19] = [
+const FIXED: &[(&str, &str, u32, u64)] = &[
     ("cpu-cycles", "cycles", HARDWARE, 0),
     ("instructions", "", HARDWARE, 1),
     ("cache-references", "", HARDWARE, 2),
