@@ -240,4 +240,9 @@ fn the_library_brings_nothing_else_along() {
         }
         assert!(count > 15, "{file}: {count}");
     }
+    // Binutils with clang's plug-in would read it in the place of the code.
+    let mut sections = Command::new("readelf");
+    let result = output(sections.arg("-SW").arg(prefix.join("lib/librsunwind.a")));
+    let sections = text(&result.stdout);
+    assert!(sections.contains(" .text") && !sections.contains(".llvmbc"));
 }

@@ -51,6 +51,13 @@ fn the_debian_package_is_installed_used_and_removed() {
         .arg("--field")
         .args([packages[0], "Depends"]));
     assert!(control.contains("libc6 (>= "), "{control}");
+    let about_library = run(Command::new("dpkg-deb")
+        .args(["--info", packages[0]])
+        .args(["triggers", "shlibs"]));
+    assert!(
+        about_library.contains("ldconfig") && about_library.contains("librsunwind 0 rsunwind (>="),
+        "{about_library}"
+    );
 
     let root = bench.path("root");
     for directory in ["info", "updates", "triggers"] {
