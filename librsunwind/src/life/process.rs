@@ -43,7 +43,8 @@ pub(super) fn create_segment(identity: &Identity) -> Result<(), Errno> {
     SEGMENT.create(writer, config.size)
 }
 
-/// Says whose the process is to the collector of another user's session.
+/// Says whose the process is to the collector of another user's session: one that ends before it is
+/// looked at, and has no ring to offer, would not be believed to have left its segment.
 pub(super) fn introduce(directory: &Text<PATH_SIZE>) {
     let process = Offer {
         pid: sys::getpid(),
@@ -51,7 +52,8 @@ pub(super) fn introduce(directory: &Text<PATH_SIZE>) {
         process_key: PROCESS.key(),
         ..Offer::default()
     };
-    handover::introduce(&process, directory);
+    // A collector that does not hear it finds the process while it lives.
+    let _ = handover::offer(&process, core::iter::empty(), directory);
 }
 
 /// The inode of the PID namespace in which the kernel began (`PROC_PID_INIT_INO`).

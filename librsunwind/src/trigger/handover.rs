@@ -19,16 +19,6 @@ pub struct Recipient {
     pub sparing: bool,
 }
 
-/// Says whose the calling process is to a collector of another user: one that ends before it is
-/// looked at, and has no ring to offer, would not be believed to have left its segment.
-///
-/// # Signal safety
-/// As [`offer`].
-pub fn introduce(process: &Offer, directory: &Text<PATH_SIZE>) {
-    // Who does not hear it finds the process while it lives.
-    let _ = offer(process, core::iter::empty(), directory);
-}
-
 /// Sends the offer with the events given, of which the first is the one to map.
 ///
 /// # Signal safety
