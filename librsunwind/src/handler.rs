@@ -25,7 +25,7 @@ use crate::signal::{self, REQUESTED};
 use crate::signal_info::{self, POLL_HUP, POLL_IN, SignalInfo, is_late};
 use crate::sys::{self, KernelAction};
 use crate::thread::{Information, ThreadState, handler_stack};
-use crate::trigger::{self, Armed};
+use crate::trigger::Armed;
 use core::ffi::{c_int, c_void};
 use core::ptr;
 use engine::registers::Registers;
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
     // SAFETY: as above.
     let info = unsafe { &*info };
     #[cfg(all(feature = "outside", not(feature = "inside")))]
-    if matches!(info.code, POLL_IN..=POLL_HUP) && trigger::is_outside(info.value as i32) {
+    if info.is_of_collector() {
         // The thread has its state from here on; the next sample stands for this one.
         if !crate::thread::outside::word_at_entry().is_null() {
             thread_end::expect_anywhere();
@@ -153,7 +153,7 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
             }
             sampled_by_perf(this, true, context)
         }
-        (Armed::Outside, POLL_IN..=POLL_HUP) if trigger::is_outside(info.value as i32) => {
+        (Armed::Outside, _) if info.is_of_collector() => {
             if this
                 .budget
                 .may_walk(1, PROCESS.pace.allowance_ns(1))

@@ -91,7 +91,7 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         #[cfg(not(feature = "inside"))]
         "mov rcx, qword ptr fs:[rcx]",
         #[cfg(feature = "inside")]
-        "call {word_at_entry}",
+        "call {word_for}",
         #[cfg(feature = "inside")]
         "mov rcx, rax",
         #[cfg(feature = "inside")]
@@ -156,7 +156,7 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         set_mask = const libc::SIG_SETMASK,
         rt_sigprocmask = const libc::SYS_rt_sigprocmask,
         #[cfg(feature = "inside")]
-        word_at_entry = sym crate::thread::outside::word_at_entry,
+        word_for = sym crate::thread::outside::word_for,
         on_signal = sym handler::on_signal,
         on_stray_signal = sym handler::on_stray_signal,
     )

@@ -24,6 +24,13 @@ pub struct SignalInfo {
     pub(crate) value: u64,
 }
 
+impl SignalInfo {
+    /// Whether an event of the collector's raised it.
+    pub(crate) fn is_of_collector(&self) -> bool {
+        matches!(self.code, POLL_IN..=POLL_HUP) && trigger::is_outside(self.value as i32)
+    }
+}
+
 /// `si_code` of a signal that a file raised: from `POLL_IN` to `POLL_HUP`.
 pub(crate) const POLL_IN: i32 = 1;
 /// See [`POLL_IN`].
@@ -51,7 +58,7 @@ pub(crate) const fn looks_like_ours(info: &SignalInfo) -> bool {
 /// Whether a signal was raised by a trigger that is gone by now.
 pub(crate) fn is_late(info: &SignalInfo, this: Option<&ThreadState>) -> bool {
     match (info.code, this) {
-        (POLL_IN..=POLL_HUP, _) if trigger::is_outside(info.value as i32) => true,
+        _ if info.is_of_collector() => true,
         (POLL_IN..=POLL_HUP, Some(this)) => this.trigger.knows(info.value as i32),
         (libc::SI_TIMER, Some(this)) => info.value == ptr::from_ref(this) as u64,
         (REQUESTED, _) | (POLL_IN..=POLL_HUP | libc::SI_TIMER, None) => true,

@@ -6,7 +6,7 @@ use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{
     Recorder, Target, cpu_ns, has_handler, has_library, record_inside, threads, traces, used,
 };
-use rsunwind_tests::command::{Bench, output, rsunwind, text};
+use rsunwind_tests::command::{Bench, output, rsunwind, succeed, text};
 use rsunwind_tests::profiles::{delivered, names, profile};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
@@ -230,6 +230,9 @@ fn a_child_under_a_filter_is_copied_and_what_it_inherited_does_nothing() {
             "{status:?}: {said}"
         );
         assert_eq!(traces(pid), family.before);
+        for _ in 0..10 {
+            succeed(Command::new("/bin/kill").args(["-s", "URG", &child.to_string()]));
+        }
         let said = told(&family.bench);
         assert!(
             said.contains("1 fork child is copied, not recorded from inside"),

@@ -61,7 +61,7 @@ pub enum Refusal {
     IgnoresTrap,
     /// All sleep.
     #[error(
-        "each of its threads sleeps in a call that a stop could end early, or waits for a child of vfork"
+        "each of its threads sleeps in a call that a stop could end early, waits for a child of vfork, or has a seccomp filter"
     )]
     NobodyToStop,
     /// `ptrace`.

@@ -10,9 +10,13 @@
 use super::state::ThreadState;
 use super::trigger_slot::Arming;
 use crate::process::PROCESS;
+#[cfg(feature = "inside")]
+use crate::signal_info::SignalInfo;
 use crate::sys::{self, Errno};
 use crate::trigger::Armed;
 use crate::{arch, signal};
+#[cfg(feature = "inside")]
+use core::ffi::c_int;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -28,12 +32,30 @@ pub(crate) extern "C" fn word() -> *mut c_void {
     arch::thread_word()
 }
 
+/// What the handler's entry asks for: [`word_at_entry`], and null for a signal that is none of the
+/// collector's, for which the kernel is asked nothing: in a fork child, or when the collector was
+/// killed, a filter may end the program for any call.
+///
+/// # Signal safety
+/// As below.
+///
+/// # Safety
+/// The information is the kernel's.
+#[cfg(feature = "inside")]
+pub(crate) unsafe extern "C" fn word_for(_: c_int, info: *const SignalInfo) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    match unsafe { (*info).is_of_collector() } {
+        true => word_at_entry(),
+        false => ptr::null_mut(),
+    }
+}
+
 /// The calling thread's word, which it is given if it has none; null where it is not to be sampled:
 /// in a fork child, and at the end of the recording.
 ///
 /// # Signal safety
 /// One system call; some twenty at the first signal of a thread.
-pub(crate) extern "C" fn word_at_entry() -> *mut c_void {
+pub(crate) fn word_at_entry() -> *mut c_void {
     let word = arch::thread_word();
     // SAFETY: null, or a state, which stays.
     match unsafe { ThreadState::live(word.cast()) } {
