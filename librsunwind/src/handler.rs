@@ -124,6 +124,21 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
     stray(info, context, None)
 }
 
+/// The word of the calling thread, as [`word_at_entry`](crate::thread::outside::word_at_entry); null
+/// for a signal that is none of the collector's. The kernel is asked nothing then: in a fork child,
+/// or when the collector was killed, a filter may end the program for any call.
+///
+/// # Safety
+/// The information is the kernel's.
+#[cfg(feature = "inside")]
+pub(crate) unsafe extern "C" fn word_for(_: c_int, info: *const SignalInfo) -> *mut c_void {
+    // SAFETY: the caller's promise.
+    match unsafe { (*info).is_of_collector() } {
+        true => crate::thread::outside::word_at_entry(),
+        false => ptr::null_mut(),
+    }
+}
+
 fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin {
     let tag = ptr::from_ref(this) as u64;
     // SAFETY: in the handler; nothing below replaces the trigger.

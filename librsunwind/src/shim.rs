@@ -156,7 +156,7 @@ pub unsafe extern "C" fn signal_entry(signal: c_int, info: *mut c_void, context:
         set_mask = const libc::SIG_SETMASK,
         rt_sigprocmask = const libc::SYS_rt_sigprocmask,
         #[cfg(feature = "inside")]
-        word_for = sym crate::thread::outside::word_for,
+        word_for = sym handler::word_for,
         on_signal = sym handler::on_signal,
         on_stray_signal = sym handler::on_stray_signal,
     )

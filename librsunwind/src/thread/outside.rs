@@ -10,13 +10,9 @@
 use super::state::ThreadState;
 use super::trigger_slot::Arming;
 use crate::process::PROCESS;
-#[cfg(feature = "inside")]
-use crate::signal_info::SignalInfo;
 use crate::sys::{self, Errno};
 use crate::trigger::Armed;
 use crate::{arch, signal};
-#[cfg(feature = "inside")]
-use core::ffi::c_int;
 use core::ffi::c_void;
 use core::ptr;
 use core::sync::atomic::Ordering::Relaxed;
@@ -30,24 +26,6 @@ use engine::registers::thread_block;
 #[cfg(feature = "inside")]
 pub(crate) extern "C" fn word() -> *mut c_void {
     arch::thread_word()
-}
-
-/// What the handler's entry asks for: [`word_at_entry`], and null for a signal that is none of the
-/// collector's, for which the kernel is asked nothing: in a fork child, or when the collector was
-/// killed, a filter may end the program for any call.
-///
-/// # Signal safety
-/// As below.
-///
-/// # Safety
-/// The information is the kernel's.
-#[cfg(feature = "inside")]
-pub(crate) unsafe extern "C" fn word_for(_: c_int, info: *const SignalInfo) -> *mut c_void {
-    // SAFETY: the caller's promise.
-    match unsafe { (*info).is_of_collector() } {
-        true => word_at_entry(),
-        false => ptr::null_mut(),
-    }
 }
 
 /// The calling thread's word, which it is given if it has none; null where it is not to be sampled:
