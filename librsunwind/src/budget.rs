@@ -38,13 +38,14 @@ const MANY: u64 = 8;
 
 impl Budget {
     /// A signal that stands for `periods`, of which each brings `allowance_ns`. Gives what the walk
-    /// stands for; `None` if there is to be none now.
-    pub fn may_walk(&self, periods: u64, allowance_ns: u64) -> Option<u64> {
+    /// stands for; `None` if there is to be none now, which is never so where it is to be made
+    /// `anyway`.
+    pub fn may_walk(&self, periods: u64, allowance_ns: u64, anyway: bool) -> Option<u64> {
         let brought = i64::try_from(periods.saturating_mul(allowance_ns)).unwrap_or(i64::MAX);
         self.left_ns
             .set(self.left_ns.get().saturating_add(brought).min(SAVINGS_NS));
         let told = self.untold.get().saturating_add(periods);
-        if self.left_ns.get() < 0 {
+        if self.left_ns.get() < 0 && !anyway {
             self.untold.set(told);
             self.left_out.set(self.left_out.get().saturating_add(1));
             self.leaves_out.set(true);
@@ -52,6 +53,11 @@ impl Budget {
         }
         self.untold.set(0);
         Some(told)
+    }
+
+    /// Signals since the last walk, where each stands for one.
+    pub fn signals_left_out(&self) -> u64 {
+        self.untold.get()
     }
 
     /// Whether walks have been left out since this was asked for the last time.
@@ -121,7 +127,7 @@ mod tests {
     fn walks(budget: &Budget, periods: u64, cost_ns: impl Fn(u64) -> u64) -> (u64, u64) {
         let (mut made, mut told) = (0, 0);
         for period in 0..periods {
-            if let Some(weight) = budget.may_walk(1, ALLOWANCE) {
+            if let Some(weight) = budget.may_walk(1, ALLOWANCE, false) {
                 made += 1;
                 told += weight;
                 let _ = budget.spent(cost_ns(period), 0);
@@ -166,9 +172,21 @@ mod tests {
     fn a_tick_of_many_periods_brings_as_many_allowances() {
         let budget = Budget::default();
         for _ in 0..100 {
-            assert_eq!(budget.may_walk(4, ALLOWANCE), Some(4));
+            assert_eq!(budget.may_walk(4, ALLOWANCE, false), Some(4));
             let _ = budget.spent(90_000, 0);
         }
+    }
+
+    #[test]
+    fn one_that_is_made_anyway_stands_for_all_before_it_and_is_paid_for() {
+        let budget = Budget::default();
+        let _ = budget.spent(FLOOR_NS, 0);
+        let (anyway, left_out) = (true, None);
+        assert_eq!(budget.may_walk(1, 1, false), left_out);
+        assert_eq!(budget.signals_left_out(), 1);
+        assert_eq!(budget.may_walk(1, 1, anyway), Some(2));
+        assert_eq!(budget.signals_left_out(), 0);
+        assert_eq!(budget.may_walk(1, 1, false), left_out);
     }
 
     #[test]

@@ -124,9 +124,9 @@ pub(crate) unsafe extern "C" fn on_stray_signal(
     stray(info, context, None)
 }
 
-/// The word of the calling thread, as [`word_at_entry`](crate::thread::outside::word_at_entry); null
-/// for a signal that is none of the collector's. The kernel is asked nothing then: in a fork child,
-/// or when the collector was killed, a filter may end the program for any call.
+/// The word of the calling thread, as [`outside::word_at_entry`](crate::thread::outside) gives it;
+/// null for a signal that is none of the collector's. The kernel is asked nothing then: in a fork
+/// child, or when the collector was killed, a filter may end the program for any call.
 ///
 /// # Safety
 /// The information is the kernel's.
@@ -149,7 +149,10 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
             }
             let due = u64::from(info.overrun.max(0) as u32).saturating_add(1);
             let due = due.saturating_mul(this.trigger.periods());
-            let Some(weight) = this.budget.may_walk(due, PROCESS.pace.allowance_ns(1)) else {
+            let Some(weight) = this
+                .budget
+                .may_walk(due, PROCESS.pace.allowance_ns(1), false)
+            else {
                 return Origin::Stale; // the next walk stands for it
             };
             Origin::Ours(Request {
@@ -162,8 +165,11 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
         }
         (Armed::Perf(event), POLL_IN..=POLL_HUP) if event.raised(info.value as i32) => {
             let allowance_ns = PROCESS.pace.allowance_ns(this.trigger.periods());
-            if this.budget.may_walk(1, allowance_ns).is_none() {
-                PROCESS.pace.spend(PROCESS.pace.kernel_ns());
+            let anyway = this.walks_to_renew(event);
+            if this.budget.may_walk(1, allowance_ns, anyway).is_none() {
+                let sampled_ns = delivered_since(this, event.pass(), context);
+                let seen_ns = sampled_ns.map(|ns| clock::monotonic_ns().saturating_sub(ns));
+                PROCESS.pace.passed(seen_ns);
                 return Origin::Stale; // the next walk stands for it
             }
             sampled_by_perf(this, true, context)
@@ -171,7 +177,7 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
         (Armed::Outside, _) if info.is_of_collector() => {
             if this
                 .budget
-                .may_walk(1, PROCESS.pace.allowance_ns(1))
+                .may_walk(1, PROCESS.pace.allowance_ns(1), false)
                 .is_none()
             {
                 return Origin::Stale; // the next walk stands for it
@@ -215,26 +221,25 @@ fn sampled_by_perf(this: &ThreadState, by_event: bool, context: *mut c_void) -> 
         nonce: drained.cursor,
         weight,
         flags: full | this.left_out(),
-        sampled_ns: drained
-            .first
-            .map_or(0, |first| delivered_since(this, &first, context)),
+        sampled_ns: delivered_since(this, drained.first, context).unwrap_or(0),
     })
 }
 
 /// Since when the kernel has done nothing for the thread but to deliver the signal of that sample,
-/// ns; 0 if that cannot be said. Where samples take longer than they are apart there are others
+/// ns, if that can be said. Where samples take longer than they are apart there are others
 /// behind it, taken on the way; one that was taken while the handler ran had to wait for its end.
-fn delivered_since(this: &ThreadState, first: &FirstSample, context: *mut c_void) -> u64 {
-    let ended_ns = this.budget.ended_ns();
+fn delivered_since(
+    this: &ThreadState,
+    first: Option<FirstSample>,
+    context: *mut c_void,
+) -> Option<u64> {
+    let (first, ended_ns) = (first?, this.budget.ended_ns());
     if first.time_ns <= ended_ns {
-        return ended_ns;
+        return Some(ended_ns);
     }
     // SAFETY: the kernel gives a ucontext to an SA_SIGINFO handler.
     let pc = unsafe { Registers::from_ucontext(context) }.pc;
-    match first.in_user && first.ip == pc {
-        true => first.time_ns,
-        false => 0,
-    }
+    (first.in_user && first.ip == pc).then_some(first.time_ns)
 }
 
 fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void) {

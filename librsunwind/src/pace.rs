@@ -216,17 +216,37 @@ impl Pace {
         (all, all.saturating_add_signed(self.owed_ns.load(Relaxed)))
     }
 
+    /// A sample was taken for which no walk is made: the next one's stands for it. `seen_ns` is
+    /// what was seen of the kernel's part, if it was.
+    ///
+    /// # Signal safety
+    /// Atomics and arithmetic only.
+    pub fn passed(&self, seen_ns: Option<u64>) {
+        self.see(seen_ns);
+        self.spend(self.kernel_ns());
+        self.decide();
+    }
+
     /// A sample was taken. Gives the pace from now on, if it is another.
     ///
     /// # Signal safety
     /// Atomics and arithmetic only.
     pub fn sampled(&self, seen: Seen) -> Option<u64> {
-        if let Some(seen_ns) = seen.kernel_ns {
+        self.see(seen.kernel_ns);
+        self.handler.add(seen.handler_ns);
+        let taken_ns = self.kernel_ns().saturating_add(seen.due_ns);
+        self.settle(seen.used_ns, taken_ns);
+        self.decide()
+    }
+
+    fn see(&self, seen_ns: Option<u64>) {
+        if let Some(seen_ns) = seen_ns {
             self.seen.add(seen_ns);
         }
-        self.handler.add(seen.handler_ns);
+    }
+
+    fn decide(&self) -> Option<u64> {
         let kernel_ns = self.kernel_ns();
-        self.settle(seen.used_ns, kernel_ns.saturating_add(seen.due_ns));
         let handler_ns = self.handler.get().min(kernel_ns);
         let cost_ns = kernel_ns.saturating_add(handler_ns);
         let next = match affordable::is_exact(self.share()) {
@@ -393,6 +413,15 @@ mod tests {
         assert!((36_900..=39_000).contains(&pace.kernel_ns()));
         // 44 of 200 µs, more or less, are less than a quarter; what is left of it is the handler's.
         assert!((11_000..=13_100).contains(&pace.allowance_ns(2)));
+    }
+
+    #[test]
+    fn what_samples_without_a_walk_cost_is_seen_and_decides_too() {
+        let pace = paced(MS, 1);
+        for _ in 0..400 {
+            pace.passed(Some(20_000));
+        }
+        assert!(pace.periods() > 1, "{pace:?}");
     }
 
     #[test]

@@ -75,12 +75,27 @@ impl ThreadState {
         }
     }
 
-    /// Whether another event is to take the place of the one that samples the thread.
+    /// Whether another event is to take the place of the one that samples the thread. One whose
+    /// ring may have to tell of samples that it had no room for tells with its next sample.
     fn is_to_be_renewed(&self, event: &PerfEvent) -> bool {
-        if !event.has_told_all() {
-            return false; // at the next sample
-        }
-        let used_ns = self.account.used_ns();
+        self.wants_another(event, self.account.used_ns()) && event.has_told_all()
+    }
+
+    /// Whether the next walk is made whatever it takes, as another event is to take the place of
+    /// that one then. Where walks are left out until the ring is full each time, there would be
+    /// none.
+    ///
+    /// # Signal safety
+    /// Loads and arithmetic.
+    pub fn walks_to_renew(&self, event: &PerfEvent) -> bool {
+        let apart_ns = PROCESS.period_ns().saturating_mul(self.trigger.periods());
+        let since_ns = self.budget.signals_left_out().saturating_mul(apart_ns);
+        let used_ns = self.account.used_ns().saturating_add(since_ns);
+        self.wants_another(event, used_ns) && !filters::are_known()
+    }
+
+    /// At that CPU time of the thread.
+    fn wants_another(&self, event: &PerfEvent, used_ns: u64) -> bool {
         if event.is_first() {
             return used_ns >= LASTING_NS;
         }

@@ -34,7 +34,7 @@ use core::cell::Cell;
 use engine::perf_event::Attributes;
 use engine::wire::kernel::KernelHead;
 use engine::wire::offer::{CPU_EVENT, EventId, MAX_EVENTS, Offer};
-use engine::wire::ring::RingSample;
+use engine::wire::ring::{FirstSample, RingSample};
 
 /// Pages of ring data where kernel mode is sampled: some 200 samples with kernel stacks can wait
 /// while the thread is in one long system call, or the collector sleeps.
@@ -291,6 +291,15 @@ impl PerfEvent {
         self.ring.cursor().wrapping_add(self.offer.base)
     }
 
+    /// A signal has come that is left to the next walk, with what is in the ring. Gives the sample
+    /// that raised it, if it is of CPU time and can be said.
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn pass(&self) -> Option<FirstSample> {
+        self.of_cpu_time(self.ring.pass())
+    }
+
     /// Takes everything out of the ring, and shows what is to be recorded of it: samples of kernel
     /// mode, and all samples of other events than CPU time; of CPU time in user mode those that no
     /// user stack was taken for at once. Where the collector does that, it only looks for the
@@ -316,10 +325,12 @@ impl PerfEvent {
             }
         });
         drained.cursor = drained.cursor.wrapping_add(offer.base);
-        drained.first = drained
-            .first
-            .filter(|first| Offer::event_of(&offer.events, first.event_id) == CPU_EVENT);
+        drained.first = self.of_cpu_time(drained.first);
         drained
+    }
+
+    fn of_cpu_time(&self, first: Option<FirstSample>) -> Option<FirstSample> {
+        first.filter(|first| Offer::event_of(&self.offer.events, first.event_id) == CPU_EVENT)
     }
 }
 

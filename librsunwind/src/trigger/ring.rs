@@ -23,6 +23,8 @@ pub struct Ring {
     data_size: usize,
     /// Up to where its thread has seen it.
     seen: Cell<u64>,
+    /// Up to where signals have come: beyond that where some were left to the next walk.
+    heard: Cell<u64>,
     /// At the last look the kernel may have found no room.
     was_full: Cell<bool>,
 }
@@ -43,7 +45,7 @@ pub struct Drained {
     /// The thread has taken all out, but some may have found no room: the kernel tells of them with
     /// the next sample that finds some.
     pub was_full: bool,
-    /// The first new record, if it is a sample.
+    /// The first record since the last signal, if it is a sample: what this one was raised for.
     pub first: Option<FirstSample>,
 }
 
@@ -63,6 +65,7 @@ impl Ring {
             })?,
             data_size,
             seen: Cell::new(0),
+            heard: Cell::new(0),
             was_full: Cell::new(false),
         })
     }
@@ -117,15 +120,30 @@ impl Ring {
     /// # Signal safety
     /// Reads and writes the mapped ring; bounded by its size.
     pub fn look(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {
-        let seen = self.seen.get();
+        let is_all = self.heard.get() == self.seen.get();
         let drained = self.look_for(shared, visit);
-        // What was written since the last look is there until the kernel comes round to it.
-        let is_there = drained.cursor.wrapping_sub(seen) <= self.data_size as u64;
-        let first = is_there.then(|| first_sample(|at| self.word(at), seen, drained.cursor));
-        Drained {
-            first: first.flatten(),
-            ..drained
-        }
+        let first = self.hear(drained.cursor).map(|first| FirstSample {
+            is_alone: first.is_alone && is_all,
+            ..first
+        });
+        Drained { first, ..drained }
+    }
+
+    /// A signal has come for what is there now, which is left to the next look. Gives the first
+    /// record since the signal before, if it is a sample.
+    ///
+    /// # Signal safety
+    /// Reads the mapped ring.
+    pub fn pass(&self) -> Option<FirstSample> {
+        self.hear(self.cursor())
+    }
+
+    fn hear(&self, head: u64) -> Option<FirstSample> {
+        let before = self.heard.replace(head);
+        // What was written since then is there until the kernel comes round to it.
+        let is_there = head.wrapping_sub(before) <= self.data_size as u64;
+        let first = is_there.then(|| first_sample(|at| self.word(at), before, head));
+        first.flatten()
     }
 
     fn look_for(&self, shared: bool, visit: impl FnMut(&RingSample, &[u64])) -> Drained {

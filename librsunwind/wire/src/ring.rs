@@ -136,7 +136,7 @@ pub struct FirstSample {
     /// Whether it was taken in user mode: where the thread has not got on since, the kernel has
     /// done nothing for it but to raise its signal, and what interrupted that.
     pub in_user: bool,
-    /// Nothing comes behind it.
+    /// Nothing new comes before or behind it.
     pub is_alone: bool,
 }
 
