@@ -3,6 +3,7 @@
 use crate::command::{Bench, rsunwind, text, wait_for};
 use nix::sys::stat::Mode;
 use nix::unistd::mkfifo;
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -69,7 +70,16 @@ pub fn works(bench: &Bench) -> PathBuf {
 /// `rsunwind agent` without what the environment says of receivers.
 #[must_use]
 pub fn agent() -> Command {
-    let mut command = Command::new(rsunwind());
+    agent_below(&[])
+}
+
+/// The same, run by these words of a command.
+#[must_use]
+pub fn agent_below(words: &[&OsStr]) -> Command {
+    let program = rsunwind();
+    let mut words = words.iter().copied().chain([program.as_os_str()]);
+    let mut command = Command::new(words.next().expect("the program at least"));
+    command.args(words);
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("OTEL_")) {
         command.env_remove(name);
     }
@@ -116,9 +126,13 @@ pub fn run(
     until: impl Fn() -> bool,
 ) -> (Option<i32>, String) {
     let mut line = in_two_parts(bench, agent, program, seconds);
-    let child = agent.stderr(Stdio::piped()).spawn().expect("it can be");
-    wait_for("windows", || until().then_some(()));
+    let mut child = agent.stderr(Stdio::piped()).spawn().expect("it can be");
+    wait_for("windows, or the agent's end", || {
+        (until() || child.try_wait().expect("it is ours").is_some()).then_some(())
+    });
     line.write_all(b"\n").expect("it can be");
     let out = child.wait_with_output().expect("it can be");
-    (out.status.code(), text(&out.stderr))
+    let says = text(&out.stderr);
+    assert!(until(), "the agent ended before that: {says}");
+    (out.status.code(), says)
 }

@@ -3,13 +3,14 @@
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
-use rsunwind_tests::agent::{agent, in_two_parts, works};
+use rsunwind_tests::agent::{agent, agent_below, in_two_parts, run, works};
 use rsunwind_tests::attach::{cpu_ns, threads};
 use rsunwind_tests::command::{Bench, text, wait_for};
 use rsunwind_tests::receiver::{Otlp, Receiver, otlp, pprof, unzipped};
 use rsunwind_tests::tables::in_tables;
 use rsunwind_tests::victim;
 use std::collections::HashSet;
+use std::ffi::OsStr;
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::FileExt as _;
@@ -161,4 +162,64 @@ fn two_agents_of_one_process_share_folders_and_each_sends_all() {
     kept.sort_unstable();
     counts.sort_unstable();
     assert_eq!(kept, counts, "{says:?}");
+}
+
+/// The number before these words in the line that tells of a receiver's windows at the end.
+fn counted(says: &str, receiver: &str, what: &str) -> usize {
+    let line = says
+        .lines()
+        .rfind(|line| line.contains(receiver) && line.contains(" sent"));
+    let before = line.and_then(|line| line.split_once(what));
+    let number = before.and_then(|(before, _)| before.trim_end().rsplit(' ').next());
+    number.map_or(0, |number| number.parse().unwrap())
+}
+
+#[test]
+fn a_full_disk_costs_only_windows_that_have_no_other_place() {
+    const WITH_A_SMALL_DISK: &str = r#"mount -t tmpfs -o size=8k none "$1" && shift && exec "$@""#;
+    let bench = Bench::new();
+    let program = works(&bench);
+    let receiver = Receiver::new(&[]);
+    let disk = bench.path("disk");
+    fs::create_dir(&disk).unwrap();
+    let settings = bench.path("settings.toml");
+    fs::write(&settings, "memory = \"64K\"\n").unwrap();
+    let words = ["unshare", "-rm", "sh", "-c", WITH_A_SMALL_DISK, "sh"];
+    let mut words: Vec<_> = words.iter().map(OsStr::new).collect();
+    words.push(disk.as_os_str());
+    let mut command = agent_below(&words);
+    command
+        .args(["-v", "-F", "499", "--window", "2s", "--service", "shop"])
+        .args(["--otlp", &receiver.address])
+        .args(["--otlp", "http://127.0.0.1:9"])
+        .args([Path::new("--config"), &settings])
+        .args([Path::new("--spool"), &disk.join("spool")])
+        .args([Path::new("--files"), &disk.join("files"), Path::new("--")]);
+    let several = || windows(&receiver).len() > 3;
+    let (status, says) = run(&bench, &mut command, &program, ["20", "1"], several);
+    assert_eq!(status, Some(3), "{says}");
+    let sent = windows(&receiver);
+    let seconds = sum(&sent) as f64 / 1e9;
+    assert!((21.0..22.0).contains(&seconds), "{seconds} s; {says}");
+    // Who takes windows has all; of each other the account adds up, and the reason is said once.
+    assert_eq!(
+        counted(&says, &receiver.address, "windows sent"),
+        sent.len(),
+        "{says}"
+    );
+    let full = "No space left on device";
+    let receivers = [
+        ("127.0.0.1:9", "no window can be kept"),
+        ("disk/files", "make room"),
+    ];
+    for (name, why) in receivers {
+        let of = |what| counted(&says, name, what);
+        let all = of("windows sent") + of("window sent") + of("dropped") + of("kept for the");
+        assert_eq!(all, sent.len(), "{name}: {says}");
+        assert!(of("dropped") > 0, "{name}: {says}");
+        let told = says
+            .lines()
+            .filter(|line| line.contains(name) && line.contains(why) && line.contains(full));
+        assert_eq!(told.count(), 1, "{name}: {says}");
+    }
 }

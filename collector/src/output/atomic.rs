@@ -18,15 +18,13 @@ pub struct WriteError {
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
-            " (make room, or write it to another disk with -o)"
+            " (make room, or write it to another disk)"
         }
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            " (name a file in a directory that you may write to with -o)"
+            " (name a file in a directory that you may write to)"
         }
-        io::ErrorKind::NotFound => {
-            " (the directory does not exist; make it, or name another with -o)"
-        }
-        io::ErrorKind::IsADirectory => " (name a file with -o, not a directory)",
+        io::ErrorKind::NotFound => " (the directory does not exist; make it, or name another)",
+        io::ErrorKind::IsADirectory => " (name a file, not a directory)",
         _ => "",
     }
 }
