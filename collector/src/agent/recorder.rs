@@ -24,6 +24,10 @@ pub(super) const NAME: &str = "agent.rsu";
 /// there, and the program runs on.
 const LEASH: u64 = 64 << 20;
 
+/// A place with less room than this, bytes, is taken only if there is none with more: the recording
+/// would soon end there.
+const ROOM: u64 = 16 << 20;
+
 /// How often it is looked whether it has ended.
 const GLANCE: Duration = Duration::from_millis(10);
 
@@ -125,7 +129,9 @@ impl Recorder {
 
 fn folder() -> io::Result<TempDir> {
     let mut failure = io::ErrorKind::NotFound.into();
-    for place in kept::places() {
+    let mut places = kept::places();
+    places.sort_by_key(|place| kept::room_in(place) < ROOM);
+    for place in places {
         let made = tempfile::Builder::new()
             .prefix("rsunwind.agent-")
             .permissions(Permissions::from_mode(0o700))

@@ -7,10 +7,8 @@ use crate::seccomp;
 use engine::perf_event::{Attributes, kind, software};
 use nix::errno::Errno;
 use nix::sys::resource::{Resource, getrlimit};
-use nix::sys::statvfs::statvfs;
 use nix::unistd::geteuid;
 use std::fs;
-use std::path::Path;
 
 /// Locked memory below which threads share timers rather than rings of their own, bytes: a hundred
 /// threads' worth.
@@ -170,7 +168,7 @@ fn session_folder() -> Finding {
             "set TMPDIR to a folder that can",
         );
     };
-    let room = room(place);
+    let room = kept::room_in(place);
     let says = format!("{}, {} MiB free", place.display(), room >> 20);
     match room < LITTLE_ROOM {
         true => Finding::less(
@@ -180,15 +178,6 @@ fn session_folder() -> Finding {
         ),
         false => Finding::ok(SUBJECT, says),
     }
-}
-
-/// Bytes that are free in a folder.
-fn room(place: &Path) -> u64 {
-    statvfs(place).map_or(0, |system| {
-        system
-            .blocks_available()
-            .saturating_mul(system.fragment_size())
-    })
 }
 
 /// For `-e cycles` and its like; CPU time needs none.

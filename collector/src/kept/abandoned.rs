@@ -8,6 +8,7 @@ use engine::wire::session::{CONTROL_FILE, CONTROL_MAGIC, Control};
 use nix::errno::Errno;
 use nix::libc;
 use nix::sys::signal::kill;
+use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, geteuid};
 use std::fs::{self, OpenOptions};
 use std::mem::offset_of;
@@ -60,6 +61,15 @@ pub(crate) fn places() -> Vec<PathBuf> {
         Some("/tmp".into()),
     ];
     places.into_iter().flatten().collect()
+}
+
+/// Bytes that are free in a folder.
+pub(crate) fn room_in(place: &Path) -> u64 {
+    statvfs(place).map_or(0, |system| {
+        system
+            .blocks_available()
+            .saturating_mul(system.fragment_size())
+    })
 }
 
 /// Directories that recordings of ours left when they were killed. They hold memory, and perhaps

@@ -8,7 +8,7 @@ mod name;
 mod newest;
 mod place;
 
-pub(crate) use abandoned::{RECORDING_LINK, SESSION_PREFIX, places, tell};
+pub(crate) use abandoned::{RECORDING_LINK, SESSION_PREFIX, places, room_in, tell};
 pub(crate) use name::{DEFAULT, expanded};
 pub use newest::NoneHere;
 pub(crate) use newest::{found, newest_but, or_newest, two_newest};
