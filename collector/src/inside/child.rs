@@ -56,8 +56,12 @@ pub(crate) fn disinherit(
         image: &image,
         base,
     };
-    place.leave_child(pid, patience)?;
-    Ok(Inheritance::Taken(vdso))
+    match place.leave_child(pid, patience) {
+        Ok(()) => Ok(Inheritance::Taken(vdso)),
+        // It has ended, or begun another program, while we were at it.
+        Err(_) if find(pid).is_none() => Ok(Inheritance::Nothing),
+        Err(refusal) => Err(refusal),
+    }
 }
 
 /// Whether it cannot be excluded that two processes have the same memory.

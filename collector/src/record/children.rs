@@ -63,6 +63,7 @@ impl Children {
                 Ok(Some(inside)) => entered.push(inside),
                 Ok(None) if child.had == Inheritance::Shared => self.waiting.push(child),
                 Ok(None) | Err(Refusal::Ended) => others.retain(|pid| *pid != child.pid),
+                Err(_) if child.is_over() => others.retain(|pid| *pid != child.pid),
                 Err(refusal) if is_for_now(&refusal) && child.since.elapsed() < PATIENCE => {
                     self.waiting.push(child);
                 }
@@ -139,11 +140,16 @@ impl Child {
             has_room(self.pid)?;
         }
         let inside = Inside::enter(Prepared::new(self.pid)?.at_once(), settings)?;
-        if self.had.is_of(self.pid) {
+        if !self.is_over() {
             return Ok(Some(inside));
         }
-        // It has begun another program just now; the kernel's record of that has it copied.
+        // The kernel's record of its new program has that copied.
         inside.leave().map(|_| None)
+    }
+
+    /// Whether it has ended, or begun another program, since the library was taken from it.
+    fn is_over(&self) -> bool {
+        self.had != Inheritance::Shared && !self.had.is_of(self.pid)
     }
 }
 
