@@ -12,7 +12,7 @@ use rsunwind_tests::interpreted::{Seen, assert_right, names, stacks_with};
 use rsunwind_tests::nodes::{all, node};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::{judge, share};
-use rsunwind_tests::{assert_measured, repository};
+use rsunwind_tests::{assert_measured, repository, victim};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -139,6 +139,23 @@ fn assert_whole(recording: &Recording) {
         threads.is_superset(&begun.into()),
         "the main thread and the worker: {threads:?}"
     );
+}
+
+/// As in a container: the filter is there before the program.
+#[test]
+fn under_a_filter_from_before_functions_are_there_too() {
+    const BURN: &str = "function burn(end) { while (Date.now() < end); } burn(Date.now() + 1500)";
+    let Some((_, node)) = all().into_iter().next() else {
+        return;
+    };
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "250"]);
+    command.arg(victim::c("filtered.c")).arg("kill");
+    let result = output(command.arg(node).args(["-e", BURN]));
+    assert!(result.status.success(), "{}", text(&result.stderr));
+    let within = stacks_with(&bench.recording(), "burn");
+    let within: u64 = within.iter().map(|(_, weight)| weight).sum();
+    assert!(within > 100, "{within}");
 }
 
 #[test]

@@ -9,6 +9,7 @@ use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
 use rsunwind_tests::pythons::{DEBIANS, python, script, three, two, unstable_that_says};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
+use rsunwind_tests::victim;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::process::Output;
@@ -44,6 +45,24 @@ fn called(minor: u32, qualified: &str) -> &str {
         Some((_, last)) if minor < 11 => last,
         _ => qualified,
     }
+}
+
+/// As in a container: the filter is there before the program, which may then be sampled by timers
+/// alone.
+#[test]
+fn under_a_filter_from_before_functions_are_there_too() {
+    let bench = Bench::new();
+    let mut command = bench.record(&["-F", "250"]);
+    command.arg(victim::c("filtered.c")).arg("kill");
+    command.args([DEBIANS, "-S"]).arg(script("truth.py"));
+    assert!(output(command.arg("0.012")).status.success());
+    let recording = bench.recording();
+    let all: u64 = recording.samples.iter().map(|one| one.weight).sum();
+    let within = stacks_with(&recording, "spin")
+        .iter()
+        .map(|(_, w)| w)
+        .sum::<u64>();
+    assert!(within > 200 && within * 10 > all * 7, "{within} of {all}");
 }
 
 /// Native frames have their names around those of Python, and the interpreter's own are shown on

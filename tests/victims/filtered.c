@@ -58,7 +58,7 @@ int main(int count, char **arguments) {
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program)) { perror("seccomp"); return 3; }
   if (own) { burn(NULL); _exit(0); }
-  if (count > 2) { execv(arguments[2], arguments + 2); return 4; }
+  if (count > 2) { execvp(arguments[2], arguments + 2); return 4; }
   if (!strcmp(arguments[1], "files")) {
     if (!fork()) { burn(NULL); _exit(0); }
     wait(NULL);

@@ -16,7 +16,7 @@ use crate::described;
 use crate::error::Error;
 use crate::modules::notes::{self, Noted};
 use crate::modules::path_of;
-use crate::sys;
+use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::ops::Range;
@@ -50,7 +50,7 @@ pub(super) fn have_come(this: &ThreadState) -> bool {
 #[cold]
 fn take_in(this: &ThreadState) -> bool {
     // Memory for names is not asked for where that may kill the program.
-    if sys::seccomp_filtered() || described::prepare().is_err() {
+    if !filters::may_map() || described::prepare().is_err() {
         return false;
     }
     let Some(locked) = Locked::unless_held() else {

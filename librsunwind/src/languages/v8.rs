@@ -14,7 +14,7 @@ use super::layout::flags;
 use super::{ranges, table};
 use crate::modules::is_of_file;
 use crate::modules::v8::{V8 as Module, found};
-use crate::sys;
+use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
@@ -68,7 +68,7 @@ impl V8 {
             }
         };
         // Memory for names is not asked for where that may kill the program.
-        if sys::seccomp_filtered() {
+        if !filters::may_map() {
             return false;
         }
         let added = api::add_own(self, None, || {

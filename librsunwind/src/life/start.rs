@@ -14,7 +14,7 @@ use crate::segment::SEGMENT;
 use crate::session;
 use crate::shim;
 use crate::signal;
-use crate::sys::{self, Errno};
+use crate::sys::{self, Errno, filters};
 use crate::thread::ThreadState;
 use crate::trace_context;
 use crate::trigger::cost;
@@ -122,6 +122,7 @@ pub unsafe fn start(
     let (cost, seen) = (PROCESS.event_cost_ns(), config.event_seen_ns);
     PROCESS.pace.begin(first, config.share, cost, seen);
     PROCESS.pace.obey(session::Control::orders());
+    filters::started();
     PROCESS.activate(state.cast());
     // SAFETY: the caller's promise: this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };

@@ -53,6 +53,24 @@ fn words_for_one() -> Result<&'static [AtomicU64], Errno> {
     Ok(words())
 }
 
+/// There was one already when the runtime started.
+static FROM_BEFORE: AtomicBool = AtomicBool::new(false);
+
+/// The runtime has started, with mappings and files of its own, in a program whose filters it sees
+/// from now on: one from before, as containers have, lets these pass.
+pub fn started() {
+    FROM_BEFORE.store(super::seccomp_filtered(), Relaxed);
+}
+
+/// Whether memory can be asked for without the program being killed for it: a filter from before
+/// lets that pass, and each that was seen is asked first.
+///
+/// # Signal safety
+/// Loads, perhaps a system call.
+pub fn may_map() -> bool {
+    FROM_BEFORE.load(Relaxed) || are_known() || !super::seccomp_filtered()
+}
+
 /// Whether there is any.
 #[inline]
 pub fn are_known() -> bool {

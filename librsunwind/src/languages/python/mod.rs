@@ -17,7 +17,7 @@ mod thread_state;
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::{STATE, flags};
 use crate::modules::python::{Python as Module, found, tasks};
-use crate::sys;
+use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
@@ -85,7 +85,7 @@ impl Python {
             }
         };
         // Memory for names is not asked for where that may kill the program.
-        if sys::seccomp_filtered() {
+        if !filters::may_map() {
             return false;
         }
         let [start, size] = module.code;
