@@ -18,7 +18,8 @@ type Said = BTreeMap<String, (u64, Vec<Vec<Frame>>)>;
 /// Functions that C calls in every version, so that its frames stand around theirs.
 const FROM_C: [&str; 4] = ["key", "compare", "called", "replacement"];
 
-/// CPU time of a thing of weight 1, s: much more than the program takes to ask for a stack of 1,000.
+/// CPU time of a thing of weight 1, s: much more than it takes the program to ask for a stack of
+/// 1,000 functions.
 const UNIT: &str = "0.012";
 
 fn is_from_c(name: &str) -> bool {
