@@ -296,10 +296,10 @@ impl Stat {
         self.field(3) == Some("R")
     }
 
-    /// Whether it has an environment, or an exec has taken its old memory and not laid out the new
-    /// one. Kernel threads look alike, and processes that may not be looked at.
-    pub(crate) fn may_have_environment(&self) -> bool {
-        self.field(51) == Some("0") || self.field(50) != self.field(51)
+    /// Whether an exec has taken its old memory and not laid out the new one. Kernel threads look
+    /// alike, and processes that may not be looked at.
+    pub(crate) fn has_no_environment_yet(&self) -> bool {
+        self.field(51) == Some("0")
     }
 }
 

@@ -39,18 +39,19 @@ fn runs(pid: u32) -> bool {
     Stat::read(pid).is_some_and(|stat| !stat.has_ended())
 }
 
-/// An environment, as far as it is looked at. One that an exec is about to lay out is waited for,
-/// and one is read again of which there was nothing left, as an exec came between open and read: a
+/// An environment, as far as it is looked at. One that an exec is about to lay out is waited for: a
 /// descendant would be missed, and unnamed.
 fn environment(pid: u32) -> Vec<u8> {
     let mut waits = 0;
     loop {
         let read = try_environment(pid);
-        let comes = read.as_ref().is_ok_and(Vec::is_empty)
-            && Stat::read(pid).is_some_and(|stat| stat.may_have_environment())
+        let is_empty = read.as_ref().is_ok_and(Vec::is_empty)
             // Kernel threads have none.
             && fs::read_link(format!("/proc/{pid}/exe")).is_ok();
-        if !comes || waits == LONGEST_EXEC {
+        let comes = Stat::read(pid).is_some_and(|stat| stat.has_no_environment_yet());
+        // It begins empty, and if an exec came between open and read, so is what was opened.
+        let most = if comes { LONGEST_EXEC } else { 1 };
+        if !is_empty || waits >= most {
             return read.unwrap_or_default();
         }
         waits += 1;
