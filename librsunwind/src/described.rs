@@ -10,7 +10,7 @@
 #![allow(unsafe_code)]
 
 use crate::error::Error;
-use crate::sys;
+use crate::sys::{self, filters};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64};
@@ -39,6 +39,14 @@ pub(crate) fn prepare() -> Result<(), Error> {
         unsafe { sys::unmap(memory, length) };
     }
     Ok(())
+}
+
+/// The same in a walk; `None` also where memory is not asked for, as that might kill the program.
+///
+/// # Signal safety
+/// As [`prepare`], and a load or a system call.
+pub(crate) fn prepare_in_walk() -> Option<()> {
+    filters::may_map().then(prepare)?.ok()
 }
 
 fn table() -> Option<&'static Table> {

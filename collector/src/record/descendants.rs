@@ -48,10 +48,10 @@ fn environment(pid: u32) -> Vec<u8> {
         let is_empty = read.as_ref().is_ok_and(Vec::is_empty)
             // Kernel threads have none.
             && fs::read_link(format!("/proc/{pid}/exe")).is_ok();
-        let comes = Stat::read(pid).is_some_and(|stat| stat.has_no_environment_yet());
+        let comes = || Stat::read(pid).is_some_and(|stat| stat.has_no_environment_yet());
         // It begins empty, and if an exec came between open and read, so is what was opened.
-        let most = if comes { LONGEST_EXEC } else { 1 };
-        if !is_empty || waits >= most {
+        let most = || if comes() { LONGEST_EXEC } else { 1 };
+        if !is_empty || waits >= most() {
             return read.unwrap_or_default();
         }
         waits += 1;

@@ -304,7 +304,7 @@ pub(super) fn add_own<L: Language>(
     code: Option<Range<u64>>,
     prepare: impl FnOnce() -> bool,
 ) -> Option<u32> {
-    described::prepare().ok()?;
+    described::prepare_in_walk()?;
     let locked = Locked::unless_held()?;
     if !prepare() {
         return None;

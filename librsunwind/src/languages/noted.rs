@@ -16,7 +16,6 @@ use crate::described;
 use crate::error::Error;
 use crate::modules::notes::{self, Noted};
 use crate::modules::path_of;
-use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::ops::Range;
@@ -49,8 +48,7 @@ pub(super) fn have_come(this: &ThreadState) -> bool {
 
 #[cold]
 fn take_in(this: &ThreadState) -> bool {
-    // Memory for names is not asked for where that may kill the program.
-    if !filters::may_map() || described::prepare().is_err() {
+    if described::prepare_in_walk().is_none() {
         return false;
     }
     let Some(locked) = Locked::unless_held() else {

@@ -14,7 +14,6 @@ use super::layout::flags;
 use super::{ranges, table};
 use crate::modules::is_of_file;
 use crate::modules::v8::{V8 as Module, found};
-use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
@@ -67,10 +66,6 @@ impl V8 {
                 return false;
             }
         };
-        // Memory for names is not asked for where that may kill the program.
-        if !filters::may_map() {
-            return false;
-        }
         let added = api::add_own(self, None, || {
             let known = self.layout.get();
             // SAFETY: nobody else comes here meanwhile, and the language is not registered if

@@ -17,7 +17,6 @@ mod thread_state;
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::{STATE, flags};
 use crate::modules::python::{Python as Module, found, tasks};
-use crate::sys::filters;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
@@ -84,10 +83,6 @@ impl Python {
                 return false;
             }
         };
-        // Memory for names is not asked for where that may kill the program.
-        if !filters::may_map() {
-            return false;
-        }
         let [start, size] = module.code;
         let code = match layout.entries {
             Entries::Unplaced => Some(start..start.saturating_add(size)),
