@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.parse
 
-from engine import TABLES, Engine, equal, packed, run, shown
+from engine import Engine, Rows, column, equal, run, shown
 
 rsunwind, rows = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 document = (pathlib.Path(__file__).resolve().parent / "../../docs/clickhouse.md").read_text()
@@ -45,20 +45,12 @@ engine.make_tables()
 # What is in the engine is what was recorded, however often it is sent.
 run(rsunwind, "record", "-q", "-F", "997", "-o", "a.rsu", "--", *works, "1")
 attributes = {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TABLE y\\"}
-lines = packed(rsunwind, "a.rsu", attributes)
-
-
-def insert(lines, token):
-    for letter, (table, skip) in TABLES.items():
-        body = "\n".join(line[skip:] for line in lines if line[0] == letter).encode()
-        engine.insert(table, body, token if letter in "ws" else None)
-
-
+rows_of = Rows(rsunwind, "a.rsu", attributes)
 for _ in range(2):
-    insert(lines, "t")
-samples = [json.loads(line[1:]) for line in lines if line[0] == "s"]
+    rows_of.insert(engine, "t")
+weights, times = column(rows_of.samples, "weight", "UInt32", "I")[1], column(rows_of.samples, "cpu_ns", "UInt64", "Q")[1]
 [sent] = engine.ask("SELECT count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples")
-equal("rows, weight, ns, sent twice", sent, [len(samples), sum(s["weight"] for s in samples), sum(s["cpu_ns"] for s in samples)])
+equal("rows, weight, ns, sent twice", sent, [len(weights), sum(weights), sum(times)])
 [account] = engine.ask("SELECT sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows")
 equal("the same by the windows' account", account, sent)
 source = f"clickhouse://{engine.address}/profiles?service=equal&from=2020-01-01"
@@ -71,7 +63,7 @@ equal("found by a hostile label", folded(hostile) == recorded, True)
 equal("found by its beginning", "has no sample" in subprocess.run([rsunwind, "report", hostile[:-1]], text=True, capture_output=True).stderr, True)
 
 # Every statement of the document, of a service that has just worked.
-insert(packed(rsunwind, "a.rsu", {"service.name": "shop", "host.name": "here", "service.version": "1.2"}), "shop")
+Rows(rsunwind, "a.rsu", {"service.name": "shop", "host.name": "here", "service.version": "1.2"}).insert(engine, "shop")
 statements = re.findall("```sql\n(.*?)```", document, re.S)
 equal("statements in the document", len(statements), 4)
 by_function, below_parse, by_route, by_version = [engine.ask(statement) for statement in statements]
@@ -101,6 +93,8 @@ windows = "SELECT count(), sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_win
 [sent] = engine.ask("SELECT uniqExact(window), count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples WHERE service = 'faults'")
 equal("windows, rows, weight, ns after faults and kill -9", sent, account)
 equal("windows, as the agent says", f"{sent[0]} windows sent" in says, True)
+names = "SELECT uniqExact(stack) FROM rsunwind_samples WHERE service = 'faults' AND stack NOT IN (SELECT hash FROM rsunwind_stacks WHERE {})"
+equal("stacks without their frames", engine.ask(names.format("arrayAll(f -> f IN (SELECT hash FROM rsunwind_frames), frames)")), [[0]])
 seconds = sent[3] / 1e9
 shown("CPU time of it, s", round(seconds, 2))
 if not 12 <= seconds < 14:
@@ -117,7 +111,7 @@ for at in range(0, rows, step):
         1, 10101010, intDiv(number, 450), CAST(map(), 'Map(String, String)') FROM numbers({at}, {min(step, rows - at)})""")
 engine.ask("""INSERT INTO rsunwind_frames SELECT number, concat('function', toString(number)), '', 'file.c', 1, '/bin/server', '', 'native', 0
     FROM numbers(60000)""")
-engine.ask("""INSERT INTO rsunwind_stacks SELECT cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,
+engine.ask("""INSERT INTO rsunwind_stacks (hash, frames) SELECT cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,
     toUInt8(greatest(0, 20 - intDiv(i, 2))))) % 60000, range(30 + number % 20))) FROM numbers(1000000)""")
 engine.ask("OPTIMIZE TABLE rsunwind_samples FINAL")
 [[size]] = engine.ask("SELECT sum(data_compressed_bytes) / sum(rows) FROM system.parts WHERE active AND table = 'rsunwind_samples'")

@@ -1,9 +1,12 @@
 """The engine of the chdb wheel as a server of its own, and rows of recordings as an agent makes them."""
+import base64
 import gzip
 import json
 import os
 import pathlib
+import re
 import signal
+import struct
 import subprocess
 import sys
 import urllib.parse
@@ -11,8 +14,6 @@ import urllib.request
 
 here = pathlib.Path(__file__).parent
 U64 = 2**64 - 1
-# A message's letter of each table, its name, and where the row begins in a line.
-TABLES = {"f": ("rsunwind_frames", 17), "k": ("rsunwind_stacks", 17), "w": ("rsunwind_windows", 1), "s": ("rsunwind_samples", 1)}
 
 
 class Engine:
@@ -35,8 +36,12 @@ class Engine:
         return [json.loads(line) for line in text.splitlines()]
 
     def insert(self, table, body, token=None):
+        """The rows of a body by columns, or of a list of them."""
+        form = "Native" if isinstance(body, bytes) else "JSONEachRow"
+        if form != "Native":
+            body = "\n".join(map(json.dumps, body)).encode()
         once = {"async_insert_deduplicate": 1, "insert_deduplicate": 1, "insert_deduplication_token": token} if token else {}
-        query = f"INSERT INTO {table} FORMAT JSONEachRow"
+        query = f"INSERT INTO {table} FORMAT {form}"
         body = gzip.compress(body, 1)
         self.post("/", body, {"Content-Encoding": "gzip"}, query=query, async_insert=1, wait_for_async_insert=1, **once)
 
@@ -55,8 +60,34 @@ def run(*command, **more):
     return subprocess.run(command, check=True, text=True, capture_output=True, **more)
 
 
-def packed(rsunwind, recording, attributes):
-    """The lines of a whole recording, as the agent makes them of a window."""
+class Rows:
+    """Those of a whole recording, as the agent makes them of a window."""
+
+    def __init__(self, rsunwind, recording, attributes):
+        packed = json.loads(message(rsunwind, recording, attributes))
+        self.frames = packed["frames"]
+        hashes = [frame["hash"] for frame in self.frames]
+        self.stacks = [{"frames": [hashes[place] for place in stack["frames"]]} for stack in packed["stacks"]]
+        # By columns.
+        self.samples, self.window = (gzip.decompress(base64.b64decode(packed[key])) for key in ("samples", "window"))
+
+    def insert(self, engine, token):
+        engine.insert("rsunwind_frames", self.frames)
+        engine.insert("rsunwind_stacks", self.stacks)
+        engine.insert("rsunwind_windows", self.window, token)
+        engine.insert("rsunwind_samples", self.samples, token)
+
+
+def column(body, name, kind, width):
+    """Where the numbers of a column begin in rows by columns, and what they are."""
+    head = bytes([len(name)]) + name.encode() + bytes([len(kind)]) + kind.encode()
+    [begin] = [found.end() for found in re.finditer(re.escape(head), body)]
+    # The second number of all; seven bits in each byte, the lowest first.
+    rows = (body[1] & 0x7F) | (body[2] << 7 if body[1] & 0x80 else 0)
+    return begin, list(struct.unpack_from(f"<{rows}{width}", body, begin))
+
+
+def message(rsunwind, recording, attributes):
     request = {
         "paths": [list(os.fsencode(os.path.abspath(recording)))],
         "names": list(os.fsencode(os.path.abspath("names"))),
@@ -69,7 +100,7 @@ def packed(rsunwind, recording, attributes):
         "books": {"late": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7},
     }
     out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
-    return gzip.decompress(out.stdout.split(b"\n", 1)[1]).decode().splitlines()
+    return gzip.decompress(out.stdout.split(b"\n", 1)[1])
 
 
 def shown(name, value):

@@ -3,10 +3,10 @@ import collections
 import hashlib
 import http.client
 import itertools
-import json
 import os
 import pathlib
 import queue
+import struct
 import subprocess
 import sys
 import tempfile
@@ -14,14 +14,14 @@ import threading
 import time
 import urllib.error
 
-from engine import TABLES, Engine, equal, packed, run, shown
+from engine import Engine, Rows, column, equal, run, shown
 
 rsunwind, agents, windows = os.path.abspath(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 place = tempfile.TemporaryDirectory(prefix="rsunwind-fleet-")
 os.chdir(place.name)
 WINDOW, SERVICES, SENDERS = 15, 20, 8
 # Half of a processor, so many seconds: a service that waits, one that computes, and a script.
-SERVICE = """
+PROGRAM = """
 import hashlib, json, random, re, time, zlib
 words = ["".join(random.choices("abcdefgh ", k=40)) for _ in range(200)]
 def parse(text): return json.loads(json.dumps({"a": [text] * 20}))
@@ -38,40 +38,43 @@ while time.monotonic() < end:
         n += 1
     time.sleep(0.05)
 """
-pathlib.Path("service.py").write_text(SERVICE.replace("WINDOW", str(WINDOW)))
+pathlib.Path("service.py").write_text(PROGRAM.replace("WINDOW", str(WINDOW)))
 PROGRAMS = [
     ["python3", "service.py"],
     ["sh", "-c", "end=$(($(date +%s) + 14)); while [ $(date +%s) -lt $end ]; do head -c 3000000 /dev/urandom | gzip -9 | sha256sum; sleep 0.1; done"],
     ["sh", "-c", "end=$(($(date +%s) + 14)); while [ $(date +%s) -lt $end ]; do sort -R /etc/services | awk '{n[$1]++} END {print length(n)}'; done"],
 ]
+TIME = "DateTime64(3, 'UTC')"
 begin_s = int(time.time()) // 60 * 60 - windows * WINDOW
+
+
+# What each agent's rows have instead; as long as that, so that only bytes are replaced.
+SERVICE, HOST = "a service--", "a host---"
 
 
 class Template:
     """A recorded window, as any agent may have it at any time."""
 
-    def __init__(self, lines):
-        def rows(letter):
-            return [line[TABLES[letter][1] :] for line in lines if line[0] == letter]
-
-        self.frames, self.stacks = ("\n".join(rows(letter)).encode() for letter in "fk")
-        self.samples = [json.loads(row) for row in rows("s")]
-        [self.window] = [json.loads(row) for row in rows("w")]
-        self.first_s = float(self.window["begin"])
-        self.weight = sum(row["weight"] for row in self.samples)
-        self.cpu_ns = sum(row["cpu_ns"] for row in self.samples)
+    def __init__(self, rows):
+        self.rows = rows
+        self.weights = column(rows.samples, "weight", "UInt32", "I")[1]
+        self.cpu_ns = sum(column(rows.samples, "cpu_ns", "UInt64", "Q")[1])
+        self.weight = sum(self.weights)
+        self.first_ms = column(rows.window, "begin", TIME, "q")[1][0]
+        self.token = struct.pack("<Q", column(rows.window, "window", "UInt64", "Q")[1][0])
 
     def at(self, number):
         """Its rows of samples, and of the window, as the one of that number."""
-        shift = begin_s + number * WINDOW - self.first_s
+        shift = (begin_s + number * WINDOW) * 1000 - self.first_ms
 
-        def moved(row, *times):
-            row = {**row, "service": "@S@", "host": "@H@", "window": "@W@"}
-            row.update({key: f"{float(row[key]) + shift:.3f}" for key in times})
-            return json.dumps(row, separators=(",", ":")).replace('"@W@"', "@W@")
+        def moved(body, *names):
+            body = bytearray(body)
+            for name in names:
+                begin, times = column(bytes(body), name, TIME, "q")
+                struct.pack_into(f"<{len(times)}q", body, begin, *(time + shift for time in times))
+            return bytes(body)
 
-        samples = "\n".join(moved(row, "time") for row in self.samples)
-        return samples, moved(self.window, "begin", "end")
+        return moved(self.rows.samples, "time"), moved(self.rows.window, "begin", "end")
 
 
 def window_id(agent, number):
@@ -81,9 +84,9 @@ def window_id(agent, number):
 templates = []
 for at, recording in enumerate([subprocess.Popen([rsunwind, "record", "-q", "-F", "49", "-o", f"{at}.rsu", "--", *program], stdout=subprocess.DEVNULL) for at, program in enumerate(PROGRAMS)]):
     recording.wait()
-    attributes = {"service.name": "s", "host.name": "h", "service.version": "1.0"}
-    templates.append(Template(packed(rsunwind, f"{at}.rsu", attributes)))
-shown("samples in each of the recorded windows", ", ".join(str(len(one.samples)) for one in templates))
+    attributes = {"service.name": SERVICE, "host.name": HOST, "service.version": "1.0"}
+    templates.append(Template(Rows(rsunwind, f"{at}.rsu", attributes)))
+shown("samples in each of the recorded windows", ", ".join(str(len(one.weights)) for one in templates))
 
 engine = Engine("db")
 engine.make_tables()
@@ -111,14 +114,15 @@ def send():
     while (task := tasks.get()) is not None:
         agent, number, template, (samples, window) = task
         token = window_id(agent, number)
-        replaced = [("@S@", f"service-{agent % SERVICES}"), ("@H@", f"host-{agent:04}"), ("@W@", str(token))]
-        for name, value in replaced:
+        names = {SERVICE: f"service-{agent % SERVICES:03}", HOST: f"host-{agent:04}"}
+        replaced = {name.encode(): own.encode() for name, own in names.items()} | {template.token: struct.pack("<Q", token)}
+        for name, value in replaced.items():
             samples, window = samples.replace(name, value), window.replace(name, value)
         if number == 0:
-            insist("rsunwind_frames", template.frames)
-            insist("rsunwind_stacks", template.stacks)
-        insist("rsunwind_windows", window.encode(), f"{token:016x}")
-        insist("rsunwind_samples", samples.encode(), f"{token:016x}")
+            insist("rsunwind_frames", template.rows.frames)
+            insist("rsunwind_stacks", template.rows.stacks)
+        insist("rsunwind_windows", window, f"{token:016x}")
+        insist("rsunwind_samples", samples, f"{token:016x}")
         acknowledged.add(token)
 
 
@@ -149,7 +153,7 @@ for sender in senders:
     sender.join()
 took = time.monotonic() - began - down_s
 sent = [templates[agent % len(templates)] for agent in range(agents)]
-rows = windows * sum(len(one.samples) for one in sent)
+rows = windows * sum(len(one.weights) for one in sent)
 shown("agents, windows, samples", f"{agents:,}, {agents * windows:,}, {rows:,}")
 shown("windows, samples a second", f"{agents * windows / took:,.0f}, {rows / took:,.0f}")
 shown("agents that so many windows are of, at one in 15 s", f"{agents * windows / took * WINDOW:,.0f}")
@@ -182,7 +186,7 @@ def timed(name, *command):
 
 address = f"clickhouse://{engine.address}/profiles?from={begin_s}&to={begin_s + windows * WINDOW + 60}"
 middle = begin_s + windows * WINDOW // 2
-timed("rsunwind report, one service", "report", f"{address}&service=service-3")
+timed("rsunwind report, one service", "report", f"{address}&service=service-003")
 timed("rsunwind report, all services and hosts", "report", address)
 timed("rsunwind diff, all of it by time", "diff", address.replace(f"to={begin_s + windows * WINDOW + 60}", f"to={middle}"), address.replace(f"from={begin_s}", f"from={middle}"))
 engine.end()

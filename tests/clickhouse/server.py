@@ -33,11 +33,13 @@ def run(asked, body):
     settings = ", ".join(f"{key} = '{value}'" for key, value in asked.items())
     if settings and query.startswith("INSERT"):
         query = query.replace(" FORMAT ", f" SETTINGS {settings} FORMAT ", 1)
-    elif settings and body.lstrip().startswith("SELECT"):
-        body += f" SETTINGS {settings}"
+    elif settings and body.lstrip().startswith(b"SELECT"):
+        body += f" SETTINGS {settings}".encode()
     with lock:
         engine.query(f"USE `{database}`")
-        answer = engine.query(f"{query}\n{body}" if query else body, fmt, params=parameters)
+        # Rows by columns are no text.
+        whole = query.encode() + b"\n" + body if query else body.decode()
+        answer = engine.query(whole, fmt, params=parameters)
         return answer.bytes() or b""
 
 
@@ -55,7 +57,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, b"")
         is_insert = asked.get("query", "").startswith("INSERT")
         try:
-            answer, status = run(asked, body.decode()), 200
+            answer, status = run(asked, body), 200
         except Exception as error:
             answer = str(error)
             code = re.match(r"Code: (\d+)", answer)

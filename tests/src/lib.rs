@@ -17,6 +17,7 @@ pub mod interpreted;
 pub mod language;
 pub mod library;
 pub mod lock;
+pub mod native;
 pub mod nodes;
 pub mod paranoid;
 pub mod profiles;

@@ -1,8 +1,10 @@
 //! What an agent has inserted into tables of ClickHouse, as the server of the tests has it.
 
+use crate::native;
 use crate::receiver::{Posted, Receiver, unzipped};
 use serde_json::Value;
 use std::collections::HashSet;
+use twox_hash::XxHash64;
 
 /// What is in the tables.
 #[derive(Clone, Debug, Default)]
@@ -21,10 +23,11 @@ pub struct Tables {
 fn inserted(one: &Posted) -> (&str, Vec<Value>) {
     let words = one.path.split("INSERT%20INTO%20").nth(1);
     let table = words.and_then(|words| words.split("%20").next());
-    let text = String::from_utf8(unzipped(&one.body)).expect("rows are text");
-    let rows = text.lines().map(serde_json::from_str);
-    let rows: Result<_, _> = rows.collect();
-    (table.unwrap_or_default(), rows.expect("rows are JSON"))
+    assert!(one.path.contains("FORMAT%20Native&"), "{}", one.path);
+    (
+        table.unwrap_or_default(),
+        native::rows(&unzipped(&one.body)),
+    )
 }
 
 /// Reads what one agent has sent to the database `profiles`.
@@ -43,9 +46,10 @@ pub fn in_tables(receiver: &Receiver) -> Tables {
             match table {
                 "rsunwind_frames" => assert!(frames.insert(number(row, "hash"))),
                 "rsunwind_stacks" => {
-                    let mut all = row["frames"].as_array().expect("a list").iter();
-                    assert!(all.all(|frame| frames.contains(&frame.as_u64().expect("a hash"))));
-                    assert!(stacks.insert(number(row, "hash")));
+                    let all = row["frames"].as_array().expect("a list").iter();
+                    let all: Vec<_> = all.map(|one| one.as_u64().expect("a hash")).collect();
+                    assert!(all.iter().all(|frame| frames.contains(frame)));
+                    assert!(stacks.insert(hash(&all)));
                 }
                 "rsunwind_windows" => {
                     let id = format!("{:016x}", number(row, "window"));
@@ -67,9 +71,15 @@ pub fn in_tables(receiver: &Receiver) -> Tables {
     found
 }
 
+/// As the table's definition has it.
+fn hash(frames: &[u64]) -> u64 {
+    let frames: Vec<_> = frames.iter().map(u64::to_string).collect();
+    XxHash64::oneshot(0, frames.join(",").as_bytes())
+}
+
 /// The rows of samples that were sent to the database `default`.
 #[must_use]
 pub fn samples(receiver: &Receiver) -> Vec<Value> {
-    let posted = receiver.taken("/?database=default&query=INSERT%20INTO%20rsunwind_samples");
+    let posted = receiver.taken("/?database=default&query=INSERT%20INTO%20rsunwind_samples%20");
     posted.iter().flat_map(|one| inserted(one).1).collect()
 }

@@ -3,18 +3,24 @@
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// The CPU time of a thread's samples in one stack: `weight` times `period_ns`.
+/// The samples of a thread whose weights are of the same period.
 #[derive(Debug, Deserialize)]
-pub(super) struct Sum {
+pub(super) struct Sums {
     pub(super) process: String,
     pub(super) thread: String,
     pub(super) period_ns: u64,
-    /// Its hash.
-    pub(super) stack: u64,
-    pub(super) weight: u64,
     /// When the first and the last sample were, ms since 1970.
     pub(super) first_ms: u64,
     pub(super) last_ms: u64,
+    /// The hash of each stack, and the sum of its weights.
+    pub(super) stacks: Vec<(u64, u64)>,
+}
+
+impl Sums {
+    /// What no other has.
+    pub(super) fn name(&self) -> (&str, &str, u64) {
+        (&self.process, &self.thread, self.period_ns)
+    }
 }
 
 /// A row of the table of frames.

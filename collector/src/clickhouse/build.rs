@@ -104,8 +104,8 @@ impl Builder {
         )
     }
 
-    /// Adds the sum of a thread's samples in a stack. `stacks`: frames from the innermost, by hash.
-    pub(super) fn sum(&mut self, row: &answer::Sum, stacks: &HashMap<u64, Vec<u64>>) {
+    /// Adds the samples of a thread. `stacks`: frames from the innermost, by hash.
+    pub(super) fn sums(&mut self, row: &answer::Sums, stacks: &HashMap<u64, Vec<u64>>) {
         let times = self.times.get_or_insert((row.first_ms, row.last_ms));
         *times = (times.0.min(row.first_ms), times.1.max(row.last_ms));
         let [process, thread] = [&row.process, &row.thread].map(|name| visible(name).into_owned());
@@ -124,27 +124,29 @@ impl Builder {
             thread,
             |(process, name, period)| thread_of(*process, name, *period),
         );
-        let stack = match self.of_stack.get(&row.stack) {
-            Some(known) => *known,
-            None => {
-                let frames = stacks.get(&row.stack).map(|frames| &frames[..]);
-                let made = self.stack(frames.unwrap_or_default());
-                self.of_stack.insert(row.stack, made);
-                made
-            }
-        };
-        self.samples.push(Sample {
-            thread,
-            time_ns: ns(row.first_ms),
-            weight: row.weight,
-            event: CPU_EVENT,
-            stack,
-            stop: StopReason::Root,
-            complete: true,
-            gil: Gil::Nothing,
-            kernel: KernelHalf::None,
-            labels: LabelsId::NONE,
-        });
+        for (hash, weight) in &row.stacks {
+            let stack = match self.of_stack.get(hash) {
+                Some(known) => *known,
+                None => {
+                    let frames = stacks.get(hash).map(|frames| &frames[..]);
+                    let made = self.stack(frames.unwrap_or_default());
+                    self.of_stack.insert(*hash, made);
+                    made
+                }
+            };
+            self.samples.push(Sample {
+                thread,
+                time_ns: ns(row.first_ms),
+                weight: *weight,
+                event: CPU_EVENT,
+                stack,
+                stop: StopReason::Root,
+                complete: true,
+                gil: Gil::Nothing,
+                kernel: KernelHalf::None,
+                labels: LabelsId::NONE,
+            });
+        }
     }
 
     fn stack(&mut self, leaf_first: &[u64]) -> CallId {

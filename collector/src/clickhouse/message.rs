@@ -1,68 +1,133 @@
-//! The rows of a window on their way: a line for each, compressed. A line begins with a letter for
-//! its table, and in tables by hash the hash in 16 digits, so that what is there already is left
-//! out without looking further.
+//! A window's rows on their way to ClickHouse. What each window has of its own is ready to be
+//! sent; frames and stacks are rows, of which those are sent that are not there yet.
 
-use super::table::Table;
+use super::native::Block;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
+use std::borrow::Cow;
 use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
 const LONGEST: u64 = 256 << 20;
 
-const HASH_DIGITS: usize = 16;
+/// A busy process' window needs no more, bytes.
+const ROOM: usize = 1 << 20;
 
-/// Rows that are being packed.
-#[derive(Debug)]
-pub(crate) struct Packer {
-    out: GzEncoder<Vec<u8>>,
-    /// The last one.
-    line: Vec<u8>,
+/// The rows of a window.
+#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Rows<'a> {
+    #[serde(borrow)]
+    pub(crate) frames: Vec<FrameRow<'a>>,
+    pub(crate) stacks: Vec<StackRow>,
+    /// Its row of the table of windows: the body of a request, in base64.
+    pub(crate) window: String,
+    /// Its samples, likewise.
+    pub(crate) samples: String,
 }
 
-/// A row.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Row<'a> {
-    pub(crate) table: Table,
-    /// Its hash, if its table is by that.
+/// A row of the table of frames.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct FrameRow<'a> {
     pub(crate) hash: u64,
-    /// A JSON object.
-    pub(crate) json: &'a str,
+    #[serde(borrow)]
+    pub(crate) function: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) short: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) file: Cow<'a, str>,
+    pub(crate) line: u32,
+    #[serde(borrow)]
+    pub(crate) binary: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) build_id: Cow<'a, str>,
+    #[serde(borrow)]
+    pub(crate) language: Cow<'a, str>,
+    pub(crate) inlined: u32,
 }
 
-impl Packer {
-    pub(crate) fn new() -> Self {
-        Self {
-            // Most of it is not sent, and the rest is compressed anew.
-            out: GzEncoder::new(Vec::new(), Compression::fast()),
-            line: Vec::new(),
-        }
+/// A row of the table of stacks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct StackRow {
+    pub(crate) hash: u64,
+    /// Places in [`Rows::frames`], from the innermost.
+    pub(crate) frames: Vec<u32>,
+}
+
+impl Rows<'_> {
+    /// Those frames as the body of an insert; `None` if there are none.
+    pub(crate) fn frames_that(
+        &self,
+        mut are_meant: impl FnMut(&FrameRow<'_>) -> bool,
+    ) -> Option<io::Result<Vec<u8>>> {
+        let rows: Vec<_> = self.frames.iter().filter(|row| are_meant(row)).collect();
+        let all = || rows.iter().copied();
+        let mut block = Block::of(rows.len());
+        block.u64s("hash", all().map(|row| row.hash));
+        block.texts("function", all().map(|row| &*row.function));
+        block.texts("short", all().map(|row| &*row.short));
+        block.texts("file", all().map(|row| &*row.file));
+        block.u32s("line", all().map(|row| row.line));
+        block.texts("binary", all().map(|row| &*row.binary));
+        block.texts("build_id", all().map(|row| &*row.build_id));
+        block.texts("language", all().map(|row| &*row.language));
+        block.u32s("inlined", all().map(|row| row.inlined));
+        (!rows.is_empty()).then(|| block.finish())
     }
 
-    /// Adds a row; its hash counts if its table is by that.
-    pub(crate) fn push(&mut self, table: Table, hash: u64, row: &impl Serialize) -> io::Result<()> {
-        self.line.clear();
-        self.line.push(letter(table));
-        if table.is_by_hash() {
-            write!(self.line, "{hash:016x}")?;
-        }
-        serde_json::to_writer(&mut self.line, row)?;
-        self.line.push(b'\n');
-        self.out.write_all(&self.line)
+    /// Those stacks, likewise. What is called by the same lies together.
+    pub(crate) fn stacks_that(
+        &self,
+        mut are_meant: impl FnMut(&StackRow) -> bool,
+    ) -> Option<io::Result<Vec<u8>>> {
+        let stacks = self.stacks.iter().filter(|row| are_meant(row));
+        let hash = |place: &u32| self.frames.get(*place as usize).map_or(0, |row| row.hash);
+        let stacks = stacks.map(|row| row.frames.iter().map(hash).collect());
+        let mut rows: Vec<Vec<u64>> = stacks.collect();
+        rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
+        let mut block = Block::of(rows.len());
+        block.lists("frames", rows.iter().map(Vec::as_slice));
+        (!rows.is_empty()).then(|| block.finish())
     }
 
-    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
-        self.out.finish()
+    /// The window's row, likewise.
+    ///
+    /// # Errors
+    /// If it is none.
+    pub(crate) fn window(&self) -> io::Result<Vec<u8>> {
+        BASE64.decode(&self.window).map_err(io::Error::other)
+    }
+
+    /// Its samples, likewise.
+    ///
+    /// # Errors
+    /// If they are none.
+    pub(crate) fn samples(&self) -> io::Result<Vec<u8>> {
+        BASE64.decode(&self.samples).map_err(io::Error::other)
+    }
+
+    /// As bytes.
+    ///
+    /// # Errors
+    /// Those of compression into memory: none.
+    pub(crate) fn pack(&self) -> io::Result<Vec<u8>> {
+        // Most of it is not sent, and the rest is compressed anew.
+        let mut out = GzEncoder::new(Vec::new(), Compression::fast());
+        let mut text = Vec::with_capacity(ROOM);
+        serde_json::to_writer(&mut text, self)?;
+        out.write_all(&text)?;
+        out.finish()
     }
 }
 
-/// The lines of a message, for [`row`].
+/// The text of what [`Rows::pack`] gave, for [`rows`].
 ///
 /// # Errors
 /// If it is not as it was packed.
-pub(crate) fn lines(message: &[u8]) -> io::Result<String> {
+pub(crate) fn text(message: &[u8]) -> io::Result<String> {
     let mut text = String::new();
     let read = GzDecoder::new(message)
         .take(LONGEST + 1)
@@ -73,30 +138,16 @@ pub(crate) fn lines(message: &[u8]) -> io::Result<String> {
     }
 }
 
-/// The row in a line; `None` if it is none.
-pub(crate) fn row(line: &str) -> Option<Row<'_>> {
-    let mut letters = line.chars();
-    let first = letters.next()?;
-    let table = Table::ALL
-        .into_iter()
-        .find(|table| char::from(letter(*table)) == first)?;
-    let rest = letters.as_str();
-    let (hash, json) = match table.is_by_hash() {
-        true => {
-            let (digits, json) = rest.split_at_checked(HASH_DIGITS)?;
-            (u64::from_str_radix(digits, 16).ok()?, json)
-        }
-        false => (0, rest),
-    };
-    Some(Row { table, hash, json })
-}
-
-const fn letter(table: Table) -> u8 {
-    match table {
-        Table::Frames => b'f',
-        Table::Stacks => b'k',
-        Table::Windows => b'w',
-        Table::Samples => b's',
+/// The rows in a text.
+///
+/// # Errors
+/// If it is not as it was packed, or a stack has a frame that is not there.
+pub(crate) fn rows(text: &str) -> io::Result<Rows<'_>> {
+    let rows: Rows<'_> = serde_json::from_str(text)?;
+    let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
+    match places.all(|place| (*place as usize) < rows.frames.len()) {
+        true => Ok(rows),
+        false => Err(io::ErrorKind::InvalidData.into()),
     }
 }
 
@@ -105,35 +156,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rows_are_read_back_and_what_is_none_is_none() {
-        let rows = [
-            (Table::Frames, u64::MAX),
-            (Table::Stacks, 7),
-            (Table::Windows, 0),
-            (Table::Samples, 0),
-        ];
-        let rows = rows.map(|(table, hash)| Row {
-            table,
-            hash,
-            json: r#"{"a":"ä\n"}"#,
-        });
-        let mut packer = Packer::new();
-        let object = serde_json::json!({"a": "ä\n"});
-        for one in &rows {
-            packer.push(one.table, one.hash, &object).unwrap();
-        }
-        let text = lines(&packer.finish().unwrap()).unwrap();
-        let read: Vec<_> = text.lines().map(|line| row(line).unwrap()).collect();
-        assert_eq!(read, rows);
-        for damaged in [
-            "",
-            "x{}",
-            "f123",
-            "kzzzzzzzzzzzzzzzz{}",
-            "fäääääääääääääääää",
-        ] {
-            assert_eq!(row(damaged), None, "{damaged}");
-        }
-        assert!(lines(b"\x1f\x8b").is_err());
+    fn rows_are_read_back_and_what_is_none_is_refused() {
+        let packed = |frames: Vec<u32>| {
+            let frame = FrameRow {
+                hash: u64::MAX,
+                function: "ä\n\"".into(),
+                line: 7,
+                ..FrameRow::default()
+            };
+            Rows {
+                frames: vec![frame],
+                stacks: vec![StackRow { hash: 1, frames }],
+                window: "aQ==".to_owned(),
+                samples: String::new(),
+            }
+        };
+        let packing = packed(vec![0, 0]);
+        let read = text(&packing.pack().unwrap()).unwrap();
+        let read = rows(&read).unwrap();
+        assert_eq!(read, packing);
+        assert_eq!(read.window().unwrap(), b"i");
+        assert!(read.frames_that(|_| true).is_some() && read.frames_that(|_| false).is_none());
+        assert!(read.stacks_that(|_| true).is_some() && read.stacks_that(|_| false).is_none());
+        let beyond = text(&packed(vec![0, 1]).pack().unwrap()).unwrap();
+        assert!(rows(&beyond).is_err() && rows("{}").is_err() && rows("").is_err());
+        assert!(text(b"\x1f\x8b").is_err());
     }
 }

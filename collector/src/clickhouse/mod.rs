@@ -1,8 +1,8 @@
 //! Profiles in ClickHouse: the tables, the rows of a window for them, and profiles read back.
 //!
-//! `schema.sql` is what the tables are; [`rows`] makes a window's rows, which [`message`] packs
-//! until they are sent; [`address`] is what is asked for, [`answer`] what comes back, and [`read`]
-//! makes a profile of it.
+//! `schema.sql` is what the tables are; [`rows`] makes a window's rows, which [`message`] keeps
+//! until they are sent, in the format of [`native`]; [`address`] is what is asked for, [`answer`]
+//! what comes back, and [`read`] makes a profile of it.
 //!
 //! Not here: when windows are sent (`agent`).
 
@@ -10,6 +10,7 @@ mod address;
 mod answer;
 mod build;
 pub(crate) mod message;
+pub(crate) mod native;
 mod read;
 pub(crate) mod rows;
 pub(crate) mod table;

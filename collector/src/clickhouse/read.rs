@@ -1,7 +1,7 @@
 //! Samples of ClickHouse's as a profile: the sums of stacks by thread, of all hosts together.
 
 use super::address::{self, Wanted};
-use super::answer::{self, Frame, Stack, Sum};
+use super::answer::{self, Frame, Stack, Sums};
 use super::asking;
 use super::build::Builder;
 use crate::http::{Client, Failure};
@@ -62,11 +62,15 @@ fn read(text: &str) -> Result<Profile, Error> {
     };
     progress::begin("asking ClickHouse", 0);
     let where_ = &wanted.condition;
-    let sums: Vec<Sum> = engine.rows(&format!(
-        "SELECT process, thread, intDiv(cpu_ns, greatest(weight, 1)) AS period, stack, sum(weight), \
-         toUnixTimestamp64Milli(min(time)), toUnixTimestamp64Milli(max(time)) \
-         FROM rsunwind_samples WHERE {where_} GROUP BY process, thread, period, stack \
-         ORDER BY process, thread, period, stack"
+    let by_stack = format!(
+        "SELECT process, thread, intDiv(cpu_ns, greatest(weight, 1)) AS period, stack, \
+         min(time) AS first, max(time) AS last, sum(weight) AS weights \
+         FROM rsunwind_samples WHERE {where_} GROUP BY process, thread, period, stack"
+    );
+    let mut sums: Vec<Sums> = engine.rows(&format!(
+        "SELECT process, thread, period, toUnixTimestamp64Milli(min(first)), \
+         toUnixTimestamp64Milli(max(last)), groupArray((stack, weights)) \
+         FROM ({by_stack}) GROUP BY process, thread, period"
     ))?;
     if sums.is_empty() {
         return Err(engine.empty());
@@ -74,19 +78,23 @@ fn read(text: &str) -> Result<Profile, Error> {
     let stacks = format!("SELECT stack FROM rsunwind_samples WHERE {where_}");
     let stacks = format!("FROM rsunwind_stacks WHERE hash IN ({stacks})");
     let frames: Vec<Frame> = engine.rows(&format!(
-        "SELECT hash, any(function), any(short), any(file), any(line), any(binary), any(build_id), \
-         any(language), any(inlined) FROM rsunwind_frames \
-         WHERE hash IN (SELECT arrayJoin(frames) {stacks}) GROUP BY hash"
+        "SELECT hash, function, short, file, line, binary, build_id, language, inlined \
+         FROM rsunwind_frames WHERE hash IN (SELECT arrayJoin(frames) {stacks}) LIMIT 1 BY hash"
     ))?;
     let stacks: Vec<Stack> =
-        engine.rows(&format!("SELECT hash, any(frames) {stacks} GROUP BY hash"))?;
+        engine.rows(&format!("SELECT hash, frames {stacks} LIMIT 1 BY hash"))?;
     let mut builder = Builder::default();
     frames.iter().for_each(|row| builder.frame(row));
     let stacks = stacks
         .into_iter()
         .map(|row| (row.hash, row.frames))
         .collect();
-    sums.iter().for_each(|row| builder.sum(row, &stacks));
+    // What is asked for twice is the same twice.
+    sums.sort_unstable_by(|one, other| one.name().cmp(&other.name()));
+    for thread in &mut sums {
+        thread.stacks.sort_unstable();
+        builder.sums(thread, &stacks);
+    }
     let said = wanted.parameters.iter();
     let said = said.map(|(key, value)| format!("{key}={}", visible(value)));
     Ok(builder.finish(std::iter::once(wanted.base.clone()).chain(said).collect()))
@@ -107,6 +115,7 @@ impl Engine<'_> {
             ("database", &*wanted.database),
             ("default_format", "JSONCompactEachRow"),
             ("output_format_json_quote_64bit_integers", "0"),
+            ("output_format_json_named_tuples_as_objects", "0"),
             // What goes wrong late is not hidden behind rows that came before.
             ("wait_end_of_query", "1"),
         ];
@@ -200,7 +209,7 @@ mod tests {
         let frame = |hash: u64, name: &str, language: &str| {
             format!("[{hash},\"{name}\",\"\",\"a.py\",7,\"/bin/prog\",\"0aff\",\"{language}\",0]\n")
         };
-        let sums = "[\"prog\",\"worker\",1000,18446744073709551615,3,5,9]\n[\"prog\",\"worker\",1000,2,4,6,7]\n";
+        let sums = "[\"prog\",\"worker\",1000,5,9,[[18446744073709551615,3],[2,4]]]\n";
         let frames = [
             frame(10, "le\\u001b[1maf", "python"),
             frame(11, "main", "native"),
@@ -216,7 +225,7 @@ mod tests {
                 .map(|one| profile.function(one).name.to_string())
                 .collect::<Vec<_>>()
         };
-        let [known, unknown] = &profile.samples[..] else {
+        let [unknown, known] = &profile.samples[..] else {
             panic!("{:?}", profile.samples);
         };
         assert_eq!(names(known), ["le\\u{1b}[1maf", "main"]);
@@ -236,7 +245,7 @@ mod tests {
         let none = answer("");
         let refuses = "HTTP/1.1 403 No\r\nConnection: close\r\n\r\nCode: 516. Who are you?\n";
         let long = "HTTP/1.1 200 OK\r\nContent-Length: 9000000000\r\nConnection: close\r\n\r\n";
-        let endless = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[\"a\",\"b\",1,2,3,4,5]\n";
+        let endless = "HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n[\"a\",\"b\",1,2,3,[[4,5]]]\n";
         let services = answer("[\"shop\"]\n[\"a\\u001b\"]\n");
         let page = answer("<html>\n");
         let other = answer("[1,2]\n");

@@ -1,11 +1,13 @@
 //! A profile as rows: each sample one, frames and stacks by their hashes.
 
-use super::message::Packer;
-use super::table::Table;
+use super::message::{FrameRow, Rows, StackRow};
+use super::native::Block;
 use crate::intern::HashMap;
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
+use crate::symbolize::Image;
 use crate::visible::visible;
-use serde::Serialize;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::io;
@@ -32,17 +34,21 @@ pub(crate) struct Window<'a> {
 /// # Errors
 /// Those of compression into memory: none.
 pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u8>> {
+    let images = profile.symbols.images.iter();
+    let build_ids: Vec<String> = images.map(Image::build_id_text).collect();
     let mut maker = Maker {
         profile,
-        packer: Packer::new(),
+        build_ids: &build_ids,
+        rows: Rows::default(),
         frames: HashMap::default(),
+        hashes: Vec::new(),
         stacks: HashMap::default(),
     };
     for sample in profile.weighed() {
-        maker.stack(sample.stack)?;
+        maker.stack(sample.stack);
     }
     maker.window(window)?;
-    maker.packer.finish()
+    maker.rows.pack()
 }
 
 /// What a window is called: the same however often it is sent.
@@ -57,180 +63,142 @@ pub(crate) fn window_id(attributes: &BTreeMap<String, String>, from_ns: u64, to_
     hasher.finish()
 }
 
-#[derive(Serialize)]
-struct SampleRow<'a> {
-    service: &'a str,
-    time: String,
-    host: &'a str,
-    process: &'a str,
-    pid: u32,
-    thread: &'a str,
-    tid: u32,
-    language: &'a str,
-    stack: u64,
-    weight: u64,
-    cpu_ns: u64,
-    window: u64,
-    regions: BTreeMap<&'a str, &'a str>,
-}
-
-#[derive(Serialize)]
-struct WindowRow<'a> {
-    window: u64,
-    service: &'a str,
-    host: &'a str,
-    begin: String,
-    end: String,
-    rows: u64,
-    weight: u64,
-    cpu_ns: u64,
-    labels: &'a BTreeMap<String, String>,
-}
-
-#[derive(Serialize)]
-struct StackRow<'a> {
-    hash: u64,
-    frames: &'a [u64],
-}
-
-#[derive(Serialize)]
-struct FrameRow<'a> {
-    hash: u64,
-    function: &'a str,
-    short: &'a str,
-    file: &'a str,
-    line: u32,
-    binary: &'a str,
-    build_id: &'a str,
-    language: &'a str,
-    inlined: u32,
-}
-
 struct Maker<'a> {
     profile: &'a Profile,
-    packer: Packer,
-    frames: HashMap<SourceFrameId, u64>,
+    /// Of its images.
+    build_ids: &'a [String],
+    rows: Rows<'a>,
+    /// Places in the rows.
+    frames: HashMap<SourceFrameId, u32>,
+    /// The hashes of the frames in the rows, as text.
+    hashes: Vec<String>,
     stacks: HashMap<CallId, u64>,
 }
 
 impl Maker<'_> {
+    /// What the window has of its own: its samples, and what they are together.
     fn window(&mut self, window: &Window<'_>) -> io::Result<()> {
         let profile = self.profile;
         let attribute = |key: &str| window.attributes.get(key).map_or("", String::as_str);
         let (service, host) = (attribute("service.name"), attribute("host.name"));
         let id = window_id(window.attributes, window.from_ns, window.to_ns);
-        let ms = |ns: u64| format!("{:.3}", ns as f64 / 1e9);
-        let (mut rows, mut weight, mut cpu_ns) = (0u64, 0u64, 0u64);
-        for sample in profile.weighed() {
-            let thread = &profile.recording.threads[sample.thread.index()];
-            let process = &profile.recording.processes[thread.process.index()];
-            let own_ns = profile.time_ns(sample);
+        let all = || profile.weighed();
+        let number = all().count();
+        let thread = |sample: &Sample| &profile.recording.threads[sample.thread.index()];
+        let process = |sample| &profile.recording.processes[thread(sample).process.index()];
+        let time = |sample: &Sample| {
             // A remainder has none of its own.
             let at = window.realtime_offset_ns.saturating_add(sample.time_ns);
-            let at = at.clamp(window.from_ns, window.to_ns.max(window.from_ns));
-            let thread_name = match &*thread.name {
-                "" => process.name(),
-                name => name,
-            };
-            let regions = profile.recording.labels.get(sample.labels).iter();
-            let regions: BTreeMap<_, _> = regions.map(|(k, v)| (&**k, &**v)).collect();
-            let row = SampleRow {
-                service,
-                time: ms(at),
-                host,
-                process: process.name(),
-                pid: process.pid,
-                thread: thread_name,
-                tid: thread.tid,
-                language: language_of(profile, sample),
-                stack: self.stacks.get(&sample.stack).copied().unwrap_or(0),
-                weight: sample.weight,
-                cpu_ns: own_ns,
-                window: id,
-                regions,
-            };
-            rows += 1;
-            weight = weight.saturating_add(sample.weight);
-            cpu_ns = cpu_ns.saturating_add(own_ns);
-            self.packer.push(Table::Samples, 0, &row)?;
-        }
-        let row = WindowRow {
-            window: id,
-            service,
-            host,
-            begin: ms(window.from_ns),
-            end: ms(window.to_ns),
-            rows,
-            weight,
-            cpu_ns,
-            labels: window.attributes,
+            at.clamp(window.from_ns, window.to_ns.max(window.from_ns))
         };
-        self.packer.push(Table::Windows, 0, &row)
+        let thread_name = |sample| match &*thread(sample).name {
+            "" => process(sample).name(),
+            name => name,
+        };
+        let regions = |sample: &Sample| {
+            let labels = profile.recording.labels.get(sample.labels).iter();
+            labels.map(|(key, value)| (&**key, &**value))
+        };
+        let mut samples = Block::of(number);
+        samples.texts("service", all().map(|_| service));
+        samples.times("time", all().map(time));
+        samples.texts("host", all().map(|_| host));
+        samples.texts("process", all().map(|sample| process(sample).name()));
+        samples.u32s("pid", all().map(|sample| process(sample).pid));
+        samples.texts("thread", all().map(thread_name));
+        samples.u32s("tid", all().map(|sample| thread(sample).tid));
+        samples.texts("language", all().map(|one| language_of(profile, one)));
+        let hash = |sample: &Sample| self.stacks.get(&sample.stack).copied().unwrap_or(0);
+        samples.u64s("stack", all().map(hash));
+        samples.u32s("weight", all().map(|sample| small(sample.weight)));
+        samples.u64s("cpu_ns", all().map(|sample| profile.time_ns(sample)));
+        samples.u64s("window", all().map(|_| id));
+        samples.maps("regions", all().map(regions));
+        self.rows.samples = BASE64.encode(samples.finish()?);
+
+        let sum = |sum: u64, one| sum.saturating_add(one);
+        let weight = all().map(|sample| sample.weight).fold(0, sum);
+        let cpu_ns = all().map(|sample| profile.time_ns(sample)).fold(0, sum);
+        let mut row = Block::of(1);
+        row.u64s("window", [id].into_iter());
+        row.texts("service", [service].into_iter());
+        row.texts("host", [host].into_iter());
+        row.times("begin", [window.from_ns].into_iter());
+        row.times("end", [window.to_ns].into_iter());
+        row.u32s("rows", [small(number as u64)].into_iter());
+        row.u64s("weight", [weight].into_iter());
+        row.u64s("cpu_ns", [cpu_ns].into_iter());
+        let labels = window.attributes.iter();
+        let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
+        row.maps("labels", [labels].into_iter());
+        self.rows.window = BASE64.encode(row.finish()?);
+        Ok(())
     }
 
-    fn stack(&mut self, id: CallId) -> io::Result<()> {
+    fn stack(&mut self, id: CallId) {
         if self.stacks.contains_key(&id) {
-            return Ok(());
+            return;
         }
         let mut frames = Vec::new();
+        // As the table's definition has it.
+        let mut text = String::new();
         let mut at = Some(id);
         while let Some(call) = at.and_then(|id| self.profile.stacks.get(id.index())) {
-            frames.push(self.frame(call.frame)?);
+            let place = self.frame(call.frame);
+            if !frames.is_empty() {
+                text.push(',');
+            }
+            text.push_str(self.hashes.get(place as usize).map_or("", String::as_str));
+            frames.push(place);
             at = call.parent;
         }
-        let mut hasher = XxHash64::with_seed(0);
-        frames.iter().for_each(|frame| hasher.write_u64(*frame));
-        let hash = hasher.finish();
+        let hash = XxHash64::oneshot(0, text.as_bytes());
         self.stacks.insert(id, hash);
-        let row = StackRow {
-            hash,
-            frames: &frames,
-        };
-        self.packer.push(Table::Stacks, hash, &row)
+        self.rows.stacks.push(StackRow { hash, frames });
     }
 
-    fn frame(&mut self, id: SourceFrameId) -> io::Result<u64> {
-        if let Some(hash) = self.frames.get(&id) {
-            return Ok(*hash);
+    fn frame(&mut self, id: SourceFrameId) -> u32 {
+        if let Some(place) = self.frames.get(&id) {
+            return *place;
         }
         let profile = self.profile;
         let frame = &profile.frames[id.index()];
         let function = profile.function(frame);
         let image = function.image.map(|id| &profile.symbols.images[id.index()]);
         let binary = image.map_or("", |image| &*image.path);
-        let build_id = image.map(crate::symbolize::Image::build_id_text);
-        let build_id = build_id.unwrap_or_default();
+        let build_id = function.image.and_then(|id| self.build_ids.get(id.index()));
         let file = frame.file.as_deref().or(function.source.as_deref());
-        let language = language(profile, function);
-        let short = function.short.as_deref().unwrap_or("");
-        let texts = [
+        let [function_name, short, file, binary, language] = [
             &*function.name,
-            short,
+            function.short.as_deref().unwrap_or(""),
             file.unwrap_or(""),
             binary,
-            &build_id,
-            language,
-        ];
-        let mut hasher = XxHash64::with_seed(0);
-        texts.iter().for_each(|one| text(&mut hasher, one));
-        hasher.write_u32(frame.line);
-        hasher.write_u32(frame.inline_depth);
-        let hash = hasher.finish();
-        self.frames.insert(id, hash);
-        let [name, short, file, binary, build_id, language] = texts.map(visible);
-        let row = FrameRow {
-            hash,
-            function: &name,
-            short: &short,
-            file: &file,
+            language(profile, function),
+        ]
+        .map(visible);
+        let mut row = FrameRow {
+            hash: 0,
+            function: function_name,
+            short,
+            file,
             line: frame.line,
-            binary: &binary,
-            build_id: &build_id,
-            language: &language,
+            binary,
+            build_id: build_id.map_or("", String::as_str).into(),
+            language,
             inlined: frame.inline_depth,
         };
-        self.packer.push(Table::Frames, hash, &row)?;
-        Ok(hash)
+        let mut hasher = XxHash64::with_seed(0);
+        let texts = [&row.function, &row.short, &row.file, &row.binary];
+        let texts = texts.into_iter().chain([&row.build_id, &row.language]);
+        texts.for_each(|one| text(&mut hasher, one));
+        hasher.write_u32(row.line);
+        hasher.write_u32(row.inlined);
+        row.hash = hasher.finish();
+        let place = u32::try_from(self.rows.frames.len()).unwrap_or(u32::MAX);
+        self.frames.insert(id, place);
+        self.hashes.push(row.hash.to_string());
+        self.rows.frames.push(row);
+        place
     }
 }
 
@@ -246,6 +214,10 @@ fn language<'a>(profile: &'a Profile, function: &Function) -> &'a str {
         Mode::Note => NONE,
         Mode::Language(id) => &profile.recording.languages[id.index()],
     }
+}
+
+fn small(number: u64) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 /// With its end, so that two texts are not another two.

@@ -49,7 +49,8 @@ SETTINGS non_replicated_deduplication_window = 100000;
 
 -- A stack: the frames from the innermost (frames[1]) to where the thread begins.
 CREATE TABLE IF NOT EXISTS rsunwind_stacks (
-    hash UInt64,
+    -- What agents send is the frames alone.
+    hash UInt64 DEFAULT xxHash64(arrayStringConcat(frames, ',')),
     -- rsunwind_frames.hash
     frames Array(UInt64) CODEC(ZSTD(1))
 )

@@ -26,6 +26,14 @@ impl Table {
         }
     }
 
+    /// The same with the columns of what is sent, where they are not all.
+    pub(crate) const fn columns(self) -> &'static str {
+        match self {
+            Self::Stacks => "rsunwind_stacks (frames)",
+            _ => self.name(),
+        }
+    }
+
     /// Whether equal rows have equal hashes, so that each needs to be sent once.
     pub(crate) const fn is_by_hash(self) -> bool {
         matches!(self, Self::Frames | Self::Stacks)

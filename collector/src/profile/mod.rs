@@ -306,7 +306,7 @@ impl Profile {
     }
 
     /// The samples shown, and of CPU time what is in no sample.
-    pub fn weighed(&self) -> impl Iterator<Item = &Sample> {
+    pub fn weighed(&self) -> impl Iterator<Item = &Sample> + Clone {
         let remainders: &[Sample] = match self.shown_event {
             CPU_EVENT => &self.remainders,
             _ => &[],

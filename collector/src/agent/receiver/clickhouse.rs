@@ -3,14 +3,11 @@
 
 use super::{Outcome, Receiver, outcome};
 use crate::agent::queue::Message;
-use crate::clickhouse::message::{self, lines};
+use crate::clickhouse::message;
 use crate::clickhouse::table::{Table, statements};
 use crate::clickhouse::{asking, rows};
 use crate::http::{self, Answer, Client, Failure};
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use std::collections::HashSet;
-use std::io::Write as _;
 use std::time::{Duration, Instant};
 
 /// So many frames and stacks are remembered that were sent.
@@ -49,9 +46,6 @@ impl There {
         if self.hashes.len() > MOST || self.since.elapsed() > LONGEST {
             *self = Self::default();
         }
-        let Ok(text) = lines(&message.bytes) else {
-            return Outcome::Refused("it is damaged".into());
-        };
         let id = rows::window_id(&message.attributes, message.from_ns, message.to_ns);
         let post = Post {
             client,
@@ -59,19 +53,30 @@ impl There {
             deadline,
             token: format!("{id:016x}"),
         };
+        let Ok(text) = message::text(&message.bytes) else {
+            return Outcome::Refused("it is damaged".into());
+        };
+        let Ok(rows) = message::rows(&text) else {
+            return Outcome::Refused("it is damaged".into());
+        };
         let mut new = HashSet::new();
+        let mut is_new = |table, hash| {
+            let name = (table == Table::Stacks, hash);
+            !self.hashes.contains(&name) && new.insert(name)
+        };
         for table in Table::ALL {
-            let rows = text.lines().filter_map(message::row);
-            let rows = rows.filter(|row| row.table == table);
-            let is_new = |row: &message::Row<'_>| {
-                let name = (table == Table::Stacks, row.hash);
-                !table.is_by_hash() || !self.hashes.contains(&name) && new.insert(name)
+            let body = match table {
+                Table::Frames => rows.frames_that(|frame| is_new(table, frame.hash)),
+                Table::Stacks => rows.stacks_that(|stack| is_new(table, stack.hash)),
+                Table::Windows => Some(rows.window()),
+                Table::Samples => Some(rows.samples()),
             };
-            let rows: Vec<&str> = rows.filter(is_new).map(|row| row.json).collect();
-            if rows.is_empty() {
-                continue;
-            }
-            match post.rows(table, &rows) {
+            let sent = match body {
+                None => continue,
+                Some(Ok(body)) => post.rows(table, &body),
+                Some(Err(error)) => Outcome::Refused(error.to_string()),
+            };
+            match sent {
                 Outcome::Taken(_) => {}
                 other => return other,
             }
@@ -89,8 +94,8 @@ struct Post<'a> {
 }
 
 impl Post<'_> {
-    fn rows(&self, table: Table, rows: &[&str]) -> Outcome {
-        let statement = format!("INSERT INTO {} FORMAT JSONEachRow", table.name());
+    fn rows(&self, table: Table, body: &[u8]) -> Outcome {
+        let statement = format!("INSERT INTO {} FORMAT Native", table.columns());
         let mut asked = vec![
             ("query", &*statement),
             // Many agents' rows become one part, of which each is told when it is on disk.
@@ -104,14 +109,8 @@ impl Post<'_> {
                 ("insert_deduplication_token", &*self.token),
             ]);
         }
-        let mut body = GzEncoder::new(Vec::new(), Compression::default());
-        let written = rows.iter().try_for_each(|row| writeln!(body, "{row}"));
-        let body = match written.and_then(|()| body.finish()) {
-            Ok(body) => body,
-            Err(error) => return Outcome::Refused(error.to_string()),
-        };
         let compressed = [("Content-Encoding", "gzip")];
-        let mut answer = self.ask(&asked, &compressed, &body);
+        let mut answer = self.ask(&asked, &compressed, body);
         if lacks_table(&answer) {
             for statement in statements() {
                 let made = self.ask(&[], &[], statement.as_bytes());
@@ -119,7 +118,7 @@ impl Post<'_> {
                     return outcome(made);
                 }
             }
-            answer = self.ask(&asked, &compressed, &body);
+            answer = self.ask(&asked, &compressed, body);
         }
         outcome(answer)
     }
@@ -149,7 +148,7 @@ fn lacks_table(answer: &Result<Answer, Failure>) -> bool {
 mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
-    use crate::clickhouse::message::Packer;
+    use crate::clickhouse::message::{FrameRow, Rows, StackRow};
     use crate::test_server::serve;
     use std::sync::mpsc;
 
@@ -160,12 +159,20 @@ mod tests {
         "HTTP/1.1 404 No\r\nContent-Length: 16\r\nConnection: close\r\n\r\nCode: 60. No one";
 
     fn message(hashes: [u64; 2], from_ns: u64) -> Message {
-        let mut packer = Packer::new();
-        for (table, hash) in Table::ALL.into_iter().zip([hashes[0], hashes[1], 0, 0]) {
-            packer.push(table, hash, &serde_json::json!({})).unwrap();
-        }
+        let [frame, stack] = hashes;
+        let rows = Rows {
+            frames: vec![FrameRow {
+                hash: frame,
+                ..FrameRow::default()
+            }],
+            stacks: vec![StackRow {
+                hash: stack,
+                frames: vec![0],
+            }],
+            ..Rows::default()
+        };
         Message {
-            bytes: packer.finish().unwrap().into(),
+            bytes: rows.pack().unwrap().into(),
             attributes: std::sync::Arc::default(),
             from_ns,
             to_ns: from_ns + 1,
