@@ -34,7 +34,7 @@ use task::Task;
 /// Arguments of `rsunwind dump`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-The process goes on as if nobody looked: it is not stopped and gets no signal. What a stack lacks for it is said below the stack.
+The process goes on as if nobody looked: it is not stopped and gets no signal. A note below a stack says what is missing because of that.
 
 Examples:
   rsunwind dump 1234          all threads of process 1234
@@ -44,7 +44,7 @@ Examples:
 
 As an ordinary user: processes of one's own, where ptrace is permitted. As root the kernel's part of stacks is shown, too.")]
 pub struct Args {
-    /// The process: its number, or its name
+    /// The process, by pid or name
     #[arg(value_name = "PID|NAME")]
     pub process: String,
     /// Stop each thread for a moment (threads in calls that this would end are left alone)
