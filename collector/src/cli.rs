@@ -19,7 +19,7 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   rsunwind record -- ./program arguments    then rsunwind report
-  rsunwind record -p nginx -d 10s           what runs already
+  rsunwind record -p nginx -d 10s           a running process
   rsunwind view                             look around in the newest recording
   rsunwind diff                             what has changed since the one before it
   rsunwind dump 1234                        where a process hangs")]
@@ -40,23 +40,22 @@ enum Command {
     Export(export::Args),
     /// Look around in a recording with a browser
     View(view::Args),
-    /// Join a system-wide `perf record` with the stacks that profiled programs took of themselves
+    /// Join a system-wide `perf record` with the stacks that profiled programs recorded themselves
     Merge(merge::Args),
     /// Show the stacks of all threads of a process, now, and what each waits for
     Dump(dump::Args),
-    /// Show live who uses the CPU in a program, or in processes that run
+    /// Show live who uses the CPU in a program or in running processes
     Top(top::Args),
-    /// Record for as long as a program runs, and send a profile of every 15 s to where they are
-    /// kept
+    /// Record for as long as a program runs, and send a profile every 15 s to where they are kept
     #[cfg(feature = "agent")]
     Agent(agent::Args),
     /// For the agent alone
     #[cfg(feature = "agent")]
     #[command(hide = true)]
     AgentWindow,
-    /// Say what can be recorded here, and what would make it more
+    /// Say what can be recorded here, and what would allow more
     Doctor(doctor::Args),
-    /// Print where the library is that programs preload, for LD_PRELOAD without `record`
+    /// Print the path of the preload library, for LD_PRELOAD without `record`
     Library,
     Sframe(sframe_cmd::Arguments),
 }

@@ -76,14 +76,6 @@ pub enum Error {
         /// Whose it is.
         of: Target,
     },
-    /// Several have the name, where one is meant.
-    #[error("{} processes are called {name}: give the number of one: {}", .pids.len(), list(.pids))]
-    Several {
-        /// The name.
-        name: String,
-        /// All that have it.
-        pids: Vec<i32>,
-    },
     /// The caller.
     #[error("{0} is this rsunwind itself")]
     Own(Target),
@@ -114,30 +106,19 @@ pub fn find(list: &str) -> Result<Vec<Target>, Error> {
     pids.into_iter().map(look_at).collect()
 }
 
-fn list(pids: &[i32]) -> String {
-    let numbers: Vec<_> = pids.iter().map(i32::to_string).collect();
-    numbers.join(", ")
-}
-
-/// The one process of that number or name, in whatever state it is.
+/// The process of that number, in whatever state it is; or those of that name, by number.
 ///
 /// # Errors
-/// If there is none, or there are several of that name; or if it is a thread of another one.
-pub fn find_one(word: &str) -> Result<i32, Error> {
+/// If there is none; or if it is a thread of another one.
+pub fn find_any(word: &str) -> Result<Vec<i32>, Error> {
     let Ok(pid) = word.parse() else {
         let mut pids = called(word)?;
         pids.sort_unstable();
-        return match pids[..] {
-            [pid] => Ok(pid),
-            _ => Err(Error::Several {
-                name: word.escape_debug().to_string(),
-                pids,
-            }),
-        };
+        return Ok(pids);
     };
     match processes::group(pid) {
         None => Err(Error::NoProcess(pid)),
-        Some(group) if group == pid => Ok(pid),
+        Some(group) if group == pid => Ok(vec![pid]),
         Some(group) => {
             let of = target(group).ok_or(Error::NoProcess(pid))?;
             Err(Error::Thread { tid: pid, of })

@@ -10,16 +10,23 @@
 #include <unwind.h>
 
 /* Lua's structures, by offset; the run at the start finds out whether they are so. */
-enum { STATE_TAG = 8, STATE_CALL = 32, CLOSURE_TAG = 8, CLOSURE_CODE = 24 };    /* lua_State: tt; ci. LClosure: tt; p */
-enum { CALL_FUNCTION = 0, CALL_PREVIOUS = 16, CALL_PC = 32, CALL_STATUS = 56 }; /* CallInfo; callstatus is in the upper half */
-enum { CODE_SIZE = 24, CODE_LOCAL_COUNT = 36, CODE_ABS_COUNT = 40, CODE_CONSTANTS = 56, CODE_CODE = 64 }; /* Proto … */
+/* lua_State: tt; ci. LClosure: tt; p */
+enum { STATE_TAG = 8, STATE_CALL = 32, CLOSURE_TAG = 8, CLOSURE_CODE = 24 };
+/* CallInfo; callstatus is in the upper half */
+enum { CALL_FUNCTION = 0, CALL_PREVIOUS = 16, CALL_PC = 32, CALL_STATUS = 56 };
+/* Proto … */
+enum { CODE_SIZE = 24, CODE_LOCAL_COUNT = 36, CODE_ABS_COUNT = 40, CODE_CONSTANTS = 56, CODE_CODE = 64 };
 enum { CODE_UPVALUES = 80, CODE_LINES = 88, CODE_ABS_LINES = 96, CODE_LOCALS = 104, CODE_SOURCE = 112 };
 enum { TAG_THREAD = 8, TAG_LUA_CLOSURE = 6, TAG_SHORT_STRING = 4, TAG_LONG_STRING = 20, STRING_SIZE = 16, STRING_TEXT = 24 };
-enum { STATUS_C = 2, STATUS_FRESH = 4, ABS_EVERY = 128 }; /* a C function; the loop was entered for it; instructions from one absolute line to the next */
+/* A C function; the loop was entered for it; instructions from one absolute line to the next */
+enum { STATUS_C = 2, STATUS_FRESH = 4, ABS_EVERY = 128 };
 enum { OP_MOVE = 0, OP_GETUPVAL = 9, OP_GETTABUP = 11, OP_GETFIELD = 14, OP_SELF = 20, OP_CALL = 68 };
-static const unsigned kept = 1 << 3 | 1 << 6 | 15 << 12; /* bits of the registers that a call preserves, by DWARF number */
-static unsigned state_registers, pc_registers;           /* bits: which may hold the loop's lua_State and its pc */
-static uint64_t loop, loop_end, own_state;               /* the loop's code; the state of ours, while its stack is walked */
+/* Bits of the registers that a call preserves, by DWARF number */
+static const unsigned kept = 1 << 3 | 1 << 6 | 15 << 12;
+/* Bits: which may hold the loop's lua_State and its pc */
+static unsigned state_registers, pc_registers;
+/* The loop's code; the state of ours, while its stack is walked */
+static uint64_t loop, loop_end, own_state;
 
 /* What is read may be half changed: `bad` says so where nothing can be read. */
 static uint64_t load(struct rsunwind_cursor *cursor, uint64_t address, int *bad) {
@@ -37,7 +44,8 @@ static size_t string(struct rsunwind_cursor *cursor, uint64_t at, char *to, size
     return rsunwind_copy(cursor, at + STRING_TEXT, to, size) ? 0 : size;
 }
 
-struct function { uint64_t code, pc; }; /* a Lua function: its Proto, and the index of its instruction */
+/* A Lua function: its Proto, and the index of its instruction */
+struct function { uint64_t code, pc; };
 /* Whether a call is of a Lua function; `pc` is its pc, if known. */
 static int is_lua(struct rsunwind_cursor *cursor, uint64_t call, uint64_t pc, struct function *function, unsigned *status) {
     int bad = 0;
@@ -48,8 +56,10 @@ static int is_lua(struct rsunwind_cursor *cursor, uint64_t call, uint64_t pc, st
     function->code = load(cursor, closure + CLOSURE_CODE, &bad);
     uint64_t start = load(cursor, function->code + CODE_CODE, &bad);
     uint64_t size = (load(cursor, function->code + CODE_SIZE, &bad) & 0xffffffff) * 4;
-    if (pc - start - 4 >= size) pc = load(cursor, call + CALL_PC, &bad); /* written back before calls, not at each instruction */
-    function->pc = (pc - start) / 4 - 1;                                 /* it is that of the next instruction */
+    /* Written back before calls, not at each instruction */
+    if (pc - start - 4 >= size) pc = load(cursor, call + CALL_PC, &bad);
+    /* It is that of the next instruction */
+    function->pc = (pc - start) / 4 - 1;
     return !bad && function->pc * 4 < size;
 }
 
@@ -58,7 +68,8 @@ static uint32_t line_of(struct rsunwind_cursor *cursor, struct function function
     uint64_t counts = load(cursor, function.code + CODE_ABS_COUNT, &bad), lines = load(cursor, function.code + CODE_LINES, &bad);
     uint64_t table = load(cursor, function.code + CODE_ABS_LINES, &bad), from = 0;
     uint32_t line = counts >> 32, count = counts; /* the line that the function begins at */
-    for (uint64_t i = function.pc / ABS_EVERY + 1; i-- > 0;) { /* the last absolute line that is not behind the pc */
+    /* The last absolute line that is not behind the pc */
+    for (uint64_t i = function.pc / ABS_EVERY + 1; i-- > 0;) {
         uint64_t absolute = i < count ? load(cursor, table + i * 8, &bad) : UINT64_MAX;
         if ((uint32_t)absolute <= function.pc) from = (uint32_t)absolute + 1, line = absolute >> 32, i = 0;
     }
@@ -83,7 +94,8 @@ static size_t name_by(struct rsunwind_cursor *cursor, struct function caller, ch
     if (op == OP_GETTABUP || op == OP_GETFIELD || op == OP_SELF) return string(cursor, load(cursor, constants + c * 16, &bad), to, room);
     if (op == OP_GETUPVAL) return string(cursor, load(cursor, upvalues + b * 16, &bad), to, room);
     for (uint64_t i = 0; op == OP_MOVE && i < count && i < 200; i++) {
-        uint64_t alive = load(cursor, locals + i * 16 + 8, &bad); /* from, and to before, these instructions */
+        /* From, and to before, these instructions */
+        uint64_t alive = load(cursor, locals + i * 16 + 8, &bad);
         if ((uint32_t)alive <= at && at < alive >> 32 && b-- == 0) return string(cursor, load(cursor, locals + i * 16, &bad), to, room);
     }
     return 0;
@@ -99,7 +111,8 @@ static void give(struct rsunwind_cursor *cursor, struct function function, uint6
     unsigned status = 0;
     size_t size = caller && is_lua(cursor, caller, 0, &by, &status) ? name_by(cursor, by, name, sizeof name) : 0;
     size_t file_size = string(cursor, source, file, sizeof file), is_marked = file[0] == '@' || file[0] == '=';
-    const char *unknown = first ? "function" : "main chunk"; /* one that C calls has no name, as in Lua's own messages */
+    /* One that C calls has no name, as in Lua's own messages */
+    const char *unknown = first ? "function" : "main chunk";
     struct rsunwind_code code = {sizeof code, size ? name : unknown, size ? size : strlen(unknown), file + is_marked,
                                  file_size - is_marked, NULL, 0, first, 1};
     rsunwind_describe(cursor, &code);
@@ -116,7 +129,8 @@ static int ask(struct rsunwind_cursor *cursor, void *data __attribute__((unused)
     uint64_t pc = pc_registers & ~missing ? cursor->registers[__builtin_ctz(pc_registers)] : 0;
     uint64_t state = cursor->registers[__builtin_ctz(state_registers)];
     int is_state = (load(cursor, state + STATE_TAG, &bad) & 255) == TAG_THREAD;
-    if (!is_state && is_exact) /* the loop's first instructions have it where the first argument is */
+    /* The loop's first instructions have it where the first argument is */
+    if (!is_state && is_exact)
         is_state = (load(cursor, (state = cursor->registers[5]) + STATE_TAG, &bad) & 255) == TAG_THREAD;
     struct walk *walk = cursor->state;
     while (at < 15 && walk->state[at] && walk->state[at] != state) at++;
@@ -145,7 +159,8 @@ static int look(struct rsunwind_cursor *cursor, void *data __attribute__((unused
         while (_Unwind_FindEnclosingFunction((void *)(start + size + step)) == (void *)start) size += step;
     if (!start || size < 4096 || (loop && start != loop)) return RSUNWIND_NOT_MINE;
     uint64_t caller = load(cursor, load(cursor, own_state + STATE_CALL, &bad) + CALL_PREVIOUS, &bad);
-    uint64_t pc = load(cursor, caller + CALL_PC, &bad); /* it has called us, so that its pc is written back */
+    /* It has called us, so that its pc is written back */
+    uint64_t pc = load(cursor, caller + CALL_PC, &bad);
     for (int i = 0; i < 16; i++)
         states |= (cursor->registers[i] == own_state) << i, pcs |= (cursor->registers[i] == pc) << i;
     state_registers = states & (loop ? state_registers : kept), pc_registers = pcs & (loop ? pc_registers : kept);

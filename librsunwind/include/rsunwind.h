@@ -38,15 +38,15 @@ extern "C" {
 #define RSUNWIND_CLIENTS 62
 
 /* Errors, as results. */
-#define RSUNWIND_E_NULL (-22)           /* -EINVAL:  a null pointer, an empty range, a value that is not allowed */
+#define RSUNWIND_E_NULL (-22)           /* -EINVAL:  a null pointer, an empty range, a bad value */
 #define RSUNWIND_E_FULL (-16)           /* -EBUSY:   all clients, languages or ranges are taken */
-#define RSUNWIND_E_NO_CLIENT (-2)       /* -ENOENT:  no such client, language or code is registered (any more); the thread is not in that region */
+#define RSUNWIND_E_NO_CLIENT (-2)       /* -ENOENT:  no such client, language, code or region */
 #define RSUNWIND_E_IN_CALLBACK (-35)    /* -EDEADLK: a callback would wait for itself */
-#define RSUNWIND_E_FOREIGN_THREAD (-95) /* -ENOTSUP: the child of a vfork, or a raw clone without thread-local memory of its own */
+#define RSUNWIND_E_FOREIGN_THREAD (-95) /* -ENOTSUP: a vfork child, or a raw clone without TLS */
 #define RSUNWIND_E_MEMORY (-12)         /* -ENOMEM */
 #define RSUNWIND_E_UNREADABLE (-14)     /* -EFAULT:  memory that cannot be read */
-#define RSUNWIND_E_BUDGET (-11)         /* -EAGAIN:  one walk may not read, or have, as much as that, nor a thread as many labels */
-#define RSUNWIND_E_STILL_RUNS (-110)    /* -ETIMEDOUT: a callback has not returned for some seconds */
+#define RSUNWIND_E_BUDGET (-11)         /* -EAGAIN:  over a walk's limits, or those of labels */
+#define RSUNWIND_E_STILL_RUNS (-110)    /* -ETIMEDOUT: a callback has not returned for seconds */
 
 /* How a frame was found. */
 enum rsunwind_method {
@@ -56,7 +56,7 @@ enum rsunwind_method {
     RSUNWIND_FRAME_POINTER = 3, /* the chain of frame pointers */
     RSUNWIND_SIGNAL_FRAME = 4,  /* what a signal interrupted */
     RSUNWIND_LEAF = 5,          /* a return address in code known to have no frame yet */
-    RSUNWIND_LANGUAGE = 8,      /* an interpreter's own frame: `pc` is a number that stands for its code object while the process lives */
+    RSUNWIND_LANGUAGE = 8,      /* an interpreter's own frame: `pc` stands for its code object */
     RSUNWIND_TOLD = 6           /* where a language said that its caller is */
 };
 
@@ -69,14 +69,15 @@ struct rsunwind_frame {
     uint64_t pc;
     uint8_t method;
     uint8_t unused[3]; /* of no meaning */
-    uint32_t position; /* of RSUNWIND_LANGUAGE: where in the code object, in the language's own counting */
+    /* Of RSUNWIND_LANGUAGE: where in the code object, in the language's own counting */
+    uint32_t position;
 };
 
 /* Bits of rsunwind_stack.flags. */
 #define RSUNWIND_FLAG_REDONE 2u        /* walked again with .eh_frame, to recover a register */
-#define RSUNWIND_FLAG_FOREIGN_STACK 4u /* the thread ran on a stack that is not its own: an alternate stack, a coroutine */
+#define RSUNWIND_FLAG_FOREIGN_STACK 4u /* on a stack not its own: an alternate one, a coroutine */
 
-#define RSUNWIND_FLAG_LANGUAGE_TROUBLE 256u /* a language's callback was in trouble: frames of it may be missing */
+#define RSUNWIND_FLAG_LANGUAGE_TROUBLE 256u /* a callback was in trouble: frames may be missing */
 
 /* A stack, leaf first. It and its frames are gone when the callback returns. Its leaf lies in this
  * library if it was not a signal that began the entry. */
@@ -86,7 +87,9 @@ struct rsunwind_stack {
     uint64_t nonce;
     uint64_t time_ns;       /* when the entry began */
     uint64_t stack_pointer; /* where the walk began */
-    uint64_t elided;        /* frames left out of the middle: both ends are kept of stacks deeper than 1,024 frames (in a recorded program `depth`) */
+    /* Frames left out of the middle: both ends are kept of stacks deeper than 1,024 frames (in a
+     * recorded program `depth`) */
+    uint64_t elided;
     uint64_t elided_at;     /* frames before that gap */
     uint32_t stop;          /* why the walk ended: 0 at the root, a complete stack */
     uint32_t flags;
@@ -174,7 +177,8 @@ RSUNWIND_API int rsunwind_backtrace(void **buffer, int size);
 /* What has happened in the process so far. */
 struct rsunwind_counts {
     uint64_t requests;  /* accepted with result 0: each leads to one callback or is cancelled */
-    uint64_t entries;   /* entries in which somebody had asked, the CPU sampler of a recorded program included */
+    /* Entries in which somebody had asked, the CPU sampler of a recorded program included */
+    uint64_t entries;
     uint64_t unwinds;   /* walks made for them: never more than entries */
     uint64_t callbacks; /* callbacks called */
     uint64_t cancelled; /* requests whose client was unregistered first */
@@ -218,7 +222,8 @@ RSUNWIND_API const char *rsunwind_error(int result);
 struct rsunwind_label {
     const char *key; /* 1 to 63 bytes, UTF-8 */
     size_t key_length;
-    const char *value; /* UTF-8; of more than 255 bytes the beginning is kept, and the recording says so */
+    /* UTF-8; of more than 255 bytes the beginning is kept, and the recording says so */
+    const char *value;
     size_t value_length;
 };
 
@@ -286,9 +291,12 @@ struct rsunwind_registers {
     uint64_t pc;
 };
 
-#define RSUNWIND_CURSOR_EXACT 1u /* pc is the instruction that was interrupted, and all registers are known; else pc is where a call returns to */
+/* `pc` is the instruction that was interrupted, and all registers are known; else pc is where a
+ * call returns to */
+#define RSUNWIND_CURSOR_EXACT 1u
 #define RSUNWIND_CURSOR_ENTRY 2u /* asked because the frame reaches over `entry` */
-#define RSUNWIND_CURSOR_REST 4u  /* asked because the walk is over and `entry` was not met: only frames are of use, no answer is */
+/* Asked because the walk is over and `entry` was not met: only frames are of use, no answer is */
+#define RSUNWIND_CURSOR_REST 4u
 #define RSUNWIND_CURSOR_LAST 8u  /* no more registers can be known: it is in vain to need one */
 
 /* A native frame, as the callback is shown it. */
@@ -301,17 +309,24 @@ struct rsunwind_cursor {
     uint64_t entry; /* with RSUNWIND_CURSOR_ENTRY: the entry; to be set to the next one, further
                      * up, or to 0. Asked by code: 0; may be set to an address in the
                      * frame, to be asked about it again, by entry, when `cfa` is known */
-    uint64_t stack_low, stack_high; /* the thread's own stack as far as it was seen, readable; both 0 on another one */
+    /* The thread's own stack as far as it was seen, readable; both 0 on another one */
+    uint64_t stack_low, stack_high;
     const struct rsunwind_registers *interrupted; /* what the signal interrupted, all known */
-    void *state; /* RSUNWIND_STATE bytes of this language's own, zeroed when the walk begins, and when it begins again */
+    /* RSUNWIND_STATE bytes of this language's own, zeroed when the walk begins, and when it
+     * begins again */
+    void *state;
     const void *walk; /* the library's own */
-    const struct rsunwind_cursor_functions *functions; /* called by rsunwind_load() and its neighbours */
+    /* Called by rsunwind_load() and its neighbours */
+    const struct rsunwind_cursor_functions *functions;
 };
 
 /* What a callback says. Frames are given before, by rsunwind_frame(). Other numbers are trouble. */
-#define RSUNWIND_NOT_MINE 0 /* the frame is no frame of the language's: it is unwound as any other */
+/* The frame is no frame of the language's: it is unwound as any other */
+#define RSUNWIND_NOT_MINE 0
 #define RSUNWIND_NATIVE 1   /* the frames are given; this native frame is unwound as any other */
-#define RSUNWIND_CALLER 2   /* the frames are given, and registers, pc and known are those of the native caller, further up the stack */
+/* The frames are given, and registers, pc and known are those of the native caller, further up
+ * the stack */
+#define RSUNWIND_CALLER 2
 #define RSUNWIND_END 3      /* the frames are given, and the stack ends here, complete */
 /* The value of a register that is not known is needed. The walk begins again so that it is, if that
  * can be (RSUNWIND_CURSOR_LAST); the state is zeroed then. To be said before any frame is given. */
@@ -325,7 +340,8 @@ typedef uint64_t (*rsunwind_entry_callback)(struct rsunwind_cursor *cursor, void
 
 struct rsunwind_language {
     size_t size;      /* sizeof(struct rsunwind_language) */
-    const char *name; /* what frames are shown as: up to 31 printing characters but blanks, ; [ ]; it is copied */
+    /* What frames are shown as: up to 31 printing characters but blanks, ; [ ]; it is copied */
+    const char *name;
     rsunwind_language_callback callback;
     rsunwind_entry_callback entry; /* null: asked by code alone */
     void *data;
@@ -432,7 +448,9 @@ static inline int rsunwind_describe(const struct rsunwind_cursor *cursor, const 
 struct rsunwind_jit_rule {
     uint32_t from;
     int32_t cfa_offset;    /* CFA = register + this; a multiple of 8 */
-    int16_t saved[6];      /* where rbp, rbx, r12, r13, r14 and r15 are saved: CFA + this, from -16 to -256; 0 if the code has not changed it */
+    /* Where rbp, rbx, r12, r13, r14 and r15 are saved: CFA + this, from -16 to -256; 0 if the
+     * code has not changed it */
+    int16_t saved[6];
     uint16_t cfa_register; /* 6 (rbp) or 7 (rsp) */
     uint16_t unused;
 };
@@ -443,7 +461,9 @@ struct rsunwind_jit_code {
     size_t length;
     const char *language;             /* as in struct rsunwind_language */
     const struct rsunwind_code *code; /* positions are offsets from `start` */
-    const struct rsunwind_jit_rule *rules; /* by offset, up to 1,024; null: the code keeps a chain of frame pointers, from its first instruction on */
+    /* By offset, up to 1,024; null: the code keeps a chain of frame pointers, from its first
+     * instruction on */
+    const struct rsunwind_jit_rule *rules;
     size_t rule_count;
 };
 
@@ -461,7 +481,9 @@ struct rsunwind_language_counts {
     uint64_t frames;        /* that it gave */
     uint64_t troubled;      /* times that it was in trouble, for one or more of the reasons below */
     uint64_t unreadable;    /* it read what cannot be read */
-    uint64_t not_advancing; /* it named a caller, or a next entry, that is not further up, or gave an answer that there is not */
+    /* It named a caller, or a next entry, that is not further up, or gave an answer that there
+     * is not */
+    uint64_t not_advancing;
     uint64_t too_long;      /* it took too long, or wanted too much */
     uint64_t missing;       /* an entry was not met, or a register could not be known */
     uint64_t is_off;        /* 1 once it has been switched off */

@@ -56,7 +56,8 @@ impl Version {
 ///  0  magic u16, version u8, flags u8
 ///  4  abi u8, fixed FP offset i8, fixed RA offset i8, auxiliary header length u8
 ///  8  functions u32, rows u32, bytes of rows u32
-/// 20  offset of the function index u32, offset of the rows u32     both from the end of the (auxiliary) header
+/// 20  offset of the function index u32, offset of the rows u32
+///     (both from the end of the (auxiliary) header)
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]

@@ -338,22 +338,12 @@ fn who_may_not_be_looked_at_is_refused_with_the_remedy() {
         status == Some(2) && said.contains("no process is called nobody-has-this-name"),
         "{said}"
     );
-    let (_directory, copies) = for_everybody(&["/bin/sleep".as_ref(), rsunwind()]);
-    let name = copies[0].with_file_name("two-of-them");
-    fs::rename(&copies[0], &name).unwrap();
-    let (first, _second) = (
-        Beside::silent(Command::new(&name).arg("60")),
-        Beside::silent(Command::new(&name).arg("60")),
-    );
-    let (status, said) = run(Command::new(rsunwind()).args(["dump", "two-of-them"]));
-    assert!(
-        status == Some(2) && said.contains("2 processes are called two-of-them"),
-        "{said}"
-    );
+    let (_directory, copies) = for_everybody(&[rsunwind()]);
+    let of_root = Beside::silent(Command::new("/bin/sleep").arg("60"));
     // The tests run as root.
-    let mut other = Command::new(&copies[1]);
+    let mut other = Command::new(&copies[0]);
     other
-        .args(["dump", &first.pid().to_string()])
+        .args(["dump", &of_root.pid().to_string()])
         .uid(65534)
         .gid(65534);
     let (status, said) = run(&mut other);
@@ -362,4 +352,25 @@ fn who_may_not_be_looked_at_is_refused_with_the_remedy() {
             && said.contains("it belongs to user 0: run rsunwind as that user, or as root"),
         "{said}"
     );
+}
+
+#[test]
+fn a_name_means_all_processes_that_have_it() {
+    let (_directory, copies) = for_everybody(&["/bin/sleep".as_ref()]);
+    let name = copies[0].with_file_name("two-of-them");
+    fs::rename(&copies[0], &name).unwrap();
+    let mut pids = [(); 2].map(|()| Beside::silent(Command::new(&name).arg("60")));
+    pids.sort_by_key(Beside::pid);
+    for command in ["dump", "doctor"] {
+        let result = output(Command::new(rsunwind()).args([command, "two-of-them"]));
+        let said = text(&result.stdout);
+        let places = pids
+            .each_ref()
+            .map(|process| said.find(&format!("process {}", process.pid())));
+        assert!(
+            places[0].is_some() && places[0] < places[1],
+            "{command}: {said}\n{}",
+            text(&result.stderr)
+        );
+    }
 }

@@ -23,11 +23,11 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "49", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
-    /// What samples may take of the program's CPU time at most, 0.1% or more [default: 25%]
+    /// Limit on the share of the program's CPU time that samples take, 0.1% or more [default: 25%]
     #[arg(long, value_name = "SHARE", value_parser = units::Share::parse, conflicts_with_all = ["pid", "all"])]
     pub max_overhead: Option<units::Share>,
 
-    /// How long windows are, 2s or more [default: 15s]
+    /// Length of a window, 2s or more [default: 15s]
     #[arg(long, value_name = "TIME", value_parser = window_length)]
     pub window: Option<Duration>,
 
@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "URL")]
     pub clickhouse: Vec<String>,
 
-    /// Write pprof files to a folder, of which the oldest go when it is full
+    /// Write pprof files to a folder; the oldest are deleted when it is full
     #[arg(long, value_name = "DIR")]
     pub files: Vec<String>,
 
@@ -55,15 +55,15 @@ pub struct Args {
     #[arg(long, value_name = "NAME")]
     pub service: Option<String>,
 
-    /// Say this of everything that is sent (may be given several times)
+    /// Label everything that is sent (may be given several times)
     #[arg(long, value_name = "KEY=VALUE")]
     pub label: Vec<String>,
 
-    /// Where windows wait that cannot be sent and find no room in memory; it outlives the agent
+    /// Folder for windows that cannot be sent yet and do not fit in memory; it outlives the agent
     #[arg(long, value_name = "DIR")]
     pub spool: Option<PathBuf>,
 
-    /// Settings (TOML), which are read anew at SIGHUP
+    /// Settings (TOML); SIGHUP rereads them
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -71,11 +71,11 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Whatever runs on the machine, as root
+    /// Everything on the machine (as root)
     #[arg(short, long, group = "target")]
     pub all: bool,
 
-    /// With -a: send only what processes of these names do, with commas between them
+    /// With -a: send only the processes with these names, separated by commas
     #[arg(long, value_name = "NAMES", requires = "all")]
     pub processes: Option<String>,
 

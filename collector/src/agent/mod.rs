@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! program ─► rsunwind record ─► recording, in shared memory      (a process; goes on without us)
-//!                                   │  windows: which part is next; what is done with is taken away
+//!                                   │  windows: which part is next; finished parts are taken away
 //!                                   ▼
 //!                                 reader: read and named          (a process; ends if it grows)
 //!                                   │  form: pprof, otlp

@@ -2,7 +2,7 @@
 //! (proposal 4719), the attributes of its resource in a mapping called `OTEL_CTX`.
 //!
 //! ```text
-//! header: | "OTEL_CTX" | version, 4 bytes | length of the payload, 4 | published at, 8 | its address, 8 |
+//! header: | "OTEL_CTX" | version, 4 bytes | length, 4 | published at, 8 | payload's address, 8 |
 //! ```
 //!
 //! Nothing is asked of the process. What it publishes is another's: it is bounded, and read again

@@ -5,9 +5,9 @@
 //!
 //! ```text
 //! wait4 of the command ─► total ┐
-//! wait4 of a child ─► the child ├─► own = both − children ─┬─ sampled, lost, between samples (of each thread)
-//! a process at its own end ─────┘                          ├─ before arming, set-up, exec (of each program run)
-//!                                                          └─ what remains: its end, or it was not sampled
+//! wait4 of a child ─► the child ├─► own = both − children ─┬─ of threads: sampled, lost, between
+//! a process at its own end ─────┘                          ├─ of program runs: set-up, exec
+//!                                                          └─ the rest: its end, or not sampled
 //! ```
 //!
 //! Not here: who is whose child ([`lives`]), and how it is shown (`summary`, `profile`).

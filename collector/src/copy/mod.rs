@@ -15,9 +15,9 @@
 //! taken in the kernel is kept, in chunks of that kind.
 //!
 //! ```text
-//! rings of CPU time (copied programs) ──┐                    ┌─ run ── copied_thread ─► chunks of the thread
-//!                                       ├─► reader ─► runs ──┤
-//! rings of context switches ────────────┘    by time         └─ run ── off_cpu ───────► chunks FROM_SWITCHES
+//! CPU time (copied programs) ──┐ rings              ┌─ run ── copied_thread ─► the thread's chunks
+//!                              ├─► reader ─► runs ──┤
+//! context switches ────────────┘    by time         └─ run ── off_cpu ───────► FROM_SWITCHES
 //! ```
 //!
 //! Not here: when this is done (`record`), and how recordings are read.

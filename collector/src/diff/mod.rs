@@ -35,9 +35,9 @@ const WIDEST_ORIGIN: usize = 20;
 /// Arguments of `rsunwind diff`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-By share, which hides that all has become slower alike; by --time, if both runs did the same; or --per operation, if one did more.
+Shares are compared, which hides a program that became slower everywhere alike. --time compares times, if both runs did the same work; --per compares times per operation, if one did more.
 A difference is called noise (~) if sampling alone explains it: it is within three standard deviations of Poisson's
-distribution. What else makes runs differ is not in that bound: compare several runs.
+distribution. That covers nothing else that makes runs differ: compare several runs.
 
 Examples:
   rsunwind diff                                                the newest recording here, and the one before it
@@ -58,12 +58,12 @@ pub struct Args {
     #[arg(long, group = "measure")]
     pub time: bool,
 
-    /// Compare times (or counts) of an operation: how many there were, in both or in each (N,M)
+    /// Compare times (or counts) per operation: how many there were, in both or in each (N,M)
     #[arg(long, value_name = "N[,M]", group = "measure", value_parser = operations)]
     pub per: Option<[f64; 2]>,
 
-    /// Exit with status 3 if something, or all together, has grown by more than this part of all
-    /// before, such as 5%, and by more than noise
+    /// Exit with status 3 if a function (or with --time and --per the total) has grown by more than
+    /// this share of the whole before, such as 5%, and by more than noise
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     pub fail_above: Option<f64>,
 

@@ -7,6 +7,7 @@ mod finding;
 mod machine;
 mod process;
 
+use crate::target;
 use clap::Args as ClapArgs;
 use finding::{State, section};
 use std::io::{self, Write as _};
@@ -21,11 +22,12 @@ The exit status is 0 if nothing is missing altogether, 1 otherwise.
 Examples:
   rsunwind doctor            this machine, for this user
   rsunwind doctor $$         and one process: what a recording of its program would have
+  rsunwind doctor nginx      and all processes of that name
   sudo rsunwind doctor       what root may, beside what you may")]
 pub struct Args {
-    /// Look at this process, too: what a recording of its program would have
-    #[arg(value_name = "PID")]
-    pub pid: Option<i32>,
+    /// Look at this process, or those of this name, too: what a recording would have
+    #[arg(value_name = "PID|NAME")]
+    pub process: Option<String>,
 }
 
 /// Why `rsunwind doctor` failed.
@@ -33,8 +35,8 @@ pub struct Args {
 #[non_exhaustive]
 pub enum Error {
     /// No such process.
-    #[error("there is no process {0}: check the number (ps -e)")]
-    NoProcess(i32),
+    #[error(transparent)]
+    Target(#[from] target::Error),
     /// What was found could not be written.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -45,7 +47,7 @@ impl Error {
     #[must_use]
     pub const fn exit_status(&self) -> u8 {
         match self {
-            Self::NoProcess(_) => 2,
+            Self::Target(_) => 2,
             Self::Output(_) => 1,
         }
     }
@@ -60,8 +62,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         "this machine, for this user".to_owned(),
         machine::findings(),
     )];
-    if let Some(pid) = args.pid {
-        sections.push((format!("process {pid}"), process::findings(pid)?));
+    let pids = args.process.as_deref().map(target::find_any).transpose()?;
+    for pid in pids.unwrap_or_default() {
+        sections.push((format!("process {pid}"), process::findings(pid)));
     }
     let text: String = sections
         .iter()

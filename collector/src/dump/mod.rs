@@ -34,23 +34,23 @@ use task::Task;
 /// Arguments of `rsunwind dump`.
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
-The process goes on as if nobody looked: it is not stopped and gets no signal. What a stack lacks for it is said below the stack.
+The process goes on as if nobody looked: it is not stopped and gets no signal. A note below a stack says what is missing because of that.
 
 Examples:
   rsunwind dump 1234          all threads of process 1234
-  rsunwind dump nginx         by name, if one process has it
+  rsunwind dump nginx         by name: one process of that name after the other
   rsunwind dump --json 1234 | jq '.problems'
   rsunwind dump --stop 1234   stop one thread after the other for a moment, for registers that are not known from outside
 
 As an ordinary user: processes of one's own, where ptrace is permitted. As root the kernel's part of stacks is shown, too.")]
 pub struct Args {
-    /// The process: its number, or its name
+    /// The process, by pid or name
     #[arg(value_name = "PID|NAME")]
     pub process: String,
     /// Stop each thread for a moment (threads in calls that this would end are left alone)
     #[arg(long)]
     pub stop: bool,
-    /// For programs: one JSON object
+    /// For programs: a JSON object for each process
     #[arg(long)]
     pub json: bool,
 }
@@ -59,7 +59,7 @@ pub struct Args {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No such process, or several.
+    /// No such process.
     #[error(transparent)]
     Target(#[from] crate::target::Error),
     /// We may not look at it.
@@ -112,7 +112,20 @@ struct Dump {
 /// # Errors
 /// Any [`Error`].
 pub fn run(args: &Args) -> Result<(), Error> {
-    let pid = crate::target::find_one(&args.process)?.cast_unsigned();
+    let pids = crate::target::find_any(&args.process)?;
+    for (place, pid) in pids.into_iter().enumerate() {
+        let text = one(pid.cast_unsigned(), args)?;
+        let gap = if place > 0 && !args.json { "\n" } else { "" };
+        match write!(io::stdout(), "{gap}{text}") {
+            // Whoever reads has seen enough: `rsunwind dump … | head`.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            written => written?,
+        }
+    }
+    Ok(())
+}
+
+fn one(pid: u32, args: &Args) -> Result<String, Error> {
     if let Err(error) = Whereabouts::ask(pid, pid)
         && error.kind() == io::ErrorKind::PermissionDenied
     {
@@ -122,15 +135,10 @@ pub fn run(args: &Args) -> Result<(), Error> {
         });
     }
     let dump = look(pid, args.stop);
-    let text = match args.json {
+    Ok(match args.json {
         true => format!("{:#}\n", show::json(&dump)),
         false => show::text(&dump),
-    };
-    match io::stdout().write_all(text.as_bytes()) {
-        // Whoever reads has seen enough: `rsunwind dump … | head`.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => Ok(written?),
-    }
+    })
 }
 
 fn look(pid: u32, stop: bool) -> Dump {

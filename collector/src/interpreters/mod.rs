@@ -4,7 +4,7 @@
 //! unwinding threads have ([`engine::python`], [`engine::v8`]).
 //!
 //! ```text
-//! native frames, each with its place on the stack ─► with the languages' frames behind those that run them
+//! native frames, with their places on the stack ─► the same, each followed by those that it runs
 //! ```
 //!
 //! What is read is right as long as the thread has not run meanwhile. **Whoever asks has to know

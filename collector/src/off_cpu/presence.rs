@@ -2,7 +2,7 @@
 //! with the stack at which it began.
 //!
 //! ```text
-//! leaves ─ out ───────── back            a sample with the stack, then the switch itself, then the switch back
+//! leaves ─ out ───────── back      a sample with the stack, the switch itself, the switch back
 //!          └── absence ──┘
 //! ```
 //!

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! comm pid/tid [cpu] seconds.micros: period event:
-//!         address symbol+0xoffset (module)          from leaf to root; inlined functions first, as "symbol (inlined)"
+//!         address symbol+0xoffset (module)     from leaf to root; inlined ones "symbol (inlined)"
 //! ```
 
 use super::{Format, Location, Options, locations, thread_name};

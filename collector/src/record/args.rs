@@ -25,8 +25,8 @@ pub struct Args {
     #[arg(short = 'F', long, value_name = "HZ", default_value = "999", value_parser = units::Rate::parse)]
     pub rate: units::Rate,
 
-    /// What samples may take of the program's CPU time at most: 1%, 2.5%. Where -F samples a second
-    /// take more they come less often, each for several periods [default: 25%]
+    /// Limit on the share of the program's CPU time that samples take: 1%, 2.5%. If -F asks for
+    /// more, samples come less often, and each stands for several periods [default: 25%]
     #[arg(long, value_name = "SHARE", value_parser = units::Share::parse)]
     pub max_overhead: Option<units::Share>,
 
@@ -53,18 +53,18 @@ pub struct Args {
     #[arg(long, requires = "duration")]
     pub detach: bool,
 
-    /// When the command has ended, go on until all of its descendants have (or a signal says that
-    /// it is enough)
+    /// When the command has ended, go on until all of its descendants have ended (or until a
+    /// signal)
     #[arg(long)]
     pub wait: bool,
 
-    /// Where the profile goes, once it is whole; an older file is replaced. %p is the program's
-    /// pid, %t the time in seconds since 1970, %h this machine's name [default: rsunwind.rsu, of
-    /// which an older one becomes rsunwind.rsu.old]
+    /// Where the profile is written once it is complete; an older file is replaced. %p is the
+    /// program's pid, %t the time in seconds since 1970, %h this machine's name [default:
+    /// rsunwind.rsu, of which an older one becomes rsunwind.rsu.old]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// At most this long to look up names, which are stored in the recording so that it can be read
+    /// Time limit for looking up names, which are stored in the recording so that it can be read
     /// without the programs; 0 stores none
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = units::patience)]
     pub names: Duration,
@@ -78,11 +78,11 @@ pub struct Args {
     #[arg(short, long)]
     pub format: Option<String>,
 
-    /// What asks for samples
+    /// What triggers samples
     #[arg(long, value_enum, default_value_t)]
     pub trigger: Trigger,
 
-    /// The signal by which a thread is asked
+    /// The signal that asks a thread for a sample
     #[arg(long, value_enum, default_value_t)]
     pub signal: Signal,
 
@@ -90,11 +90,11 @@ pub struct Args {
     #[arg(long, value_enum, default_value_t)]
     pub unwind: Unwind,
 
-    /// Frames kept of a stack, 8 to 4096: of deeper ones both ends are kept
+    /// Frames kept per stack, 8 to 4096; deeper stacks keep both ends
     #[arg(long, value_name = "N", default_value_t = 4096, value_parser = clap::value_parser!(u32).range(8..=4096))]
     pub max_depth: u32,
 
-    /// Most shared memory per process (suffixes K, M, G); samples beyond it are counted as lost
+    /// Maximum shared memory per process (suffixes K, M, G); samples beyond it are counted as lost
     #[arg(long, value_name = "BYTES", default_value = "256M", value_parser = units::size)]
     pub size: u64,
 
@@ -102,13 +102,13 @@ pub struct Args {
     #[arg(long)]
     pub no_follow: bool,
 
-    /// Have the JVM and .NET name what they compile, and the JVM give it whole stacks: by
-    /// JAVA_TOOL_OPTIONS, which the JVM tells of on stderr, and DOTNET_PerfMapEnabled. The names
-    /// are in /tmp/perf-PID.map, which stays
+    /// Make the JVM and .NET name the code that they compile, and the JVM keep frame pointers in
+    /// it. Sets JAVA_TOOL_OPTIONS, which the JVM mentions on stderr, and DOTNET_PerfMapEnabled; the
+    /// names stay behind in /tmp/perf-PID.map
     #[arg(long, conflicts_with_all = ["pid", "all"])]
     pub jit_names: bool,
 
-    /// Say nothing but errors
+    /// Print only errors
     #[arg(short, long)]
     pub quiet: bool,
 
@@ -117,16 +117,16 @@ pub struct Args {
     #[arg(short, long)]
     pub verbose: bool,
 
-    /// Record processes that run already, and what they start from now on: numbers or names, with
-    /// commas between them. Ctrl-C or -d ends the recording, and never them
+    /// Record running processes, and what they start from now on: pids or names, separated by
+    /// commas. Ctrl-C or -d ends the recording, never the processes
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 
-    /// With -p: how stacks come about
+    /// With -p: how stacks are taken
     #[arg(long, value_enum, default_value_t, requires = "pid")]
     pub how: How,
 
-    /// Record whatever runs on this machine, until Ctrl-C or for the time of -d
+    /// Record everything on this machine, until Ctrl-C or for the time given by -d
     #[arg(short, long)]
     pub all: bool,
 
@@ -182,28 +182,29 @@ pub enum Trigger {
     Auto,
     /// perf events, or nothing
     Perf,
-    /// CPU timers, which the kernel's tick bounds
+    /// CPU timers, limited to the kernel's tick
     Timer,
 }
 
 /// How stacks of processes that run already come about.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum How {
-    /// From inside where that has more, functions of Python and JavaScript, and nothing speaks
-    /// against it; else copies
+    /// From inside where that shows more (functions of Python and JavaScript) and nothing rules it
+    /// out; else by copies
     #[default]
     Auto,
     /// The kernel copies the upper part of each stack: the process is not touched
     Copies,
-    /// A library is brought into the process, by which its threads unwind themselves in user mode,
-    /// and taken away at the end; the kernel's time, and what the process starts, are copied
+    /// A library is loaded into the process, so that its threads unwind themselves in user mode,
+    /// and unloaded at the end; stacks of time in the kernel, and of what the process starts, are
+    /// copied
     Inside,
 }
 
 /// The signal by which a thread is asked to unwind itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Signal {
-    /// SIGURG, which does nothing where it comes too late; SIGPROF in programs that use SIGURG
+    /// SIGURG, which does no harm if it comes too late; SIGPROF in programs that use SIGURG
     /// themselves
     #[default]
     Auto,

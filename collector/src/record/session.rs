@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! /dev/shm/rsunwind-AbCdEf/           nobody else can list it
-//!     0123456789abcdef…/              128 random bits: who knows the path was told it by the session, or by a process of it
+//!     0123456789abcdef…/              128 random bits, known to processes of the session only
 //!         control  rings  events  PID.KEY.seg …
 //! ```
 //!

@@ -64,7 +64,7 @@ pub struct Args {
     #[arg(value_name = "FILE")]
     pub files: Vec<PathBuf>,
 
-    /// What a row stands for [default: function; of time off the CPU and wall-clock time own];
+    /// What a row stands for [default: function; own for off-CPU and wall-clock time];
     /// label=KEY for labels of that key
     #[arg(long, value_parser = rows::Parser)]
     pub by: Option<Rows>,
@@ -215,7 +215,8 @@ impl Error {
 pub fn run(args: &Args) -> Result<(), Error> {
     let mut selection = args.selection.clone();
     if args.summary {
-        selection.event = Some("cpu".to_owned()); // the account is of CPU time, and has a line for each other event
+        // The account is of CPU time, and has a line for each other event.
+        selection.event = Some("cpu".to_owned());
     }
     let working = Working::begin();
     let mut profile = selection.open(&args.files)?;

@@ -78,7 +78,7 @@ pub struct Selection {
     #[arg(long, value_name = "LANGUAGE", help_heading = NAMES)]
     pub language: Option<String>,
 
-    /// Only where a thread held Python's GIL; of time off the CPU, where it waited for that
+    /// Only where a thread held Python's GIL or, off the CPU, waited for it
     #[arg(long)]
     pub gil: bool,
 

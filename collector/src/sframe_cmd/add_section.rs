@@ -2,7 +2,8 @@
 //! there.
 //!
 //! ```text
-//! the file as it was | padding | program headers, two more | .sframe | section names | section headers, one more
+//! the file as it was | padding | program headers, two more | .sframe | section names
+//!                    | section headers, one more
 //! ```
 //!
 //! The new program headers and `.sframe` are mapped by a new `PT_LOAD` behind all others;

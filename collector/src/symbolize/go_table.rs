@@ -2,7 +2,7 @@
 //! because Go cannot do without it.
 //!
 //! ```text
-//!   header  magic, 0, 0, quantum, bytes of a pointer; words: number of functions, …, where the parts are
+//!   header  magic, 0, 0, quantum, pointer size; words: number of functions, …, places of the parts
 //!   functions, by address  begins, record   begins, record   …   end of the last
 //!   record                 begins, where its name is, …
 //! ```

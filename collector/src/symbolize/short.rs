@@ -2,8 +2,10 @@
 //! `std::string` for what that stands for.
 //!
 //! ```text
-//! void ns::Map<int, std::allocator<int> >::each<ns::f()::{lambda(int)#1}>(ns::f()::{lambda(int)#1}) const     ns::Map<…>::each<…>
-//! <alloc::vec::Vec<T> as core::iter::traits::collect::Extend<T>>::extend      <alloc::vec::Vec<…> as core::iter::traits::collect::Extend<…>>::extend
+//! void ns::Map<int, std::allocator<int> >::each<ns::f()::{lambda()#1}>(ns::f()::{lambda()#1})
+//!     ns::Map<…>::each<…>
+//! <alloc::vec::Vec<T> as core::iter::traits::collect::Extend<T>>::extend
+//!     <alloc::vec::Vec<…> as core::iter::traits::collect::Extend<…>>::extend
 //! ```
 //!
 //! Only for names that were mangled, and those of C++ and Rust in debug information: in others

@@ -64,7 +64,7 @@ pub struct Args {
     /// Also record time off the CPU, and show in which functions and threads it is
     #[arg(long)]
     pub off_cpu: bool,
-    /// Whatever runs on the machine, as root
+    /// Everything on the machine (as root)
     #[arg(short, long, group = "target")]
     pub all: bool,
     /// What is recorded

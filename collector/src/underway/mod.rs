@@ -27,7 +27,7 @@ rm -rf "$1""#;
 #[derive(Clone, Debug, Default, Args)]
 #[group(id = "target", required = true, multiple = false)]
 pub struct Target {
-    /// Processes that run already, and what they start: numbers or names, with commas between them
+    /// Running processes, and what they start: pids or names, separated by commas
     #[arg(short, long, value_name = "PID")]
     pub pid: Option<String>,
 

@@ -2,8 +2,8 @@
 //! itself, as here, and on those of `rsunwind record`.
 //!
 //! It keeps a record of each call on its own stack, and tells the profiler where the innermost is.
-//! It runs a factorial of 5, which takes its time, and prints the lines where its functions
-//! stand in the innermost call.
+//! `cargo run`, in its folder, computes a factorial of 5, which takes its time, and prints the
+//! lines where its functions stand in the innermost call.
 
 use rsunwind::clients::{Client, Stack};
 use rsunwind::languages::api::{self, Answer, Cursor, Description, Language};

@@ -1,5 +1,5 @@
-//! Known threads: `crew [THREADS]` starts that many (64), each of them named, and each of them does
-//! the same work at the bottom of a known stack.
+//! Known threads: `cargo run -p rsunwind-examples --bin crew [THREADS]` starts that many (64), each
+//! of them named, and each of them does the same work at the bottom of a known stack.
 //!
 //! ```text
 //! (thread entry) ─ … ─ member ─ shift ─ task

@@ -7,8 +7,8 @@
 //!               └─ fifth  2
 //! ```
 //!
-//! Run it as `split [CPU_MS]`: it works in whole rounds until it has used that much CPU time (500
-//! ms).
+//! `cargo run -p rsunwind-examples --bin split [CPU_MS]`: it works in whole rounds until it has
+//! used that much CPU time (500 ms).
 
 use rsunwind_examples::{cpu_time, not_a_tail_call, work};
 use std::time::Duration;

@@ -1,7 +1,8 @@
 //! pc → rule, shared by all threads, without locks.
 //!
 //! ```text
-//!   line (64 bytes) = 4 entries;  entry = | rule | mix(rule) xor key |      key = pc, generation in the upper 16 bits
+//!   line (64 bytes) = 4 entries;  entry = | rule | mix(rule) xor key |
+//!   key = pc, generation in the upper 16 bits
 //! ```
 //!
 //! A key has a preferred entry, may lie in any other of that line, and in any of a second line when

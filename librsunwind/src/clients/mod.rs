@@ -8,7 +8,8 @@
 //! often, there is one walk per entry.
 //!
 //! ```text
-//! request ─► bit in the thread's mask ─► entry: take the mask ─► walk, the first time ─► callback of each ─► take the mask again …
+//! request ─► bit in the thread's mask
+//! entry: take the mask ─► walk, the first time ─► callback of each ─► take the mask again …
 //! ```
 //!
 //! How a request outside of an entry becomes one ([`broker::request`]):
@@ -30,7 +31,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | [`api`] | **for Rust programs**: the broker that the process has, ours or that of the loaded library |
+//! | [`api`] | **for Rust programs**: the process's broker, ours or the loaded library's |
 //! | [`broker`] | register, unregister, request: what the C functions of `include/rsunwind.h` do |
 //! | `table` | the registered clients |
 //! | `entry` | the loop that answers |

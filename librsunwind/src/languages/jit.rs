@@ -2,7 +2,8 @@
 //! is unwound.
 //!
 //! ```text
-//!   page of a pc ─► bucket ─► node ─► node …          node: page, code        code: range, rules, name, file, lines
+//!   page of a pc ─► bucket ─► node ─► node …
+//!   node: page, code        code: range, rules, name, file, lines
 //! ```
 //!
 //! Handlers on all threads look codes up, where the rule cache has no answer, while ordinary code

@@ -7,7 +7,8 @@
 //! recording says.
 //!
 //! ```text
-//! walk ─► frame of a registered range, or over an entry ─► callback ─► rsunwind_load …, rsunwind_frame … ─► answer ─► walk goes on
+//! walk ─► frame of a registered range, or over an entry ─► callback ─► answer ─► walk goes on
+//!                                                             └ rsunwind_load …, rsunwind_frame …
 //! ```
 //!
 //! | file | |

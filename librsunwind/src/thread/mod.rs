@@ -4,7 +4,8 @@
 //! All of it lies in one mapping of its own, found through one thread-local word:
 //!
 //! ```text
-//! | guard page | labels | handler stack … <- stack_top | ThreadState | frames of this sample | of the sample before | spare |
+//! | guard page | labels | handler stack … <- stack_top | ThreadState
+//! | frames of this sample | of the sample before | spare |
 //! ```
 //!
 //! A fork child sees the state filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing

@@ -7,8 +7,8 @@
 //! samples they lean on the one before in the chunk: outer frames in common are only counted.
 //!
 //! ```text
-//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames | frame Δ … frame Δ | [cookie [more]]
-//!                                                                        (frame differences: to the frame before)
+//! cursor Δ | time Δ | user ip Δ | user sp Δ | event [value] | reused | new frames
+//!     | frame Δ … frame Δ (to the frame before) | [cookie [more]]
 //! ```
 //!
 //! A sample of CPU time without frames was taken in user mode: it waits for a user stack, too,

@@ -21,7 +21,7 @@
 //!                          <------- committed ------>
 //!          <------------------------ stride -------------------->
 //!
-//! record:  | u16 length in 8-byte words | u8 kind | u8 zero | u32 check | payload … zero-padded to a word |
+//! record:  | u16 length in 8-byte words | u8 kind | u8 zero | u32 check | payload … padding (0) |
 //! ```
 //!
 //! * A chunk belongs to one thread of one process, which alone writes it and never waits.

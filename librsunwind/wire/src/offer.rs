@@ -2,10 +2,10 @@
 //! socket [`SOCKET_FILE`] of the session directory, with the descriptors of its events, in the
 //! order of [`Offer::events`]; the first is the one to map. A program run of another user than the
 //! session's sends one without a ring as it begins: the kernel vouches for who has sent it, also
-//! when it is gone.
+//! when it is gone. The message, in 64-bit words:
 //!
 //! ```text
-//! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …        (64-bit words)
+//! magic | pid, tid | process key | thread key | base | bytes of data | (event id, event) …
 //! ```
 
 use super::{WireError, words};

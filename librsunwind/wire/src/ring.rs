@@ -6,7 +6,8 @@
 //! `SAMPLE_TYPE`, whose first word says which event it was.
 //!
 //! ```text
-//! sample:  | header | event id | ip | pid, tid | time | period | n | n entries … | register ABI | fp | sp | ip |
+//! sample:  | header | event id | ip | pid, tid | time | period | n | n entries …
+//!          | register ABI | fp | sp | ip |
 //! lost:    | header | event id | how many | …
 //! ```
 //!

@@ -5,8 +5,10 @@
 //! sample of a chunk leans on [`SampleHead::default`] and no frames.
 //!
 //! ```text
-//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | [labels | changes Δ] | reused | elided [elided at] | new frames | frame … frame
-//! frame:  | c zzz mmmm | LEB128 …      m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
+//! nonce Δ | time Δ | weight | trigger | stop reason | flags | sp Δ | [labels | changes Δ]
+//!     | reused | elided [elided at] | new frames | frame … frame
+//! frame:  | c zzz mmmm | LEB128 …
+//!     m: method, z: low bits of the zigzag difference to the pc before, c: more bytes follow
 //! ```
 //!
 //! A frame of an interpreter has the number of a code object ([`super::code`]) for its pc, the

@@ -2,7 +2,7 @@
 //! here knows where the memory is; what cannot be read, or is no such structure, is `None`.
 //!
 //! ```text
-//! thread state ─► innermost entry ─► its frames ─► code object: name, file, line table; position in it
+//! thread state ─► innermost entry ─► its frames ─► code object: name, file, lines; position in it
 //!                  └► next outer entry ─► …
 //! ```
 //!

@@ -9,9 +9,13 @@
 //!          | locals           |
 //!   sp  -> +------------------+
 //!
-//!   bits    0..4  kind       7     CFA from the frame pointer     38      drops unsaved registers    44..64  CFA offset in
-//!           4..7  method     8..38 six slots of five bits, 0 is   39..44  another CFA register               words, signed,
-//!                                  "not saved"                                                               or an index
+//!   bits    0..4    kind
+//!           4..7    method
+//!           7       CFA from the frame pointer
+//!           8..38   six slots of five bits, 0 is "not saved"
+//!           38      drops unsaved registers
+//!           39..44  another CFA register
+//!           44..64  CFA offset in words, signed, or an index
 //! ```
 //!
 //! Rows that the word does not hold go to the [`wide`] table and leave their index here. Not here:

@@ -3,7 +3,7 @@
 //! counted from the beginning of the section.
 //!
 //! ```text
-//!   1b 03 3b behind the version   pointer (0)   number of pairs   pairs of (function, entry), by function
+//!   1b 03 3b after the version   pointer (0)   number of pairs   (function, entry), by function
 //! ```
 //!
 //! Made once, when a module is found; time is linear in the section, which the caller bounds. Not
