@@ -91,7 +91,9 @@ fn sources(manifest: &Path, out: &Path) -> Result<PathBuf, Box<dyn Error>> {
             if !link.exists() {
                 return Err(format!("no link to {source}: {}", link.display()).into());
             }
-            println!("cargo::rerun-if-changed={}", root.join(source).display());
+            // Relative: absolute paths would still lead to where a repository was that has been
+            // moved with its target directory.
+            println!("cargo::rerun-if-changed=../{source}");
         }
         return Ok(root.to_owned());
     }
