@@ -27,6 +27,8 @@ pub struct Budget {
     due_ns: Cell<u64>,
     /// CPU time of the thread that is, ns.
     counted_ns: Cell<u64>,
+    /// Its context switches by then.
+    switches: Cell<u64>,
 }
 
 /// A walk is always believed to take as much as this.
@@ -86,6 +88,16 @@ impl Budget {
         cpu_ns.saturating_sub(self.counted_ns.replace(cpu_ns))
     }
 
+    /// Context switches of the thread since this was asked for the last time, at so many.
+    pub fn switches_since(&self, switches: u64) -> u64 {
+        switches.saturating_sub(self.switches.replace(switches))
+    }
+
+    /// The same, but they are asked for again.
+    pub fn switches_before(&self, switches: u64) -> u64 {
+        switches.saturating_sub(self.switches.get())
+    }
+
     /// When the last walk's handler ended (`CLOCK_MONOTONIC`, ns); 0 if there was none.
     pub fn ended_ns(&self) -> u64 {
         self.ended_ns.get()
@@ -109,6 +121,7 @@ impl Budget {
             &self.ended_ns,
             &self.due_ns,
             &self.counted_ns,
+            &self.switches,
         ] {
             word.set(0);
         }
@@ -187,6 +200,15 @@ mod tests {
         assert_eq!(budget.may_walk(1, 1, anyway), Some(2));
         assert_eq!(budget.signals_left_out(), 0);
         assert_eq!(budget.may_walk(1, 1, false), left_out);
+    }
+
+    #[test]
+    fn switches_are_counted_once() {
+        let budget = Budget::default();
+        assert_eq!(budget.switches_before(7), 7);
+        assert_eq!([7, 7, 12].map(|all| budget.switches_since(all)), [7, 0, 5]);
+        budget.reset();
+        assert_eq!(budget.switches_since(3), 3, "of the next thread");
     }
 
     #[test]

@@ -74,6 +74,8 @@ pub struct Config {
     pub event_cost_ns: Option<u64>,
     /// What of that the handler sees, ns, or 0.
     pub event_seen_ns: u64,
+    /// What an event adds to a context switch of its thread, ns, or 0.
+    pub switch_cost_ns: u64,
     /// What samples may take of the program's time, of [`engine::affordable::WHOLE`].
     pub share: u64,
     /// Which trigger to use.
@@ -111,6 +113,7 @@ pub static INACTIVE: Config = Config {
     period_ns: 1_000_000_000,
     event_cost_ns: None,
     event_seen_ns: 0,
+    switch_cost_ns: 0,
     share: affordable::QUARTER,
     trigger: TriggerChoice::Auto,
     signal: SignalChoice::Auto,
@@ -141,6 +144,7 @@ impl Config {
             period_ns: 1_000_000_000 / DEFAULT_RATE,
             event_cost_ns: None,
             event_seen_ns: 0,
+            switch_cost_ns: 0,
             share: affordable::QUARTER,
             trigger: TriggerChoice::Auto,
             signal: SignalChoice::Auto,
@@ -208,6 +212,7 @@ impl Config {
             b"cost" => self.event_cost_ns = parse_decimal(value),
             b"outside" => {} // see `Config::outside`
             b"seen" => self.event_seen_ns = parse_decimal(value).unwrap_or(0),
+            b"switch" => self.switch_cost_ns = parse_decimal(value).unwrap_or(0),
             b"overhead" => match parse_share(value) {
                 Some(share) => self.share = share,
                 None => return bad("overhead", "give 0.1 to 25 percent, such as 1 or 2.5"),

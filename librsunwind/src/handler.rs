@@ -158,7 +158,11 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
             Origin::Ours(Request {
                 trigger: Trigger::Timer,
                 nonce: this.trigger.next_nonce(),
-                weight: this.told_weight(weight),
+                // Beside an event, whose samples go by the clock, a timer's do so too.
+                weight: match this.trigger.is_spared() {
+                    true => this.take_weight(weight, false),
+                    false => this.told_weight(weight),
+                },
                 flags: this.left_out(),
                 sampled_ns: 0,
             })
@@ -275,12 +279,15 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         this.disarm();
     } else if let Some(request) = sampling {
         PROCESS.pace.obey(Control::orders());
-        this.settle();
+        let used_ns = this.budget.used_since(this.used_ns());
+        let switches = this.switches_with_event(time_ns);
+        this.settle(PROCESS.pace.spares(used_ns, switches));
         let ended_ns = clock::monotonic_ns();
         let spent_ns = ended_ns.saturating_sub(time_ns);
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);
         PROCESS.pace.sampled(Seen {
-            used_ns: this.budget.used_since(this.used_ns()),
+            used_ns,
+            switches,
             kernel_ns: sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns)),
             handler_ns: spent_ns,
             due_ns: this.budget.spent(spent_ns, ended_ns),

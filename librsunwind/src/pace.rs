@@ -12,6 +12,7 @@
 //! | from the event's sample to the handler's walk: the rest of the interrupt, the signal's delivery | seen here: the sample has its time, where it was taken in user mode and the thread has not got on since; for one taken while the handler ran, from that one's end |
 //! | the handler, to its end | seen here |
 //! | before and after that: the interrupt's entry, the way back | what the event costs on this machine, without what can be seen of it |
+//! | the event, at each context switch of its thread | counted by the kernel, at what one costs on this machine; only where somebody has said what samples may take |
 //!
 //! Walks that take longer than the kernel's part are not waited for by all: they are made for
 //! several signals each ([`crate::budget`]).
@@ -19,6 +20,8 @@
 //! Where somebody has said what samples may take, there is an account beside these prices: what the
 //! process is allowed by the CPU time that it uses, and what was taken of it, the preparation of
 //! the program and of its threads included. What is owed makes samples rarer until it is paid back.
+//! That makes context switches no cheaper: a thread whose switches alone take more than they may
+//! has a timer until all is paid back, which costs nothing at a switch.
 
 use core::sync::atomic::{AtomicI64, AtomicU32, AtomicU64, Ordering::Relaxed};
 use engine::affordable::{self, Beginning};
@@ -37,6 +40,8 @@ pub struct Pace {
     share: AtomicU64,
     /// The kernel's part that cannot be seen, ns.
     unseen_ns: AtomicU64,
+    /// What an event adds to a context switch of its thread, ns; 0 where that is not counted.
+    switch_ns: AtomicU64,
     /// The part that can be seen.
     seen: Median,
     /// The handler's.
@@ -54,6 +59,8 @@ pub struct Pace {
 pub struct Seen {
     /// CPU time that the thread has used since its last one, ns.
     pub used_ns: u64,
+    /// Context switches that its event has taken part in since then.
+    pub switches: u64,
     /// What was seen of the kernel's part, if it was.
     pub kernel_ns: Option<u64>,
     /// What the handler took.
@@ -92,6 +99,7 @@ impl Pace {
             least: AtomicU64::new(1),
             share: AtomicU64::new(affordable::QUARTER),
             unseen_ns: AtomicU64::new(0),
+            switch_ns: AtomicU64::new(0),
             seen: Median::new(),
             handler: Average::new(),
             periods: AtomicU64::new(1),
@@ -114,6 +122,35 @@ impl Pace {
         self.seen.begin(seen_ns);
         self.handler.begin(0);
         self.forgive();
+    }
+
+    /// An event costs that at each context switch, ns.
+    pub fn price_switches(&self, switch_ns: u64) {
+        self.switch_ns.store(switch_ns, Relaxed);
+    }
+
+    /// Whether context switches are to be counted: they are known to cost something, and somebody
+    /// has said what samples may take.
+    pub fn counts_switches(&self) -> bool {
+        self.switch_ns.load(Relaxed) > 0 && affordable::is_exact(self.share())
+    }
+
+    /// Whether a thread is to have no event because of so many context switches in that CPU time of
+    /// its: they alone take more than samples may, and that cannot be paid back in a moment.
+    pub fn spares(&self, used_ns: u64, switches: u64) -> bool {
+        let may_take = part(used_ns, self.share(), affordable::WHOLE);
+        self.switches_ns(used_ns, switches) > may_take && self.is_overdrawn()
+    }
+
+    /// What so many context switches took of that CPU time, ns; never more than all.
+    pub fn switches_ns(&self, used_ns: u64, switches: u64) -> u64 {
+        let each = self.switch_ns.load(Relaxed);
+        switches.saturating_mul(each).min(used_ns)
+    }
+
+    /// Whether nothing is owed.
+    pub fn is_paid_back(&self) -> bool {
+        self.owed_ns.load(Relaxed) <= 0
     }
 
     /// Periods that samples are to be apart.
@@ -180,7 +217,7 @@ impl Pace {
     }
 
     /// A thread ends that has used so much CPU time since its last sample, ns, and has not paid for
-    /// that one.
+    /// that one, nor for its context switches since.
     pub fn ended(&self, used_ns: u64, due_ns: u64) {
         self.settle(used_ns, due_ns);
     }
@@ -234,7 +271,9 @@ impl Pace {
     pub fn sampled(&self, seen: Seen) -> Option<u64> {
         self.see(seen.kernel_ns);
         self.handler.add(seen.handler_ns);
+        let switches_ns = self.switches_ns(seen.used_ns, seen.switches);
         let taken_ns = self.kernel_ns().saturating_add(seen.due_ns);
+        let taken_ns = taken_ns.saturating_add(switches_ns);
         self.settle(seen.used_ns, taken_ns);
         self.decide()
     }
@@ -391,6 +430,7 @@ mod tests {
         fn once(&self, kernel_ns: Option<u64>, handler_ns: u64) -> Option<u64> {
             self.sampled(Seen {
                 used_ns: self.apart_ns(),
+                switches: 0,
                 kernel_ns,
                 handler_ns,
                 due_ns: handler_ns,
@@ -464,6 +504,49 @@ mod tests {
                 "{of_budget} of {percent} %, {pace:?}"
             );
         }
+    }
+
+    #[test]
+    fn switches_are_paid_for_at_their_price() {
+        let pace = paced(MS, 1);
+        let sample = |switches| {
+            let before = pace.owed_ns.load(Relaxed);
+            pace.sampled(Seen {
+                used_ns: MS,
+                switches,
+                kernel_ns: None,
+                handler_ns: 1_000,
+                due_ns: 1_000,
+            });
+            pace.owed_ns.load(Relaxed) - before
+        };
+        let alone = sample(0);
+        assert_eq!(sample(50), alone, "no price is known");
+        assert!(!pace.counts_switches());
+        pace.price_switches(3_000);
+        assert!(pace.counts_switches());
+        assert_eq!(sample(50), alone + 150_000);
+        assert_eq!(sample(5_000), alone + MS as i64, "never more than all");
+        pace.obey(Orders {
+            share: affordable::QUARTER as u32,
+            ..Orders::default()
+        });
+        assert!(!pace.counts_switches(), "nobody has said a share");
+    }
+
+    #[test]
+    fn a_thread_is_spared_for_its_switches_alone_and_until_all_is_paid_back() {
+        let pace = paced(MS, 1);
+        pace.price_switches(3_000);
+        assert!(!pace.spares(MS, 50), "nothing is owed");
+        pace.spend(4 * MS);
+        assert!(pace.is_overdrawn() && !pace.is_paid_back());
+        assert!(pace.spares(MS, 50));
+        assert!(!pace.spares(MS, 3), "its switches are within the share");
+        pace.ended(350 * MS, 0);
+        assert!(!pace.spares(MS, 50) && !pace.is_paid_back());
+        pace.ended(60 * MS, 0);
+        assert!(pace.is_paid_back());
     }
 
     #[test]

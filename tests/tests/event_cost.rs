@@ -259,3 +259,91 @@ fn a_thread_that_can_have_no_other_event_keeps_its_own() {
     let kept = |arming: &Arming| (arming.trigger, arming.periods) == (Trigger::PerfKernel, ASKED);
     assert!(armings.iter().all(kept), "{armings:?}");
 }
+
+/// Two threads that wake each other in turns, for a second of CPU time.
+const TURNS: &str = r"
+#include <pthread.h>
+#include <time.h>
+#include <unistd.h>
+static int there[2], back[2];
+static void *answer(void *x) {
+    char byte;
+    while (read(there[0], &byte, 1) == 1) if (write(back[1], &byte, 1) != 1) break;
+    return x;
+}
+int main(void) {
+    pthread_t other;
+    struct timespec time;
+    char byte = 0;
+    if (pipe(there) || pipe(back) || pthread_create(&other, 0, answer, 0)) return 1;
+    do {
+        for (int i = 0; i < 100; i++) if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) return 1;
+        clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    } while (time.tv_sec == 0);
+    close(there[1]);
+    return pthread_join(other, 0);
+}";
+
+/// What sampled each thread, one after the other: `e` an event, `t` a timer. Their weights are what
+/// they have used.
+fn triggers(recording: &Recording) -> Vec<String> {
+    let kinds = recording.threads.iter().enumerate().map(|(at, thread)| {
+        let samples = recording.samples.iter();
+        let own = samples.filter(|sample| sample.thread.index() == at);
+        let weight: u64 = own.map(|sample| sample.weight).sum();
+        let armings = &thread.armings;
+        let (told, used) = (weight * armings[0].period_ns, thread.cpu_ns());
+        let used = used - thread.unarmed_cpu_ns().min(used);
+        let longest = armings.iter().map(|arming| arming.periods).max().unwrap();
+        let allowed = used / 50 + 2 * armings[0].period_ns * longest;
+        assert!(told.abs_diff(used) <= allowed, "{told} of {used} ns");
+        let mut kinds: Vec<bool> = armings.iter().map(Arming::has_event).collect();
+        kinds.dedup();
+        let letters = kinds
+            .iter()
+            .map(|has_event| if *has_event { 'e' } else { 't' });
+        letters.collect()
+    });
+    kinds.collect()
+}
+
+#[test]
+fn a_thread_whose_switches_alone_are_too_expensive_has_a_timer() {
+    let bench = Bench::new();
+    let program = bench.compile("gcc", &["-O1", "-pthread"], TURNS);
+    let by_itself = |settings: &str| {
+        let run = Run::profiled(&format!("rate=999,{settings}"), &program);
+        let outcome = run.outcome().quiet();
+        triggers(&collector::correlate::read(&outcome.files()).unwrap())
+    };
+    let with_a_collector = |settings: &str| {
+        let bench = Bench::new();
+        let enter = format!("RSUNWIND=$RSUNWIND,{settings} exec \"$@\"");
+        let mut record = bench.record(&["-q"]);
+        let result = output(record.args(["sh", "-c", &enter, "sh"]).arg(&program));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        triggers(&bench.recording())
+    };
+    for by_a_collector in [false, true] {
+        let settings = |overhead: &str, switch: &str| {
+            let settings = format!("overhead={overhead},cost=1000,switch={switch}");
+            match by_a_collector {
+                true => with_a_collector(&settings),
+                false => by_itself(&settings),
+            }
+        };
+        let none = settings("0.5", "0");
+        assert!(none.iter().all(|kinds| kinds == "e"), "{none:?}");
+        let many = settings("0.5", "100000");
+        let spared = many.iter().filter(|kinds| *kinds == "et");
+        assert_eq!(spared.count(), 2, "{many:?}");
+        // A share that pays for it soon.
+        let some = settings("20", "100000");
+        assert!(
+            some.iter().any(|kinds| kinds.starts_with("ete")),
+            "{some:?}"
+        );
+        let unsaid = settings("25", "100000");
+        assert!(unsaid.iter().all(|kinds| kinds == "e"), "{unsaid:?}");
+    }
+}

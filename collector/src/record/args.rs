@@ -4,6 +4,7 @@
 use crate::exec_watch;
 use crate::units;
 use clap::{Args as ClapArgs, ValueEnum};
+use engine::affordable;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -161,10 +162,13 @@ impl Args {
     }
 
     /// Whether it is noticed that programs begin: then those that cannot load the preload library
-    /// are copied, and events opened on those that have it linked in.
+    /// are copied, and events opened on those that have it linked in. Not where a share was said:
+    /// the events that tell of programs are in force in all threads, and take at each context
+    /// switch and for each thread what no rate makes less.
     #[must_use]
     pub fn notices_programs(&self) -> bool {
-        !self.no_follow && self.trigger != Trigger::Timer && exec_watch::is_possible()
+        let may = !self.no_follow && !affordable::is_exact(self.share().0);
+        may && self.trigger != Trigger::Timer && exec_watch::is_possible()
     }
 
     /// Whether processes are to be recorded that run already.

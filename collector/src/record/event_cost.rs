@@ -1,6 +1,7 @@
 //! What one event with its signal costs on this machine ([`engine::affordable`]): measured here
 //! once before the start, where the rate is so high that it matters, so that the programs need not,
-//! each of them; and at the end, in two parts, for the account ([`super::price`]).
+//! each of them; and at the end, in two parts, for the account ([`super::price`]). Where a share
+//! was said, what it adds to a context switch is measured before the start, too.
 //!
 //! # Safety
 //! For the moment of the measurement there is a handler for SIGPROF, which counts. The event's own
@@ -8,12 +9,13 @@
 #![allow(unsafe_code)]
 
 use super::args::{Args, Trigger};
+use super::switch_cost;
 use crate::clock;
 use crate::cpu_rings::Ring;
 use crate::numbers::median;
 use crate::perf_event::{self, ANY_PROCESSOR, THIS_THREAD};
 use crate::seccomp;
-use engine::affordable::{TRIAL_BYTES, TRIAL_PERIOD_NS, Trial, is_questioned};
+use engine::affordable::{self, TRIAL_BYTES, TRIAL_PERIOD_NS, Trial, is_questioned};
 use engine::perf_event::{Attributes, kind, request, software};
 use nix::errno::Errno;
 use nix::libc;
@@ -50,13 +52,23 @@ struct Cost {
 
 /// The setting that tells the programs, with its comma; empty where they need not know.
 pub fn setting(args: &Args) -> String {
-    if !is_questioned(args.rate.period_ns(), args.share().0) || !is_known(args) {
+    let (asked_ns, share) = (args.rate.period_ns(), args.share().0);
+    let is_exact = affordable::is_exact(share);
+    if !(is_exact || is_questioned(asked_ns, share)) || !is_known(args) {
         return String::new();
     }
-    let measured = apart(|| measure(FEW_TRIALS)?.into_iter().max());
-    measured.map_or_else(String::new, |cost| {
-        format!("cost={},seen={},", cost.all_ns, cost.seen_ns)
-    })
+    let Some(cost) = apart(|| measure(FEW_TRIALS)?.into_iter().max()) else {
+        return String::new();
+    };
+    let setting = format!("cost={},seen={},", cost.all_ns, cost.seen_ns);
+    if !is_exact {
+        return setting;
+    }
+    // A switch costs the more the sooner the event's timer is due.
+    let first = affordable::beginning(asked_ns, share, || Some(cost.all_ns));
+    let apart_ns = first.period_ns.saturating_mul(first.periods);
+    let switch_ns = switch_cost::measure(apart_ns, cost.all_ns, args.notices_programs());
+    format!("{setting}switch={},", switch_ns.unwrap_or(0))
 }
 
 /// Whether programs may have such events, and the cost be measured here.

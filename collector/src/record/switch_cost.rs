@@ -9,7 +9,6 @@ use super::event_cost;
 use crate::clock;
 use crate::cpu_rings::{CpuRing, Ring};
 use crate::exec_watch;
-use crate::numbers::median;
 use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
@@ -19,7 +18,8 @@ use std::thread;
 
 /// How often each of the two is woken in a trial.
 const TURNS: usize = 60;
-/// Trials, of which the median counts.
+/// Trials, of which the least with events and the least without count: what else runs on the
+/// machine makes some of them several times too long.
 const TRIALS: usize = 5;
 
 /// What is opened on a thread.
@@ -42,12 +42,12 @@ struct Used {
 /// takes `event_ns`, above that without, ns; `None` where perf is refused.
 pub fn measure(period_ns: u64, event_ns: u64, listens: bool) -> Option<u64> {
     let events = Events { period_ns, listens };
-    let mut more = Vec::new();
+    let (mut plain_ns, mut armed_ns) = (u64::MAX, u64::MAX);
     for _ in 0..TRIALS {
-        let [plain, armed] = [None, Some(events)].map(|events| turns(events, event_ns));
-        more.push(armed?.saturating_sub(plain?));
+        plain_ns = plain_ns.min(turns(None, event_ns)?);
+        armed_ns = armed_ns.min(turns(Some(events), event_ns)?);
     }
-    median(more)
+    Some(armed_ns.saturating_sub(plain_ns))
 }
 
 /// Cost of a switch, ns.

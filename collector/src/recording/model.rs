@@ -343,6 +343,14 @@ pub struct Arming {
     pub unarmed_cpu_ns: u64,
 }
 
+impl Arming {
+    /// Whether a perf event sampled it.
+    #[must_use]
+    pub const fn has_event(&self) -> bool {
+        matches!(self.trigger, Trigger::PerfKernel | Trigger::PerfUser)
+    }
+}
+
 /// A thread's end ([`engine::wire::thread::ThreadEnd`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(

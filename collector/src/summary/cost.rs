@@ -16,9 +16,8 @@ use super::threads::Account;
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural};
 use crate::profile::Profile;
-use crate::recording::{Process, SessionInfo, Thread};
+use crate::recording::{Arming, Process, SessionInfo, Thread};
 use engine::wire::process::Origin;
-use engine::wire::sample::Trigger;
 
 /// The line, and what it is made of.
 pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], ledger: &Ledger) {
@@ -73,9 +72,8 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
     let Some(session) = session else {
         return;
     };
-    let threads = profile.recording.threads.len() as u64;
     let programs = loads(&profile.recording.processes);
-    let estimate = of_kernel(session, events, threads);
+    let estimate = of_kernel(session, events, &profile.recording.threads);
     if let (Some((ns, text)), true) = (and_loading(estimate, session, programs), cpu > 0) {
         let share = 100.0 * ns as f64 / cpu as f64;
         let text = format!(
@@ -96,19 +94,19 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
 
 /// What the kernel took for that many events, and what it is made of; `None` where there were none,
 /// or nothing is known of them.
-fn of_kernel(session: &SessionInfo, events: u64, threads: u64) -> Option<(u64, String)> {
+fn of_kernel(session: &SessionInfo, events: u64, threads: &[Thread]) -> Option<(u64, String)> {
     if events == 0 {
         return None;
     }
     let parts = [
         (events, "sample", "samples", session.event_ns),
         (
-            session.switches,
+            part(session.switches, switched_with_event(threads)),
             "context switch",
             "context switches",
             session.switch_ns,
         ),
-        (threads, "thread", "threads", session.thread_ns),
+        (threads.len() as u64, "thread", "threads", session.thread_ns),
     ];
     let parts = parts
         .iter()
@@ -150,19 +148,60 @@ fn loads(processes: &[Process]) -> u64 {
     processes.iter().filter(began).count() as u64
 }
 
-/// Signals and events of the threads that had perf events.
+/// Samples of threads with events, and events: those of other threads, and while a thread had a
+/// timer instead, are not among them.
 fn counts(threads: &[Thread]) -> (u64, u64) {
-    let armed = threads
-        .iter()
-        .filter(|thread| matches!(thread.trigger(), Trigger::PerfKernel | Trigger::PerfUser));
-    armed.fold((0, 0), |(signals, events): (u64, u64), thread| {
+    threads.iter().fold((0, 0), |(signals, events), thread| {
         let totals = &thread.totals;
+        let share = with_event(thread);
         let periods = totals.weight.saturating_add(totals.lost_weight);
         let pace = thread.armings.last().map_or(1, |arming| arming.periods);
         let samples = totals.samples.saturating_add(totals.lost_samples);
         (
-            signals.saturating_add(samples),
-            events.saturating_add(periods / pace.max(1)),
+            part(samples, share).saturating_add(signals),
+            part(periods / pace.max(1), share).saturating_add(events),
         )
     })
+}
+
+/// For which part of the time since it was armed a thread had an event, 0 to 1.
+fn with_event(thread: &Thread) -> f64 {
+    let Some(last) = thread.armings.last() else {
+        return 0.0;
+    };
+    let is_same = |arming: &Arming| arming.has_event() == last.has_event();
+    if thread.armings.iter().all(is_same) {
+        return f64::from(u8::from(last.has_event()));
+    }
+    let end_ns = thread.end.map_or(last.time_ns, |end| end.time_ns);
+    let begins = thread.armings.iter().map(|arming| arming.time_ns);
+    let ends = begins.skip(1).chain([end_ns.max(last.time_ns)]);
+    let spans = thread.armings.iter().zip(ends);
+    let (mut with, mut all) = (0, 0);
+    for (arming, end_ns) in spans {
+        let span_ns = end_ns.saturating_sub(arming.time_ns);
+        all += span_ns;
+        with += if arming.has_event() { span_ns } else { 0 };
+    }
+    if all == 0 {
+        0.0
+    } else {
+        with as f64 / all as f64
+    }
+}
+
+/// Which part of the context switches had events in them, by the CPU time of threads: all, but for
+/// threads that had a timer instead for a while.
+fn switched_with_event(threads: &[Thread]) -> f64 {
+    let (mut with, mut all) = (0.0, 0.0);
+    for thread in threads {
+        let (cpu, share) = (thread.cpu_ns() as f64, with_event(thread));
+        all += cpu;
+        with += cpu * if share > 0.0 { share } else { 1.0 };
+    }
+    if all > 0.0 { with / all } else { 1.0 }
+}
+
+fn part(of: u64, share: f64) -> u64 {
+    (of as f64 * share).round() as u64
 }

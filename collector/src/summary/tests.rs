@@ -124,6 +124,30 @@ fn what_the_kernel_and_the_collector_took_is_said_apart_and_adds_up() {
         said.contains("            besides, 5.00 ms: rsunwind itself, which recorded it\n"),
         "{said}"
     );
+    // A thread that had a timer for half of its time.
+    let thread = &mut profile.recording.threads[0];
+    let last = thread.armings.last().unwrap().clone();
+    let end_ns = thread
+        .end
+        .map_or(last.time_ns + 1_000_000, |end| end.time_ns);
+    let later = crate::recording::Arming {
+        trigger: engine::wire::sample::Trigger::Timer,
+        refused: 0,
+        time_ns: last.time_ns.midpoint(end_ns),
+        ..last
+    };
+    thread.armings.push(later);
+    let fewer = text(&profile);
+    let switches = |said: &str| -> u64 {
+        let (before, _) = said.split_once(" context switches at").expect("some");
+        before.rsplit(' ').next().unwrap().parse().unwrap()
+    };
+    assert!((1..500).contains(&switches(&fewer)), "{fewer}");
+    let why =
+        "1 thread had a timer for a while: with an event, context switches alone would take more";
+    assert!(fewer.contains(why) && !said.contains(why), "{fewer}");
+    profile.recording.threads[0].armings.pop();
+    assert_eq!(switches(&text(&profile)), 500);
     profile.recording.processes[0].cpu_ns = 1;
     let session = profile.recording.session.as_mut().unwrap();
     session.load_ns = 70_000;

@@ -4,7 +4,7 @@
 use super::line;
 use crate::numbers::{duration, plural, share};
 use crate::profile::Profile;
-use crate::recording::{Thread, ThreadId};
+use crate::recording::{Arming, Thread, ThreadId};
 use engine::wire::sample::Trigger;
 use nix::sys::signal::Signal;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -104,7 +104,7 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
     for thread in &profile.recording.threads {
         let mut refused = thread.armings.iter().map(|arming| arming.refused);
         let refused = refused.rfind(|errno| *errno != 0).unwrap_or(0);
-        let trigger = thread.trigger();
+        let trigger = trigger(thread);
         let signal = thread.armings.last().map_or(0, |arming| arming.signal);
         let group = groups
             .entry((trigger as u8, refused, signal))
@@ -124,6 +124,22 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
         );
         line(out, "trigger", &text);
     }
+    let spared = profile
+        .recording
+        .threads
+        .iter()
+        .filter(|one| is_spared(one));
+    let spared = spared.count() as u64;
+    if spared > 0 {
+        let threads = plural(spared, "thread", "threads");
+        line(
+            out,
+            "",
+            &format!(
+                "{threads} had a timer for a while: with an event, context switches alone would take more than they may (--max-overhead)"
+            ),
+        );
+    }
     if profile.recording.unarmed_threads > 0 {
         let threads = plural(profile.recording.unarmed_threads, "thread", "threads");
         line(
@@ -134,12 +150,30 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
     }
 }
 
+/// What it was sampled by, but for a timer that stood in for its event.
+fn trigger(thread: &Thread) -> Trigger {
+    let mut latest = thread.armings.iter().rev();
+    let last = latest.find(|arming| arming.has_event());
+    let last = last.filter(|_| is_spared(thread));
+    last.map_or_else(|| thread.trigger(), |event| event.trigger)
+}
+
+/// Whether it had a timer after an event, which nobody refused.
+fn is_spared(thread: &Thread) -> bool {
+    let is_it = |(one, next): (&Arming, &Arming)| {
+        one.has_event() && (next.trigger, next.refused) == (Trigger::Timer, 0)
+    };
+    let later = thread.armings.iter().skip(1);
+    thread.armings.iter().zip(later).any(is_it)
+}
+
 /// What threads could not see because a better trigger was refused, with the cure.
 pub(super) fn refusals(profile: &Profile) -> Vec<String> {
     let mut found = BTreeSet::new();
     for thread in &profile.recording.threads {
         let mut refused = thread.armings.iter().map(|arming| arming.refused);
-        let what = match thread.trigger() {
+        let trigger = trigger(thread);
+        let what = match trigger {
             Trigger::PerfUser => "time in the kernel may not be seen",
             Trigger::Timer => {
                 "samples come no faster than the kernel's clock ticks, and without the kernel's stacks"
@@ -147,7 +181,7 @@ pub(super) fn refusals(profile: &Profile) -> Vec<String> {
             _ => continue,
         };
         if let Some(errno) = refused.rfind(|errno| *errno != 0) {
-            let why = refusal(thread.trigger(), errno);
+            let why = refusal(trigger, errno);
             found.insert(format!("{what}: {why}"));
         }
     }

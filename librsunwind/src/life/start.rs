@@ -121,6 +121,7 @@ pub unsafe fn start(
     PROCESS.set_period_ns(first.period_ns);
     let (cost, seen) = (PROCESS.event_cost_ns(), config.event_seen_ns);
     PROCESS.pace.begin(first, config.share, cost, seen);
+    PROCESS.pace.price_switches(config.switch_cost_ns);
     PROCESS.pace.obey(session::Control::orders());
     filters::started();
     PROCESS.activate(state.cast());

@@ -141,6 +141,19 @@ pub fn process_cpu_ns() -> Option<u64> {
     clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID).ok()
 }
 
+/// How often the calling thread has left the processor, or was made to; `None` where a filter
+/// forbids to ask.
+///
+/// # Signal safety
+/// A system call.
+pub fn context_switches() -> Option<u64> {
+    let mut usage = [0u64; 18];
+    // SAFETY: the kernel writes a structure of 18 words.
+    unsafe { call!(libc::SYS_getrusage, libc::RUSAGE_THREAD, usage.as_mut_ptr()) }.ok()?;
+    let [.., voluntary, forced] = usage;
+    Some(voluntary.saturating_add(forced))
+}
+
 /// What the kernel charged the children of this process that were waited for, and theirs, ns.
 pub fn children_cpu_ns() -> Option<u64> {
     // Two times of two words each are what is of interest of the eighteen.

@@ -35,20 +35,28 @@ impl ThreadState {
             false => unsampled::outlook(),
         };
         self.arm_from(true, outlook);
+        if PROCESS.is_main_thread() {
+            // Those of the program that was there before its exec are not its event's.
+            self.switches_with_event(0);
+        }
     }
 
     /// At a sample, in the handler: gives a thread the trigger that it is to have, once it has
-    /// lived long enough.
+    /// lived long enough; a timer where its context switches are too expensive with an event, if it
+    /// `spares` them, until what they took is paid back.
     ///
     /// # Signal safety
     /// Raw system calls, once or twice in the life of a thread, and where it changes its pace.
-    pub fn settle(&self) {
+    pub fn settle(&self, spares: bool) {
         // SAFETY: the handler's signal is held back, and no reference is used once the trigger is
         // replaced.
         let armed = unsafe { self.trigger.armed() };
+        let spares = spares && trigger::may_do_without(PROCESS.config());
         let is_due = match armed {
             Armed::Late(_) => true,
+            Armed::Perf(event) if spares => event.has_told_all(),
             Armed::Perf(event) => self.is_to_be_renewed(event),
+            Armed::Timer(..) => self.trigger.is_spared() && PROCESS.pace.is_paid_back(),
             _ => false,
         };
         // A filter may keep the old trigger from being taken away: its signals would go on, and end
@@ -60,7 +68,10 @@ impl ThreadState {
         let refused = match has_event {
             true => {
                 let began_ns = self.cpu_ns().unwrap_or(0);
-                self.renew_event();
+                match spares {
+                    true => self.take_timer(),
+                    false => self.renew_event(),
+                }
                 self.count_arming_since(began_ns);
                 Errno(0)
             }
@@ -69,7 +80,7 @@ impl ThreadState {
                 self.arm_now(Outlook::Lasting)
             }
         };
-        if !has_event || self.trigger.periods() != periods {
+        if !has_event || self.trigger.is_spared() || self.trigger.periods() != periods {
             self.set_arming(refused, 0);
             self.record_name();
         }
@@ -81,17 +92,18 @@ impl ThreadState {
         self.wants_another(event, self.account.used_ns()) && event.has_told_all()
     }
 
-    /// Whether the next walk is made whatever it takes, as another event is to take the place of
-    /// that one then. Where walks are left out until the ring is full each time, there would be
-    /// none.
+    /// Whether the next walk is made whatever it takes, as another event or a timer is to take the
+    /// place of that one then. Where walks are left out until the ring is full each time, there
+    /// would be none.
     ///
     /// # Signal safety
-    /// Loads and arithmetic.
+    /// Loads and arithmetic; a system call where context switches count.
     pub fn walks_to_renew(&self, event: &PerfEvent) -> bool {
         let apart_ns = PROCESS.period_ns().saturating_mul(self.trigger.periods());
         let since_ns = self.budget.signals_left_out().saturating_mul(apart_ns);
         let used_ns = self.account.used_ns().saturating_add(since_ns);
-        self.wants_another(event, used_ns) && !filters::are_known()
+        let is_due = self.wants_another(event, used_ns) || self.is_to_be_spared(since_ns);
+        is_due && !filters::are_known()
     }
 
     /// At that CPU time of the thread.

@@ -29,6 +29,7 @@ pub mod requests;
 mod room;
 mod shared;
 mod shim_words;
+mod spared;
 mod state;
 mod trigger_slot;
 mod unsampled;

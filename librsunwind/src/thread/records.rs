@@ -110,7 +110,10 @@ impl ThreadState {
         let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
         unsampled::ended(self.has_no_samples() && own_ns < PROCESS.asked_ns());
         let used_ns = self.budget.used_since(cpu_ns);
-        PROCESS.pace.ended(used_ns, self.budget.take_due());
+        let switches = self.switches_with_event(clock::monotonic_ns());
+        let due_ns = self.budget.take_due();
+        let due_ns = due_ns.saturating_add(PROCESS.pace.switches_ns(used_ns, switches));
+        PROCESS.pace.ended(used_ns, due_ns);
     }
 
     /// CPU time between its arming and its last sample, ns.

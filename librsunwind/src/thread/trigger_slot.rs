@@ -38,10 +38,16 @@ pub struct TriggerSlot {
     armings: AtomicU32,
     refused: AtomicI32,
     unarmed_cpu_ns: AtomicU64,
+    /// When a timer took the place of the event, which was too expensive (`CLOCK_MONOTONIC`, ns); 0
+    /// where none did.
+    spared_ns: AtomicU64,
 }
 
 /// The shortest time between two paces, ns.
 const PACE_NS: u64 = 2_000_000;
+
+/// An event that was let go of is in force for so long as it takes the collector to release it, ns.
+const RELEASED_NS: u64 = 25_000_000;
 
 /// How a thread was armed last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +75,7 @@ impl TriggerSlot {
             armings: AtomicU32::new(0),
             refused: AtomicI32::new(0),
             unarmed_cpu_ns: AtomicU64::new(0),
+            spared_ns: AtomicU64::new(0),
         }
     }
 
@@ -94,6 +101,7 @@ impl TriggerSlot {
             self.lent.store(true, Relaxed);
         }
         self.kind.store(armed.kind() as u8, Relaxed);
+        self.spared_ns.store(0, Relaxed);
         // SAFETY: the caller's promise. The one before is dropped when it is out of reach.
         drop(unsafe { self.armed.get().replace(armed) });
     }
@@ -148,6 +156,24 @@ impl TriggerSlot {
     /// Whether the collector may hold events that this thread has opened.
     pub(super) fn is_lent(&self) -> bool {
         self.lent.load(Relaxed)
+    }
+
+    /// The trigger is a timer since then, as an event was too expensive.
+    pub(super) fn set_spared(&self, now_ns: u64) {
+        self.spared_ns.store(now_ns, Relaxed);
+    }
+
+    /// Whether it is.
+    pub(crate) fn is_spared(&self) -> bool {
+        self.spared_ns.load(Relaxed) != 0
+    }
+
+    /// Whether there may be an event at that time: the trigger, or one that it took the place of.
+    pub(crate) fn may_have_an_event(&self, now_ns: u64) -> bool {
+        match self.spared_ns.load(Relaxed) {
+            0 => matches!(self.kind(), Trigger::PerfKernel | Trigger::PerfUser),
+            spared_ns => now_ns.saturating_sub(spared_ns) < RELEASED_NS,
+        }
     }
 
     /// Sampling periods that its samples stand for.
@@ -216,6 +242,18 @@ mod tests {
         slot.pass(100);
         slot.pass(7);
         assert_eq!(slot.next_nonce(), 101);
+    }
+
+    #[test]
+    fn an_event_that_was_let_go_of_is_there_for_a_while() {
+        let slot = TriggerSlot::new();
+        assert!(!slot.is_spared() && !slot.may_have_an_event(1));
+        slot.set_spared(1);
+        assert!(slot.is_spared() && slot.may_have_an_event(2));
+        assert!(!slot.may_have_an_event(1 + RELEASED_NS));
+        // SAFETY: no reference is held.
+        unsafe { slot.replace(Armed::None) };
+        assert!(!slot.is_spared());
     }
 
     #[test]

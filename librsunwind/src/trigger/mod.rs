@@ -87,7 +87,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
         return Err(Errno(libc::EPERM));
     }
     if thread.outlook == Outlook::Brief
-        && may_be_late(config)
+        && may_do_without(config)
         && let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal)
     {
         return Ok((Armed::Late(timer), Errno(0)));
@@ -153,9 +153,9 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
     Err(refused)
 }
 
-/// Whether an event may come later than the thread: nothing but CPU time is asked for, and there is
-/// a choice.
-fn may_be_late(config: &Config) -> bool {
+/// Whether a thread may have no event for a time: nothing but CPU time is asked for, and there is a
+/// choice.
+pub fn may_do_without(config: &Config) -> bool {
     let alone = config.events.iter().all(Option::is_none);
     alone && config.trigger == TriggerChoice::Auto && PERF_REFUSED.load(Relaxed) == 0
 }
