@@ -1,6 +1,7 @@
 """The engine of the chdb wheel as a server of its own, and rows of recordings as an agent makes them."""
 import base64
 import gzip
+import itertools
 import json
 import os
 import pathlib
@@ -83,7 +84,8 @@ def column(body, name, kind, width):
     head = bytes([len(name)]) + name.encode() + bytes([len(kind)]) + kind.encode()
     [begin] = [found.end() for found in re.finditer(re.escape(head), body)]
     # The second number of all; seven bits in each byte, the lowest first.
-    rows = (body[1] & 0x7F) | (body[2] << 7 if body[1] & 0x80 else 0)
+    length = next(at for at in itertools.count(1) if body[at] < 0x80)
+    rows = sum((body[at] & 0x7F) << 7 * (at - 1) for at in range(1, length + 1))
     return begin, list(struct.unpack_from(f"<{rows}{width}", body, begin))
 
 

@@ -113,8 +113,18 @@ struct Dump {
 /// Any [`Error`].
 pub fn run(args: &Args) -> Result<(), Error> {
     let pids = crate::target::find_any(&args.process)?;
-    for (place, pid) in pids.into_iter().enumerate() {
-        let text = one(pid.cast_unsigned(), args)?;
+    let mut failed = None;
+    for (place, pid) in pids.iter().enumerate() {
+        let text = match one(pid.cast_unsigned(), args) {
+            Ok(text) => text,
+            // The others of that name may be looked at.
+            Err(error) => {
+                if let Some(before) = failed.replace(error) {
+                    eprintln!("rsunwind: {before}");
+                }
+                continue;
+            }
+        };
         let gap = if place > 0 && !args.json { "\n" } else { "" };
         match write!(io::stdout(), "{gap}{text}") {
             // Whoever reads has seen enough: `rsunwind dump … | head`.
@@ -122,7 +132,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
             written => written?,
         }
     }
-    Ok(())
+    failed.map_or(Ok(()), Err)
 }
 
 fn one(pid: u32, args: &Args) -> Result<String, Error> {

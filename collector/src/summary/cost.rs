@@ -148,8 +148,8 @@ fn loads(processes: &[Process]) -> u64 {
     processes.iter().filter(began).count() as u64
 }
 
-/// Samples of threads with events, and events: those of other threads, and while a thread had a
-/// timer instead, are not among them.
+/// Samples of threads with events, and events. Those of other threads are not among them, nor, as
+/// the time it had it for has it, those of a thread while it had a timer instead.
 fn counts(threads: &[Thread]) -> (u64, u64) {
     threads.iter().fold((0, 0), |(signals, events), thread| {
         let totals = &thread.totals;

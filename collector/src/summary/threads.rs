@@ -154,7 +154,8 @@ pub(super) fn triggers(out: &mut String, profile: &Profile) {
 fn trigger(thread: &Thread) -> Trigger {
     let mut latest = thread.armings.iter().rev();
     let last = latest.find(|arming| arming.has_event());
-    let last = last.filter(|_| is_spared(thread));
+    let is_refused = thread.armings.last().is_some_and(|last| last.refused != 0);
+    let last = last.filter(|_| is_spared(thread) && !is_refused);
     last.map_or_else(|| thread.trigger(), |event| event.trigger)
 }
 

@@ -12,6 +12,7 @@
 use super::layout::Language;
 use super::lock::Locked;
 use super::table;
+use crate::clock;
 use crate::described;
 use crate::error::Error;
 use crate::modules::notes::{self, Noted};
@@ -19,6 +20,7 @@ use crate::modules::path_of;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::ops::Range;
+use core::sync::atomic::AtomicI32;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::address::RuntimeAddress;
 use engine::memory::is_readable;
@@ -55,17 +57,28 @@ fn take_in(this: &ThreadState) -> bool {
         return false;
     };
     let mut any = false;
+    let now_ns = clock::monotonic_ns();
     for module in notes::waiting() {
-        any |= take_in_one(this, &locked, module);
-        module.taken_in();
+        if module.is_in_doubt(now_ns) {
+            module.wait_again();
+            continue;
+        }
+        let (is_new, is_right) = take_in_one(this, &locked, module);
+        any |= is_new;
+        match is_right || module.was_doubted() {
+            true => module.taken_in(),
+            false => module.doubt(now_ns),
+        }
     }
     any
 }
 
-fn take_in_one(this: &ThreadState, locked: &Locked, module: &Noted) -> bool {
+/// Whether there are new languages, and nothing is wrong with any.
+fn take_in_one(this: &ThreadState, locked: &Locked, module: &Noted) -> (bool, bool) {
     let range = module.range();
-    let mut places = module.languages.iter();
-    let mut any = false;
+    let is_free = |place: &&AtomicI32| place.load(Relaxed) == 0;
+    let mut places = module.languages.iter().filter(is_free);
+    let (mut any, mut is_right) = (false, true);
     for described in notes::languages(range.clone(), size_of::<Language>() as u64) {
         let registered = described
             .map_err(Refusal::Note)
@@ -82,12 +95,18 @@ fn take_in_one(this: &ThreadState, locked: &Locked, module: &Noted) -> bool {
             });
         match registered {
             Ok(is_new) => any |= is_new,
-            Err(refusal) if !module.was_judged.load(Relaxed) => say(this, &range, &refusal),
-            Err(_) => {}
+            Err(refusal) => {
+                is_right = false;
+                if module.was_doubted() && !module.was_judged.load(Relaxed) {
+                    say(this, &range, &refusal);
+                }
+            }
         }
     }
-    module.was_judged.store(true, Relaxed);
-    any
+    if !is_right && module.was_doubted() {
+        module.was_judged.store(true, Relaxed);
+    }
+    (any, is_right)
 }
 
 /// Whether that can be read to the end: two pages at most.

@@ -17,6 +17,9 @@ const PLACES: usize = 16;
 /// Languages of one.
 pub const LANGUAGES: usize = 4;
 
+/// The loader has mapped and relocated a file by then, ns.
+const LOADING_NS: u64 = 100_000_000;
+
 const FREE: u32 = 0;
 const BEING_WRITTEN: u32 = 1;
 const WAITING: u32 = 2;
@@ -29,6 +32,8 @@ pub struct Noted {
     end: AtomicU64,
     /// Whether nobody closes it.
     stays: AtomicBool,
+    /// When something was wrong with its notes for the first time (`CLOCK_MONOTONIC`, ns); else 0.
+    doubted_ns: AtomicU64,
     /// Whether it was said what is wrong with its notes.
     pub was_judged: AtomicBool,
     /// The numbers of its languages, where they are registered; else 0.
@@ -41,6 +46,7 @@ static TABLE: [Noted; PLACES] = [const {
         start: AtomicU64::new(0),
         end: AtomicU64::new(0),
         stays: AtomicBool::new(false),
+        doubted_ns: AtomicU64::new(0),
         was_judged: AtomicBool::new(false),
         languages: [const { AtomicI32::new(0) }; LANGUAGES],
     }
@@ -70,6 +76,23 @@ impl Noted {
     /// Its languages are registered, or refused.
     pub fn taken_in(&self) {
         self.state.store(TAKEN_IN, Release);
+    }
+
+    /// What it describes is wrong, but it may be on its way into memory, in the place of one that
+    /// was closed: the loader maps a file's pages in turn, and relocates them then.
+    pub fn doubt(&self, now_ns: u64) {
+        self.doubted_ns.store(now_ns.max(1), Relaxed);
+        self.wait_again();
+    }
+
+    /// Whether it is what it describes that is wrong, not the moment.
+    pub fn was_doubted(&self) -> bool {
+        self.doubted_ns.load(Relaxed) != 0
+    }
+
+    /// Whether it is too early to look at it again.
+    pub fn is_in_doubt(&self, now_ns: u64) -> bool {
+        self.was_doubted() && now_ns.saturating_sub(self.doubted_ns.load(Relaxed)) < LOADING_NS
     }
 
     /// They no longer are, and may be again.
@@ -139,6 +162,7 @@ pub(super) fn look_at(module: &Module, program: RuntimeAddress, here: RuntimeAdd
     free.start.store(range.start, Relaxed);
     free.end.store(range.end, Relaxed);
     free.stays.store(stays, Relaxed);
+    free.doubted_ns.store(0, Relaxed);
     free.was_judged.store(false, Relaxed);
     for language in &free.languages {
         language.store(0, Relaxed);

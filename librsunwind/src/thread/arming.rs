@@ -68,9 +68,10 @@ impl ThreadState {
         let refused = match has_event {
             true => {
                 let began_ns = self.cpu_ns().unwrap_or(0);
-                match spares {
-                    true => self.take_timer(),
-                    false => self.renew_event(),
+                let renews = matches!(armed, Armed::Perf(event) if self.is_to_be_renewed(event));
+                // Where no timer can be had it is as if it were not spared.
+                if !(spares && self.take_timer()) && renews {
+                    self.renew_event();
                 }
                 self.count_arming_since(began_ns);
                 Errno(0)

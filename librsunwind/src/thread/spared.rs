@@ -47,17 +47,19 @@ impl ThreadState {
         pace.spares(since_ns, switches) && trigger::may_do_without(PROCESS.config())
     }
 
-    /// Puts a timer in the place of the event that samples the thread. In the handler.
-    pub(super) fn take_timer(&self) {
+    /// Puts a timer in the place of the event that samples the thread; `false` if there is none to
+    /// be had. In the handler.
+    pub(super) fn take_timer(&self) -> bool {
         // SAFETY: in the handler, and the reference is not used once the trigger is replaced.
         let Armed::Perf(event) = (unsafe { self.trigger.armed() }) else {
-            return;
+            return false;
         };
         let thread = self.to_arm(PROCESS.config(), Outlook::Lasting);
         let period_ns = PROCESS.period_ns().saturating_mul(thread.periods);
         let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal) else {
-            return;
+            return false;
         };
+        let ends_calls = self.calls.are_ended();
         // As where another event takes its place: what the old ring still gets is nobody's.
         self.drain_perf();
         let beyond = event.beyond();
@@ -69,6 +71,11 @@ impl ThreadState {
         self.shared.armed(Trigger::Timer, false);
         // SAFETY: as above.
         unsafe { self.replace_trigger(Armed::Timer(timer, None)) };
+        // Until the collector lets go of the event its signals may come, and end calls.
+        if ends_calls && self.trigger.is_lent() {
+            self.calls.ended_by(Trigger::PerfKernel);
+        }
         self.trigger.set_spared(clock::monotonic_ns());
+        true
     }
 }

@@ -46,7 +46,8 @@ pub struct TriggerSlot {
 /// The shortest time between two paces, ns.
 const PACE_NS: u64 = 2_000_000;
 
-/// An event that was let go of is in force for so long as it takes the collector to release it, ns.
+/// An event that was let go of is in force for so long as it takes the collector to release it, ns;
+/// the first time it may take longer.
 const RELEASED_NS: u64 = 25_000_000;
 
 /// How a thread was armed last.

@@ -84,12 +84,13 @@ fn prepare_for_filter(program: u64) {
 
 /// What this library calls where a program starts, as far as programs do not call it themselves
 /// then.
-const AT_START: [i64; 16] = [
+const AT_START: [i64; 17] = [
     libc::SYS_clock_gettime,
     libc::SYS_fallocate,
     libc::SYS_fstat,
     libc::SYS_getpid,
     libc::SYS_getppid,
+    libc::SYS_getrusage,
     libc::SYS_gettid,
     libc::SYS_madvise,
     libc::SYS_openat,
