@@ -14,10 +14,11 @@ mod copied_already;
 mod linked;
 
 use crate::clock::monotonic_ns;
+use crate::cpu_rings::opening::Opening;
 use crate::cpu_rings::request::{self, Kind, Request, Tells};
 use crate::cpu_rings::{
-    Adopted, CpuRing, LARGEST_RING, Refusal, Start, Step, Task, TaskRecord, What, lend, lent,
-    memory, open, processors,
+    Adopted, CpuRing, LARGEST_RING, Refusal, Start, Task, TaskRecord, What, lend, memory, open,
+    processors,
 };
 use crate::obstacle::{Nature, Obstacle, ObstacleKind};
 use crate::perf_event::THIS_THREAD;
@@ -130,6 +131,8 @@ pub(crate) struct ExecWatch {
     linked: Linked,
     /// errno of the refusal to sample kernel mode, if it was refused.
     kernel_refused: Option<u32>,
+    /// What the rings of copies had while events were opened.
+    early: Vec<TaskRecord>,
 }
 
 impl ExecWatch {
@@ -142,7 +145,13 @@ impl ExecWatch {
             unproven: Vec::new(),
             copied: Vec::new(),
             kernel_refused: None,
+            early: Vec::new(),
         }
+    }
+
+    /// What was taken out of rings, to be looked at with what is found there next.
+    pub(crate) fn take_early(&mut self) -> Vec<TaskRecord> {
+        std::mem::take(&mut self.early)
     }
 
     /// Whether programs are being copied.
@@ -304,32 +313,20 @@ impl ExecWatch {
         has_library: bool,
         rings: &mut Vec<CpuRing>,
     ) -> Result<TaskRecord, Refusal> {
-        let is_copies = |ring: &&CpuRing| matches!(ring.request.kind, Kind::CpuTime(_));
-        if !rings.iter().any(|ring| is_copies(&ring)) {
+        let is_copies = |ring: &mut CpuRing| matches!(ring.request.kind, Kind::CpuTime(_));
+        if !rings.iter_mut().any(is_copies) {
             rings.extend(self.rings(pid)?);
         }
         let time_ns = monotonic_ns();
-        let tids = processes::threads(pid);
-        let mut events = Vec::new();
-        // Threads that begin from here on inherit the events of those that begin them.
-        for tid in &tids {
-            for ring in rings.iter().filter(is_copies) {
-                match lent(*tid, ring) {
-                    // This thread is gone; or the processor.
-                    Err(Errno::ESRCH) if *tid != pid => break,
-                    Err(Errno::ENODEV) => {}
-                    opened => {
-                        let event = opened.map_err(|errno| Refusal {
-                            step: Step::Open,
-                            errno,
-                        })?;
-                        request::enable(&event);
-                        events.push(event);
-                    }
-                }
-            }
+        let mut opening = Opening::on(rings.extract_if(.., is_copies).collect());
+        let opened = opening.process(pid);
+        rings.append(&mut opening.rings);
+        self.early.append(&mut opening.early);
+        let tids = opened?;
+        if tids.is_empty() {
+            return Err(Refusal::ENDED);
         }
-        self.copied.push(events);
+        self.copied.push(opening.events);
         let adopted = Adopted {
             found: processes::find(pid, &tids),
             kernel_refused: self.kernel_refused,

@@ -121,6 +121,7 @@ impl Reader {
                 self.execs.iter_mut().for_each(ExecWatch::disable);
             }
             let mut found = std::mem::take(&mut self.early);
+            found.extend(self.execs.iter_mut().flat_map(ExecWatch::take_early));
             for ring in &mut self.rings {
                 let (Request { kind, tells, .. }, layout) = (ring.request, ring.layout);
                 let ring = &mut ring.buffer;

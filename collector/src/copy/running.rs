@@ -2,9 +2,7 @@
 //! All write to rings that events of our own hold, since a process may have many threads. Those on
 //! everybody are on the processors, and tell all that happens from then on.
 //!
-//! Nothing is done in the processes, and they are never stopped: threads begin and end while their
-//! events are opened. One that a thread with open events began has inherited them, as the kernel's
-//! record of it says; one without such a record is opened for itself.
+//! Nothing is done in the processes, and they are never stopped ([`crate::cpu_rings::opening`]).
 
 use super::beside::Beside;
 use super::cpu_clock::clocks_of;
@@ -13,21 +11,13 @@ use super::program_runs::{Asleep, ProgramRuns};
 use super::reader::{DELAY_NS, Reader};
 use super::{Attached, STACK_BYTES, Settings};
 use crate::clock::monotonic_ns;
-use crate::cpu_rings::{
-    CpuRing, Refusal, Step, TaskRecord, What, lent, read,
-    request::{self, Tells},
-};
+use crate::cpu_rings::opening::{MOST_LOOKS, Opening};
+use crate::cpu_rings::{Refusal, Step, TaskRecord, What, request};
 use crate::processes;
 use crate::remote_memory::RemoteMemory;
 use crate::whereabouts::Whereabouts;
-use nix::errno::Errno;
 use nix::unistd::{Pid, getpid};
 use std::collections::HashSet;
-use std::os::fd::OwnedFd;
-
-/// Threads are looked for so often, at most: who begins threads without end is behind by then only
-/// with those of the last moments, which have inherited their events.
-const MOST_LOOKS: usize = 20;
 
 /// So few of the kernel's records are no reason to look again before recording begins.
 const FEW: usize = 64;
@@ -45,11 +35,7 @@ pub fn attach_running(
 ) -> Result<Attached, Refusal> {
     settings.running = true;
     settings.beside = beside.is_some();
-    let mut opening = Opening {
-        rings: On::Threads.rings(&mut settings)?,
-        events: Vec::new(),
-        early: Vec::new(),
-    };
+    let mut opening = Opening::on(On::Threads.rings(&mut settings)?);
     let beside = beside.unwrap_or_else(Beside::nobody);
     let mut runs = ProgramRuns::new(settings).with(beside.clone());
     let mut is_anyone_there = false;
@@ -61,7 +47,7 @@ pub fn attach_running(
         adopt(&mut runs, pid.as_raw(), &tids, now, settings);
     }
     if !is_anyone_there {
-        return Err(refused(Errno::ESRCH));
+        return Err(Refusal::ENDED);
     }
     let reader = Reader::new(opening.rings, None).with(opening.events, opening.early);
     Ok(Attached {
@@ -86,11 +72,7 @@ pub fn attach_everybody(mut settings: Settings) -> Result<Attached, Refusal> {
         },
         _ => refusal,
     })?;
-    let mut opening = Opening {
-        rings,
-        events: Vec::new(),
-        early: Vec::new(),
-    };
+    let mut opening = Opening::on(rings);
     for ring in &opening.rings {
         request::enable(ring.buffer.event());
     }
@@ -140,49 +122,7 @@ fn asleep(pid: i32, tid: i32) -> Option<Asleep> {
     })
 }
 
-struct Opening {
-    rings: Vec<CpuRing>,
-    events: Vec<OwnedFd>,
-    /// What the rings have had.
-    early: Vec<TaskRecord>,
-}
-
 impl Opening {
-    /// Opens the events of all threads of a process, and gives those.
-    fn process(&mut self, pid: i32) -> Result<Vec<i32>, Refusal> {
-        let mut known: HashSet<i32> = HashSet::new();
-        let mut opened = Vec::new();
-        for _ in 0..MOST_LOOKS {
-            let mut tids = processes::threads(pid);
-            let begun = self.look();
-            known.extend(begun.filter(|(of, _)| *of == pid).map(|(_, tid)| tid));
-            tids.retain(|tid| known.insert(*tid));
-            if tids.is_empty() {
-                break;
-            }
-            for tid in tids {
-                if self.thread(tid)? {
-                    opened.push(tid);
-                }
-            }
-        }
-        Ok(opened)
-    }
-
-    /// The tasks that have begun since the last look, by process and thread.
-    fn look(&mut self) -> impl Iterator<Item = (i32, i32)> {
-        let before = self.early.len();
-        for ring in &mut self.rings {
-            let (request, layout) = (ring.request, ring.layout);
-            let early = &mut self.early;
-            let ring = &mut ring.buffer;
-            ring.take(|raw| early.extend(read(&raw, &layout, request.kind, request.tells)));
-        }
-        let new = self.early.get(before..).unwrap_or_default().iter();
-        let begun = new.filter(|record| matches!(record.what, What::Fork(_)));
-        begun.map(|record| (record.task.pid, record.task.tid))
-    }
-
     /// Looks before recording begins: what samples are of is not wanted.
     fn look_early(&mut self) {
         let before = self.early.len();
@@ -220,31 +160,5 @@ impl Opening {
                 return until_ns;
             }
         }
-    }
-
-    /// Opens the events of a thread. Gives whether it was still there.
-    fn thread(&mut self, tid: i32) -> Result<bool, Refusal> {
-        let mut events = Vec::new();
-        for ring in &self.rings {
-            match lent(tid, ring) {
-                Err(Errno::ESRCH) => return Ok(false),
-                Err(Errno::ENODEV) => {} // a processor that was taken away
-                opened => events.push((ring.request.tells, opened.map_err(refused)?)),
-            }
-        }
-        // What tells of children comes last: then these have inherited everything.
-        events.sort_by_key(|(tells, _)| *tells == Tells::Everything);
-        for (_, event) in events {
-            request::enable(&event);
-            self.events.push(event);
-        }
-        Ok(true)
-    }
-}
-
-const fn refused(errno: Errno) -> Refusal {
-    Refusal {
-        step: Step::Open,
-        errno,
     }
 }

@@ -2,11 +2,12 @@
 //! each processor, because the kernel gives an inherited event none otherwise.
 //!
 //! Start at [`open`]. [`request`] says what is asked of the kernel, [`ring`] reads what it wrote,
-//! [`task_record`] makes it a [`TaskRecord`].
+//! [`task_record`] makes it a [`TaskRecord`]. [`opening`] is for processes that run already.
 //!
 //! Not here: rings that threads open for themselves and lend to the collector (`record/rings`).
 
 pub mod memory;
+pub(crate) mod opening;
 mod refusal;
 pub mod request;
 mod ring;
