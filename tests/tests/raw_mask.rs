@@ -261,12 +261,10 @@ fn is_accounted_for_without_a_collector(settings: &str, way: &str) {
     let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
     let unarmed = recording.threads[0].unarmed_cpu_ns();
     equals(&what, weight * 1_000_000 + unarmed, cpu_ns.unwrap_or(0));
-    // A hypervisor that takes the processor away for a while makes a sample of some 65.
-    let is_heavy = |sample: &&RawSample| sample.weight > 150;
-    let heavy: Vec<_> = recording.samples.iter().filter(is_heavy).collect();
-    let [heavy] = &heavy[..] else {
-        panic!("{what}: {heavy:?}");
-    };
+    let heavy: Vec<_> = recording.samples.iter().filter(|s| s.weight > 50).collect();
+    // A hypervisor that takes the processor away for a while makes another one.
+    assert_measured!(heavy.len() == 1, "{what}: {heavy:?}");
+    let heavy = heavy[0];
     let expected = match way {
         "exit" => (flags::LAST, "since the last sample]"),
         _ => (flags::LET_IN, "[while the signal was blocked]"),
