@@ -15,15 +15,13 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = answer::rows::<answer::Sums>(bytes);
-    let _ = answer::rows::<answer::Frame>(bytes);
+    let _ = answer::rows::<message::FrameRow>(bytes);
     let _ = answer::rows::<answer::Stack>(bytes);
-    let _ = message::text(bytes);
-    let text = String::from_utf8_lossy(bytes);
-    let Ok(rows) = message::rows(&text) else {
+    let _ = message::unpack(bytes);
+    let Ok(rows) = message::rows(bytes) else {
         return;
     };
-    let packed = message::text(&rows.pack().unwrap()).unwrap();
-    assert!(message::rows(&packed).unwrap() == rows);
+    assert!(message::unpack(&rows.pack().unwrap()).unwrap() == rows);
     let _ = (rows.window(), rows.samples());
     let frames = rows.frames_that(|frame| frame.line > 0);
     assert!(frames.is_some() == rows.frames.iter().any(|frame| frame.line > 0));

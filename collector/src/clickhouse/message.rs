@@ -8,7 +8,6 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde::{Deserialize, Serialize};
-use std::borrow::Cow;
 use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
@@ -19,9 +18,8 @@ const ROOM: usize = 1 << 20;
 
 /// The rows of a window.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Rows<'a> {
-    #[serde(borrow)]
-    pub(crate) frames: Vec<FrameRow<'a>>,
+pub(crate) struct Rows {
+    pub(crate) frames: Vec<FrameRow>,
     pub(crate) stacks: Vec<StackRow>,
     /// Its row of the table of windows: the body of a request, in base64.
     pub(crate) window: String,
@@ -31,21 +29,15 @@ pub(crate) struct Rows<'a> {
 
 /// A row of the table of frames.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct FrameRow<'a> {
+pub(crate) struct FrameRow {
     pub(crate) hash: u64,
-    #[serde(borrow)]
-    pub(crate) function: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) short: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) file: Cow<'a, str>,
+    pub(crate) function: String,
+    pub(crate) short: String,
+    pub(crate) file: String,
     pub(crate) line: u32,
-    #[serde(borrow)]
-    pub(crate) binary: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) build_id: Cow<'a, str>,
-    #[serde(borrow)]
-    pub(crate) language: Cow<'a, str>,
+    pub(crate) binary: String,
+    pub(crate) build_id: String,
+    pub(crate) language: String,
     pub(crate) inlined: u32,
 }
 
@@ -57,11 +49,11 @@ pub(crate) struct StackRow {
     pub(crate) frames: Vec<u32>,
 }
 
-impl Rows<'_> {
+impl Rows {
     /// Those frames as the body of an insert; `None` if there are none.
     pub(crate) fn frames_that(
         &self,
-        mut are_meant: impl FnMut(&FrameRow<'_>) -> bool,
+        mut are_meant: impl FnMut(&FrameRow) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
         let rows: Vec<_> = self.frames.iter().filter(|row| are_meant(row)).collect();
         let all = || rows.iter().copied();
@@ -123,18 +115,18 @@ impl Rows<'_> {
     }
 }
 
-/// The text of what [`Rows::pack`] gave, for [`rows`].
+/// What [`Rows::pack`] gave.
 ///
 /// # Errors
-/// If it is not as it was packed.
-pub(crate) fn text(message: &[u8]) -> io::Result<String> {
-    let mut text = String::new();
+/// As [`rows`].
+pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
+    let mut text = Vec::new();
     let read = GzDecoder::new(message)
         .take(LONGEST + 1)
-        .read_to_string(&mut text)?;
+        .read_to_end(&mut text)?;
     match read as u64 > LONGEST {
         true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => Ok(text),
+        false => rows(&text),
     }
 }
 
@@ -142,8 +134,8 @@ pub(crate) fn text(message: &[u8]) -> io::Result<String> {
 ///
 /// # Errors
 /// If it is not as it was packed, or a stack has a frame that is not there.
-pub(crate) fn rows(text: &str) -> io::Result<Rows<'_>> {
-    let rows: Rows<'_> = serde_json::from_str(text)?;
+pub(crate) fn rows(text: &[u8]) -> io::Result<Rows> {
+    let rows: Rows = serde_json::from_slice(text)?;
     let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
     match places.all(|place| (*place as usize) < rows.frames.len()) {
         true => Ok(rows),
@@ -172,14 +164,13 @@ mod tests {
             }
         };
         let packing = packed(vec![0, 0]);
-        let read = text(&packing.pack().unwrap()).unwrap();
-        let read = rows(&read).unwrap();
+        let read = unpack(&packing.pack().unwrap()).unwrap();
         assert_eq!(read, packing);
         assert_eq!(read.window().unwrap(), b"i");
         assert!(read.frames_that(|_| true).is_some() && read.frames_that(|_| false).is_none());
         assert!(read.stacks_that(|_| true).is_some() && read.stacks_that(|_| false).is_none());
-        let beyond = text(&packed(vec![0, 1]).pack().unwrap()).unwrap();
-        assert!(rows(&beyond).is_err() && rows("{}").is_err() && rows("").is_err());
-        assert!(text(b"\x1f\x8b").is_err());
+        let beyond = packed(vec![0, 1]).pack().unwrap();
+        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err() && rows(b"").is_err());
+        assert!(unpack(b"\x1f\x8b").is_err());
     }
 }

@@ -67,7 +67,7 @@ struct Maker<'a> {
     profile: &'a Profile,
     /// Of its images.
     build_ids: &'a [String],
-    rows: Rows<'a>,
+    rows: Rows,
     /// Places in the rows.
     frames: HashMap<SourceFrameId, u32>,
     /// The hashes of the frames in the rows, as text.
@@ -175,7 +175,7 @@ impl Maker<'_> {
             binary,
             language(profile, function),
         ]
-        .map(visible);
+        .map(|text| visible(text).into_owned());
         let mut row = FrameRow {
             hash: 0,
             function: function_name,
@@ -183,7 +183,7 @@ impl Maker<'_> {
             file,
             line: frame.line,
             binary,
-            build_id: build_id.map_or("", String::as_str).into(),
+            build_id: build_id.cloned().unwrap_or_default(),
             language,
             inlined: frame.inline_depth,
         };

@@ -53,12 +53,8 @@ impl There {
             deadline,
             token: format!("{id:016x}"),
         };
-        let damaged = || Outcome::Refused("it is damaged, or of another version".into());
-        let Ok(text) = message::text(&message.bytes) else {
-            return damaged();
-        };
-        let Ok(rows) = message::rows(&text) else {
-            return damaged();
+        let Ok(rows) = message::unpack(&message.bytes) else {
+            return Outcome::Refused("it is damaged, or of another version".into());
         };
         let mut new = HashSet::new();
         let mut is_new = |table, hash| {
