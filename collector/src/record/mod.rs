@@ -7,7 +7,7 @@
 //! ```text
 //! executable ─► output ─► session, library ─► launch ─► watch ─┬─► drain ─► writer ─► recording
 //!  found?   writable?  shared memory       exec     until  │    ▲
-//!                                                   it ends└────┴── segments of the profiled processes
+//!                                                   it ends└────┴── segments of profiled programs
 //! ```
 
 mod args;
