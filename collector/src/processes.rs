@@ -7,7 +7,7 @@ mod called;
 mod cgroup;
 mod started_with;
 
-pub(crate) use started_with::{command, environment, setting, try_environment};
+pub(crate) use started_with::{command, environment, environment_after_exec, setting};
 
 use crate::clock;
 use engine::wire::session::CONTROL_FILE;

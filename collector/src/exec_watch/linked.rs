@@ -13,16 +13,10 @@ use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::thread;
 use std::time::{Duration, Instant};
 
 /// From one look to the next: threads that were born meanwhile are armed then.
 const INTERVAL: Duration = Duration::from_millis(20);
-
-/// The record of an exec comes some microseconds before the program's environment is there.
-const EXEC: Duration = Duration::from_micros(100);
-/// A program may have none.
-const MOST_LOOKS: usize = 20;
 
 /// Those that run.
 pub(super) struct Linked {
@@ -83,12 +77,8 @@ impl Linked {
 /// Whether the library in a process has been told to begin: by its environment, which may have been
 /// taken from it.
 pub(super) fn records_itself(pid: i32) -> bool {
-    for _ in 0..MOST_LOOKS {
-        if !processes::environment(pid).is_empty() {
-            break;
-        }
-        thread::sleep(EXEC);
-    }
+    // The record of an exec comes some microseconds before the program's environment is there.
+    processes::environment_after_exec(pid.cast_unsigned());
     processes::setting(pid, b"outside=").is_some()
 }
 

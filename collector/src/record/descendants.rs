@@ -6,17 +6,14 @@
 //! segment.
 
 use super::drain::Drain;
-use crate::processes::{Stat, try_environment};
+use crate::processes::{Stat, environment_after_exec};
 use std::collections::BTreeSet;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
-use std::time::Duration;
 
 /// So many are named.
 const NAMED: usize = 5;
-/// An exec that lays out memory is waited for that long, ms.
-const LONGEST_EXEC: u32 = 100;
 
 /// The pids of those that run.
 pub fn running(session: &Path, drain: &Drain) -> BTreeSet<u32> {
@@ -24,7 +21,7 @@ pub fn running(session: &Path, drain: &Drain) -> BTreeSet<u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let named = pids.filter(|pid| {
-        environment(*pid)
+        environment_after_exec(*pid)
             .windows(setting.len())
             .any(|window| window == setting)
     });
@@ -37,26 +34,6 @@ pub fn running(session: &Path, drain: &Drain) -> BTreeSet<u32> {
 /// Whether a process has not ended.
 fn runs(pid: u32) -> bool {
     Stat::read(pid).is_some_and(|stat| !stat.has_ended())
-}
-
-/// An environment, as far as it is looked at. One that an exec is about to lay out is waited for: a
-/// descendant would be missed, and unnamed.
-fn environment(pid: u32) -> Vec<u8> {
-    let mut waits = 0;
-    loop {
-        let read = try_environment(pid);
-        let is_empty = read.as_ref().is_ok_and(Vec::is_empty)
-            // Kernel threads have none.
-            && fs::read_link(format!("/proc/{pid}/exe")).is_ok();
-        let comes = || Stat::read(pid).is_some_and(|stat| stat.has_no_environment_yet());
-        // It begins empty, and if an exec came between open and read, so is what was opened.
-        let most = || if comes() { LONGEST_EXEC } else { 1 };
-        if !is_empty || waits >= most() {
-            return read.unwrap_or_default();
-        }
-        waits += 1;
-        std::thread::sleep(Duration::from_millis(1));
-    }
 }
 
 /// What is said of them.
