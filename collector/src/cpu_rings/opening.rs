@@ -1,6 +1,6 @@
 //! Opens events on all threads of a process that runs, and is not stopped: threads begin and end
-//! meanwhile. One that a thread with open events began has inherited them, as the kernel's record of
-//! it says; one without such a record is opened for itself.
+//! meanwhile. One that a thread with open events began has inherited them, as the kernel's record
+//! of it says; one without such a record is opened for itself.
 
 use super::request::{self, Tells};
 use super::{CpuRing, Refusal, Step, TaskRecord, What, lent, read};
