@@ -32,9 +32,17 @@ impl Bytes<'_> {
             "UInt64" => self.values(count, |left| left.u64().into()),
             "DateTime64(3, 'UTC')" => self.values(count, |left| left.u64().into()),
             "String" => self.values(count, text),
-            "Array(UInt64)" => {
+            "Array(LowCardinality(UInt64))" => {
+                assert_eq!(self.u64(), 1, "keys in this block");
                 let ends = self.ends(count);
-                let all = self.values(*ends.last().unwrap_or(&0), |left| left.u64().into());
+                assert_eq!(self.u64(), 0x601, "keys, then places of 16 bits");
+                let keys = self.u64() as usize;
+                let keys = self.values(keys, |left| left.u64().into());
+                assert_eq!(self.u64() as usize, *ends.last().unwrap_or(&0));
+                let place = |left: &mut Self| usize::from(u16::from_le_bytes(left.take()));
+                let all = self.values(ends.last().copied().unwrap_or(0), |left| {
+                    keys[place(left)].clone()
+                });
                 apart(&ends, |from, to| json!(all[from..to]))
             }
             "Map(String, String)" => {

@@ -6,6 +6,13 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write as _};
 
+/// How elements of type `LowCardinality` are written: the version of that, ...
+const KEYS_IN_BLOCK: u64 = 1;
+/// ... and that each element's place among the keys follows, of so many bits.
+const KEYS_THEN_PLACES: u64 = 0x600;
+const PLACES_OF_16: u64 = 1;
+const PLACES_OF_32: u64 = 2;
+
 /// The rows of one insert, to which columns are added.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -46,16 +53,33 @@ impl Block {
         values.for_each(|value| put_text(&mut self.bytes, value));
     }
 
+    /// Lists that have many elements in common: each is written once, and lists say where. None is
+    /// empty.
     pub(crate) fn lists<'a>(
         &mut self,
         name: &str,
         values: impl Iterator<Item = &'a [u64]> + Clone,
     ) {
-        self.column(name, "Array(UInt64)");
+        self.column(name, "Array(LowCardinality(UInt64))");
+        self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
         self.ends(values.clone().map(<[u64]>::len));
-        values
-            .flatten()
-            .for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        let mut keys: Vec<u64> = values.clone().flatten().copied().collect();
+        let number = keys.len() as u64;
+        keys.sort_unstable();
+        keys.dedup();
+        let are_few = keys.len() <= 1 << 16;
+        let form = KEYS_THEN_PLACES | if are_few { PLACES_OF_16 } else { PLACES_OF_32 };
+        for word in [form, keys.len() as u64].iter().chain(&keys) {
+            self.bytes.extend(word.to_le_bytes());
+        }
+        self.bytes.extend(number.to_le_bytes());
+        for value in values.flatten() {
+            let place = keys.binary_search(value).unwrap_or(0);
+            match are_few {
+                true => self.bytes.extend((place as u16).to_le_bytes()),
+                false => self.bytes.extend((place as u32).to_le_bytes()),
+            }
+        }
     }
 
     pub(crate) fn maps<'a, M>(&mut self, name: &str, values: impl Iterator<Item = M> + Clone)
@@ -128,7 +152,7 @@ mod tests {
         block.texts("t", ["ä", &long].into_iter());
         block.u32s("n", [1, u32::MAX].into_iter());
         block.times("d", [1_499_999, 1_500_000].into_iter());
-        block.lists("l", [&[7][..], &[]].into_iter());
+        block.lists("l", [&[7, 8, 7][..], &[7, 8]].into_iter());
         let maps = [&[][..], &[("k", "v")]];
         block.maps("m", maps.iter().map(|map| map.iter().copied()));
         let mut bytes = Vec::new();
@@ -139,7 +163,10 @@ mod tests {
             long.as_bytes(),
             b"\x01n\x06UInt32\x01\0\0\0\xff\xff\xff\xff",
             b"\x01d\x14DateTime64(3, 'UTC')\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0",
-            b"\x01l\x0dArray(UInt64)\x01\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0",
+            b"\x01l\x1dArray(LowCardinality(UInt64))\x01\0\0\0\0\0\0\0",
+            b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
+            b"\x01\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
+            b"\x05\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x01\0",
             b"\x01m\x13Map(String, String)\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01k\x01v",
         ];
         assert_eq!(bytes, expected.concat());
