@@ -10,6 +10,7 @@ mod agent_windows;
 mod attach;
 mod attach_children;
 mod attach_inside;
+mod attach_javascript;
 mod attach_traces;
 mod brief_threads;
 mod charged;

@@ -362,8 +362,14 @@ impl ProgramRuns {
                 (head, Vec::new())
             }
             false => {
-                let is_lacking = run.code.has_interpreter();
-                let (mut head, frames, _) = self.unwound(time_ns, task.pid, copied, &copied.stack);
+                let has_interpreter = run.code.has_interpreter();
+                let (mut head, mut frames, spots) =
+                    self.unwound(time_ns, task.pid, copied, &copied.stack);
+                let mut is_lacking = false;
+                if has_interpreter && let Some(run) = self.runs.get_mut(&task.pid) {
+                    let stack = stack_of(copied, &copied.stack);
+                    (frames, is_lacking) = run.look_back(task.tid, frames, &spots, stack);
+                }
                 if is_lacking {
                     head.flags |= flags::LANGUAGES_UNREAD;
                 }
@@ -441,11 +447,7 @@ impl ProgramRuns {
         let (Some((pc, sp, registers)), Some(run)) = (copied.user, self.runs.get(&pid)) else {
             return (head, Vec::new(), Vec::new());
         };
-        let stack = Stack {
-            sp,
-            bytes,
-            cut: bytes.len() == copied.room || bytes.len() == MOST,
-        };
+        let stack = stack_of(copied, bytes);
         let memory = &mut self.memory;
         let walked = walk(&run.code, &mut self.cache, pc, registers, stack, memory);
         let Walked { depth, stop, spots } = walked;
@@ -533,6 +535,15 @@ impl ProgramRuns {
             },
             unnoticed: self.unnoticed,
         }
+    }
+}
+
+/// A stack of which so much is known.
+fn stack_of<'a>(copied: &Copied, bytes: &'a [u8]) -> Stack<'a> {
+    Stack {
+        sp: copied.user.map_or(0, |(_, sp, _)| sp),
+        bytes,
+        cut: bytes.len() == copied.room || bytes.len() == MOST,
     }
 }
 

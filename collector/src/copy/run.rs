@@ -68,6 +68,8 @@ pub(super) struct Run {
     mapped: Vec<Mapped>,
     /// How many of those are recorded.
     recorded: usize,
+    /// How many code objects of its interpreters are.
+    described: usize,
     threads: HashMap<i32, Thread>,
     names: HashMap<i32, Vec<u8>>,
     /// Chunks of threads that have ended.
@@ -115,6 +117,7 @@ impl Run {
             code: Code::default(),
             mapped: Vec::new(),
             recorded: 0,
+            described: 0,
             threads: HashMap::new(),
             names: HashMap::new(),
             ended: Vec::new(),

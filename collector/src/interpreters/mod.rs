@@ -8,15 +8,19 @@
 //! ```
 //!
 //! What is read is right as long as the thread has not run meanwhile. **Whoever asks has to know
-//! that**: by the times at which the kernel put it on a CPU, or by how often it did.
+//! that**: by the times at which the kernel put it on a CPU, or by how often it did. Of a thread
+//! that has gone on, only what its stack itself tells to be right is taken
+//! ([`Interpreters::look_back`]): JavaScript's functions, of which it has their code.
 //!
 //! | file | |
 //! |---|---|
 //! | `memory` | another process's memory |
 //! | `python` | CPython's entries of a thread |
+//! | `javascript` | the functions of V8's frames |
 //! | `descriptions` | code objects, by number |
 
 mod descriptions;
+mod javascript;
 mod memory;
 mod python;
 
@@ -26,8 +30,6 @@ use engine::address::RuntimeAddress;
 use engine::python::code::Part;
 use engine::python::entries::Entry;
 use engine::python::tasks::Awaiting;
-use engine::v8::frame::{Native, standing};
-use engine::v8::layout::Layout as V8;
 use engine::wire::sample::{Frame, Method, StopReason};
 use memory::{Pages, WithStack};
 use python::{MOST_FRAMES, Python, Share, Threads};
@@ -37,14 +39,12 @@ use std::time::Duration;
 /// Languages, by number.
 pub(crate) const LANGUAGES: [&str; 2] = ["python", "javascript"];
 const PYTHON: u8 = 0;
-const JAVASCRIPT: u8 = 1;
-/// A function's lines are counted a piece at a time, so often at most.
-const MOST_PIECES: u32 = 64;
-
 /// The interpreters of one process.
 #[derive(Default)]
 pub(crate) struct Interpreters {
     threads: Threads,
+    /// Of threads that have gone on.
+    left: javascript::Left,
     /// What the frames that were found are called.
     pub(crate) descriptions: Descriptions,
 }
@@ -225,55 +225,6 @@ impl Interpreters {
                 .extend(number.map(|number| language_frame(number, place.position)));
             to.lacks |= number.is_none();
         }
-    }
-
-    /// Adds the function that a frame of V8's code runs; `None` if it runs none.
-    fn javascript_frame(
-        &mut self,
-        (memory, thread): (&WithStack<'_>, u64),
-        layout: &V8,
-        code: &Code,
-        (frame, spot): (Frame, Spot),
-        to: &mut MixedStack,
-    ) -> Option<()> {
-        // Else the frame pointer is another frame's.
-        if spot.cfa != spot.fp.checked_add(16) {
-            return None;
-        }
-        let native = Native {
-            pc: frame.pc.0,
-            is_exact: matches!(frame.method, Method::Registers | Method::SignalFrame),
-            is_compiled: !code.is_of_file(frame.pc.0),
-            sp: spot.sp,
-            fp: spot.fp,
-            rdi: None,
-            r9: None,
-            r12: None,
-        };
-        let standing = standing(memory, &native)?;
-        let function = standing.function;
-        let check = layout.check(memory, function, thread);
-        if check == 0 {
-            return None;
-        }
-        let place = layout.place(memory, &native, &standing, check);
-        let number = self.descriptions.number((JAVASCRIPT, place.id, check), || {
-            let (mut description, mut is_done) = (None, false);
-            for _ in 0..MOST_PIECES {
-                layout.describe(memory, function, &place, thread, |code, is_whole| {
-                    description = Some(Description::new(JAVASCRIPT, &code));
-                    is_done = is_whole;
-                })?;
-                if is_done {
-                    break;
-                }
-            }
-            description
-        });
-        to.frames
-            .extend(number.map(|number| language_frame(number, place.position)));
-        to.lacks |= number.is_none();
-        Some(())
     }
 }
 

@@ -143,10 +143,11 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     let standing = standing(cursor, &frame)?;
     let function = standing.function;
     let known = recent(cursor)?.find(function);
+    let shared = layout.shared(cursor, function);
     let check = match known {
         Some(check) => check,
         None => {
-            let check = layout.check(cursor, function, thread());
+            let check = shared.map_or(0, |shared| layout.check(cursor, shared, thread()));
             recent(cursor)?.keep(function, check);
             check
         }
@@ -154,10 +155,11 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     if check == 0 {
         return None;
     }
-    let place = layout.place(cursor, &frame, &standing, check);
+    let shared = shared?;
+    let place = layout.place(cursor, &frame, &standing, (shared, check));
     let is_known = cursor.own_frame(place.id, check, place.position).ok()?;
     if !is_known {
-        layout.describe(cursor, function, &place, thread(), |code, is_whole| {
+        layout.describe(cursor, shared, &place, thread(), |code, is_whole| {
             // The function stays without a name if that fails, and is described at the next sample.
             let _ = match is_whole {
                 true => cursor.own_description(code),

@@ -9,9 +9,8 @@ use crate::interpreters::NativeStack;
 use crate::off_cpu::{Look, Presence, Stack, Switches};
 use crate::processes;
 use crate::recording::records::{Chunk, Records};
-use crate::unwind::Spot;
+use crate::unwind::{self, Spot};
 use engine::wire::chunk::ChunkInfo;
-use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, SampleHead};
 use std::time::Duration;
 
@@ -81,6 +80,32 @@ impl Run {
         }
     }
 
+    /// The stack of a thread as it was copied, with what is known of its interpreters' frames;
+    /// whether some are missing.
+    pub(in crate::copy) fn look_back(
+        &mut self,
+        tid: i32,
+        frames: Vec<Frame>,
+        spots: &[Spot],
+        copy: unwind::Stack<'_>,
+    ) -> (Vec<Frame>, bool) {
+        let lacks = self.code.python().is_some();
+        let (pid, tid) = (self.pid.unsigned_abs(), self.owner_of_switches(tid).tid);
+        let Some(layout) = self.code.v8() else {
+            return (frames, lacks);
+        };
+        // Where V8's code itself was interrupted, a frame may be missing that was being made.
+        let leaf = frames.first();
+        if leaf.is_none_or(|leaf| self.code.may_be_v8(leaf.pc.0)) {
+            return (frames, true);
+        }
+        let native = frames.iter().zip(spots);
+        let native = native.map(|(frame, spot)| (*frame, *spot));
+        let code = (&self.code, layout);
+        let mixed = (self.interpreters).look_back(code, (pid, tid), native, copy, PATIENCE);
+        (mixed.frames, lacks || mixed.lacks)
+    }
+
     /// A thread is about to go off its CPU, and stands there.
     pub(in crate::copy) fn leaves(&mut self, tid: i32, time_ns: u64, stack: Stack) {
         let is_new = |switches: &Switches| !switches.knows(tid);
@@ -148,13 +173,7 @@ impl Run {
                 self.identify(settings, &mut records);
             }
             self.write_mapped(known.mapped, &mut records);
-            for (number, description) in self.interpreters.descriptions.since(known.described) {
-                let (code, more) = description.code(number, self.key).parts();
-                records.other(RecordKind::Code, |out| code.encode(out));
-                for lines in more {
-                    records.other(RecordKind::MoreLines, |out| lines.encode(out));
-                }
-            }
+            self.write_described(known.described, &mut records);
             if !records.are_none() {
                 let owner = ChunkInfo {
                     sequence: switches.number(),

@@ -39,6 +39,8 @@ impl Run {
         }
         self.write_mapped(self.recorded, &mut records);
         self.recorded = self.mapped.len();
+        self.write_described(self.described, &mut records);
+        self.described = self.interpreters.descriptions.count();
         if !records.are_none() {
             let sequence = self.sequence & FROM_SWITCHES;
             let owner = self.owner_of(0);
@@ -51,6 +53,16 @@ impl Run {
     pub(super) fn write_mapped(&self, from: usize, records: &mut Records) {
         for mapped in self.mapped.get(from..).unwrap_or_default() {
             mapped.encode(records);
+        }
+    }
+
+    pub(super) fn write_described(&self, from: usize, records: &mut Records) {
+        for (number, description) in self.interpreters.descriptions.since(from) {
+            let (code, more) = description.code(number, self.key).parts();
+            records.other(RecordKind::Code, |out| code.encode(out));
+            for lines in more {
+                records.other(RecordKind::MoreLines, |out| lines.encode(out));
+            }
         }
     }
 

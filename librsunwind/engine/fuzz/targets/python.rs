@@ -8,9 +8,9 @@ mod fuzzed;
 
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
+use engine::python::code::Part;
 use engine::python::tasks::Awaiting;
 use engine::python::{layout, names, threads};
-use engine::python::code::Part;
 use engine::wire::code::{LONGEST_FILE, LONGEST_NAME, LONGEST_TABLE};
 use fuzzed::{BASE, Fuzzed};
 use libfuzzer_sys::fuzz_target;

@@ -38,6 +38,8 @@ fn constant((major, minor): (u32, u32), name: &CStr) -> Option<u32> {
         "v8dbg_type_Code__CODE_TYPE" => 190,
         "v8dbg_CodeKindBaseline" => 10,
         "v8dbg_DeoptimizationDataInliningPositionsIndex" => 7,
+        "v8dbg_DeoptimizationDataSharedFunctionInfoIndex" if !is_new => 6,
+        "v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex" if is_new => 6,
         "v8dbg_class_BytecodeArray__data__uintptr_t" => 54,
         "v8dbg_class_JSFunction__shared__SharedFunctionInfo" => {
             if is_new {
@@ -98,11 +100,16 @@ fuzz_target!(|data: &[u8]| {
     let mut kept = [0; 16];
     let mut codes = Codes::new(&mut kept);
     let thread = u64::from(known >> 5);
-    let check = layout.check(&memory, standing.function, thread);
+    // All functions are the ones that were proved before.
+    layout.owner(&memory, &frame, &standing, Some, Some(frame.sp));
+    let Some(shared) = layout.shared(&memory, standing.function) else {
+        return;
+    };
+    let check = layout.check(&memory, shared, thread);
     codes.keep(standing.function, check);
     assert_eq!(codes.find(standing.function), Some(check));
-    let place = layout.place(&memory, &frame, &standing, check);
-    layout.describe(&memory, standing.function, &place, thread, |code, _| {
+    let place = layout.place(&memory, &frame, &standing, (shared, check));
+    layout.describe(&memory, shared, &place, thread, |code, _| {
         assert!(code.name.len() <= LONGEST_NAME && code.file.len() <= LONGEST_FILE);
         assert!(code.lines.len() <= LONGEST_LINES);
         assert!(std::str::from_utf8(code.name).is_ok() && std::str::from_utf8(code.file).is_ok());

@@ -25,11 +25,10 @@ pub struct Made {
 }
 
 impl<M: Memory> Heap<'_, M> {
-    /// What was made of the function of that tagged pointer, if an instruction is part of it, and
-    /// where in it.
-    pub fn baseline(&self, function: u64, at: Instruction) -> Option<(Made, u32)> {
+    /// What was made of the function of that `SharedFunctionInfo`, if an instruction is part of it,
+    /// and where in it.
+    pub fn baseline(&self, shared: u64, at: Instruction) -> Option<(Made, u32)> {
         let known = &self.layout.baseline;
-        let shared = self.shared(function)?;
         let code = self.of_kind(self.field(shared, SHARED_DATA)?, known.code)?;
         let compiler = self.field(code, known.flags)? as u32 & 15;
         let size = self.field(code, known.size)? & u64::from(u32::MAX);
@@ -70,8 +69,17 @@ impl<M: Memory> Heap<'_, M> {
         table.is_at_end().then_some(rows.length)
     }
 
-    /// The bytecodes that some code was made of.
-    fn bytecodes(&self, known: &Baseline, code: u64) -> Option<u64> {
+    /// Where the bytecodes are of the function of that `SharedFunctionInfo`.
+    pub fn bytecodes_of(&self, shared: u64) -> Option<u64> {
+        let known = &self.layout.baseline;
+        let data = self.field(shared, SHARED_DATA)?;
+        let code = || self.bytecodes(known, self.of_kind(data, known.code)?);
+        self.of_kind(data, self.layout.types.bytecodes)
+            .or_else(code)
+    }
+
+    /// Where the bytecodes are that some code was made of.
+    pub fn bytecodes(&self, known: &Baseline, code: u64) -> Option<u64> {
         /// Of an `InterpreterData`, which code may have in between.
         const BYTECODES: u64 = 8;
         let word = self.field(code, known.bytecodes)?;

@@ -38,17 +38,26 @@ enum Ran {
 const HAS_CODE: u64 = 1;
 
 impl Layout {
-    /// A number that is another for another function; `thread` is a number of the thread whose it
-    /// is. 0 if it is none, or nameless: builtins without a name are called by the name of their
-    /// code.
-    pub fn check(&self, memory: &impl Memory, function: u64, thread: u64) -> u64 {
+    /// The address of a function's `SharedFunctionInfo`, if that is a function.
+    pub fn shared(&self, memory: &impl Memory, function: u64) -> Option<u64> {
         let heap = Heap {
             memory,
             layout: self,
         };
-        let shared = heap.shared(function);
-        let found = shared.and_then(|shared| heap.function(shared));
-        let found = found.filter(|function| heap.has_name(function));
+        heap.shared(function)
+    }
+
+    /// A number that is another for another function, of that `SharedFunctionInfo`; `thread` is a
+    /// number of the thread whose it is. 0 if it is none, or nameless: builtins without a name are
+    /// called by the name of their code.
+    pub fn check(&self, memory: &impl Memory, shared: u64, thread: u64) -> u64 {
+        let heap = Heap {
+            memory,
+            layout: self,
+        };
+        let found = heap
+            .function(shared)
+            .filter(|function| heap.has_name(function));
         found.map_or(0, |function| {
             // Scripts are numbered in each thread anew.
             let check = mix(heap.check(&function) ^ thread) & !HAS_CODE;
@@ -66,7 +75,7 @@ impl Layout {
         memory: &impl Memory,
         frame: &Native,
         standing: &Standing,
-        check: u64,
+        (shared, check): (u64, u64),
     ) -> Place {
         const INTERPRETED: u64 = 1 << 62;
         const BASELINE: u64 = 1 << 61;
@@ -77,7 +86,7 @@ impl Layout {
         };
         let baseline = || {
             let places = frame::code(memory, frame, standing).into_iter().flatten();
-            let mut found = places.filter_map(|at| heap.baseline(standing.function, at));
+            let mut found = places.filter_map(|at| heap.baseline(shared, at));
             let (made, position) = found.next()?;
             Some((BASELINE, position, Ran::Baseline(made)))
         };
@@ -91,9 +100,7 @@ impl Layout {
                 pc: frame.pc,
                 is_exact: frame.is_exact,
             };
-            let shared = heap
-                .shared(standing.function)
-                .filter(|_| frame.is_compiled)?;
+            let at = Some(at).filter(|_| frame.is_compiled)?;
             let character = heap.character(shared, at)?;
             let (start, end) = heap.function(shared)?.range?;
             let position = character.checked_sub(start).filter(|_| character <= end)?;
@@ -114,7 +121,7 @@ impl Layout {
     pub fn describe(
         &self,
         memory: &impl Memory,
-        function: u64,
+        shared: u64,
         place: &Place,
         thread: u64,
         tell: impl FnOnce(Code<'_>, bool),
@@ -123,7 +130,7 @@ impl Layout {
             memory,
             layout: self,
         };
-        let function = heap.function(heap.shared(function)?)?;
+        let function = heap.function(shared)?;
         let mut lines = Lines::none();
         let is_whole = heap.lines(&function, &mut lines, thread).is_ok();
         let (mut name, mut file) = ([0; LONGEST_NAME], [0; LONGEST_FILE]);

@@ -111,11 +111,16 @@ pub struct Bytecode {
     pub offset: u32,
 }
 
+/// The tagged pointer to the bytecodes of a frame, if it is one of the interpreter's.
+pub fn bytecodes(memory: &impl Memory, fp: u64) -> Option<u64> {
+    memory.load(fp.checked_sub(32)?)
+}
+
 /// What bytecode a frame of the interpreter's is at, if it is one; `data` is where in an array its
 /// bytecodes begin. At calls the frame says so; where a bytecode itself was interrupted, registers
 /// do, if they have not been used for something else yet.
 pub fn bytecode(memory: &impl Memory, frame: &Native, data: u64, fp: u64) -> Option<Bytecode> {
-    let array = memory.load(fp.checked_sub(32)?)?;
+    let array = bytecodes(memory, fp)?;
     // Where compiled code has something else.
     let saved = small(memory.load(fp.checked_sub(40)?)?)?;
     let start = data.checked_sub(1)?; // of tagged pointers

@@ -26,6 +26,8 @@ pub const SCRIPT_SOURCE: u64 = 8;
 pub const SCRIPT_NAME: u64 = 16;
 pub const SCRIPT_FIRST_LINE: u64 = 24;
 pub const SCRIPT_ID: u64 = 64;
+/// Its functions, by weak pointers.
+pub const SCRIPT_FUNCTIONS: u64 = 88;
 
 /// What functions may be numbered from the first on.
 const FUNCTION_KINDS: u32 = 32;

@@ -86,6 +86,8 @@ pub struct Layout {
     /// Of what optimised code has instead of bytecodes: the positions of functions that were made
     /// part of it.
     pub inlined: u64,
+    /// Of the same: the `SharedFunctionInfo` that it was made of, or what leads to that.
+    pub compiled_of: u64,
 }
 
 /// The layout of the objects of a V8 that exports such constants.
@@ -133,6 +135,8 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
     const FIRST: u64 = 8;
     let field = |index: u64| FIRST.checked_add(index.checked_mul(8)?);
     let inlined = constant(c"v8dbg_DeoptimizationDataInliningPositionsIndex")?;
+    let compiled_of = constant(c"v8dbg_DeoptimizationDataSharedFunctionInfoIndex")
+        .or_else(|| constant(c"v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex"))?;
     let first_name = offset(c"v8dbg_scopeinfo_idx_first_vars")?;
     Some(Layout {
         types: Types {
@@ -158,6 +162,7 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         },
         // Behind the map and the length.
         inlined: field(u64::from(inlined).checked_add(1)?).filter(is_likely)?,
+        compiled_of: field(u64::from(compiled_of).checked_add(1)?).filter(is_likely)?,
         baseline: {
             let (bytecodes, table, flags, size, lengths) = baseline;
             Baseline {

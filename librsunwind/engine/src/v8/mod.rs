@@ -12,13 +12,14 @@
 //! | [`layout`] | where fields are, in each version |
 //! | [`frame`] | how a frame stands, and which function it says it runs |
 //! | [`code`] | what a frame runs: its function, told from others, and described |
+//! | [`proof`] | whose a frame is that was copied a while ago |
 //! | `heap` | objects and their types |
 //! | `function` | functions: told from others, and named |
 //! | `lines` | which line of the source a character is on |
 //! | `rows` | from which characters bytecodes come |
 //! | `optimised` | where in the source calls of optimised code are |
 //! | `baseline` | the same of what the baseline compiler made of them |
-//! | `bytecodes` | how long these are
+//! | `bytecodes` | how long these are |
 //! | `bytes` | tables as they are read |
 //! | `strings` | text of string objects |
 
@@ -32,6 +33,7 @@ mod heap;
 pub mod layout;
 mod lines;
 mod optimised;
+pub mod proof;
 mod rows;
 mod strings;
 #[cfg(test)]

@@ -38,6 +38,11 @@ pub(super) fn forget() {
 /// The number of TurboFan behind that of the baseline compiler; between them is Maglev.
 const TURBOFAN: u32 = 2;
 
+/// How far back code may begin.
+fn in_chunk(last: u64) -> u64 {
+    (last % CHUNK / ALIGNMENT).min(FARTHEST)
+}
+
 /// Code of a compiler.
 #[derive(Clone, Copy, Debug)]
 struct Compiled {
@@ -49,7 +54,17 @@ struct Compiled {
     size: u64,
     /// The tagged pointer to its source positions.
     table: u64,
-    is_of_turbofan: bool,
+    /// The number of the compiler.
+    compiler: u32,
+}
+
+/// What some code was made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MadeOf {
+    /// Of the bytecodes at that address.
+    Bytecodes(u64),
+    /// Of the function of the `SharedFunctionInfo` at that address.
+    Function(u64),
 }
 
 impl<M: Memory> Heap<'_, M> {
@@ -64,10 +79,11 @@ impl<M: Memory> Heap<'_, M> {
             let start = last.checked_sub(back.checked_mul(ALIGNMENT)?)?;
             self.beginning(start, maps)
         };
-        let in_chunk = (last % CHUNK / ALIGNMENT).min(FARTHEST);
         let [kept, check] = KEPT.get(mix(at.pc) as usize % CALLS)?;
         let known = kept.load(Relaxed);
         let hint = known >> 32;
+        let turbofan = self.layout.baseline.compiler.wrapping_add(TURBOFAN);
+        let is_of_turbofan = |found: &Compiled| found.compiler == turbofan;
         let number = |found: &Compiled, known: u64| {
             let table = self.summary_of_table(found.table)?;
             let parts = [found.code, found.size, table, shared, known];
@@ -75,22 +91,48 @@ impl<M: Memory> Heap<'_, M> {
             Some(all.fold(mix(at.pc), |number, part| mix(number ^ part)))
         };
         if known != 0
-            && hint < in_chunk
-            && let Some(found) = starts_at(hint).filter(|found| found.is_of_turbofan)
+            && hint < in_chunk(last)
+            && let Some(found) = starts_at(hint).filter(is_of_turbofan)
             && Some(check.load(Relaxed)) == number(&found, known)
         {
             return Some(known as u32);
         }
-        let nearest = (0..in_chunk).find_map(|back| Some((back, starts_at(back)?)));
-        let (back, found) = nearest.filter(|(_, found)| found.is_of_turbofan)?;
-        if pc.wrapping_sub(found.start) >= found.size {
-            return None; // it is in what is behind that code
-        }
+        let (back, found) = self.around(pc, maps).filter(|(_, it)| is_of_turbofan(it))?;
         let character = self.character_at(&found, pc.wrapping_sub(found.start))?;
         let known = back << 32 | u64::from(character);
         kept.store(known, Relaxed);
         check.store(number(&found, known)?, Relaxed);
         Some(character)
+    }
+
+    /// What the code was made of that an instruction is part of. `shared`: a `SharedFunctionInfo`,
+    /// of any function.
+    pub fn made_of(&self, shared: u64, at: Instruction) -> Option<MadeOf> {
+        /// Of a wrapper, which code may have in between.
+        const WRAPPED: u64 = 8;
+        let known = &self.layout.baseline;
+        let pc = at.pc.checked_sub(u64::from(!at.is_exact))?;
+        let (_, found) = self.around(pc, self.field(shared, 0)? / CHUNK)?;
+        if found.compiler == known.compiler {
+            return self.bytecodes(known, found.code).map(MadeOf::Bytecodes);
+        }
+        let data = self.object(self.field(found.code, known.bytecodes)?)?;
+        let word = self.field(data.address, self.layout.compiled_of)?;
+        let of_kind = |word| self.of_kind(word, self.layout.types.shared);
+        let wrapped = || of_kind(self.field(self.object(word)?.address, WRAPPED)?);
+        of_kind(word).or_else(wrapped).map(MadeOf::Function)
+    }
+
+    /// The code that an address is part of, and how far back that begins. `maps`: in which chunk
+    /// maps are that never move.
+    fn around(&self, pc: u64, maps: u64) -> Option<(u64, Compiled)> {
+        let last = pc & !ALIGNMENT.wrapping_sub(1);
+        let nearest = (0..in_chunk(last)).find_map(|back| {
+            let start = last.checked_sub(back.checked_mul(ALIGNMENT)?)?;
+            Some((back, self.beginning(start, maps)?))
+        });
+        // Or it is in what is behind that code.
+        nearest.filter(|(_, found)| pc.wrapping_sub(found.start) < found.size)
     }
 
     /// The code that begins at an address; nothing is read that does not look as if it did.
@@ -111,7 +153,7 @@ impl<M: Memory> Heap<'_, M> {
             start,
             size: self.field(code, known.size)? & u64::from(u32::MAX),
             table: self.field(code, known.table)?,
-            is_of_turbofan: compiler == known.compiler.wrapping_add(TURBOFAN),
+            compiler,
         })
     }
 

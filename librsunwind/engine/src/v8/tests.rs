@@ -42,6 +42,7 @@ const OLD: Layout = Layout {
     },
     before_code: BeforeCode { map: 16, code: 8 },
     inlined: 16,
+    compiled_of: 24,
 };
 
 const NEW: Layout = Layout {

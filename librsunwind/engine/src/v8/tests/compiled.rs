@@ -15,7 +15,7 @@ pub fn lines(layout: &Layout, made: &Made, pc: u64, is_exact: bool) -> Option<(V
         layout,
     };
     let function = heap.function(heap.shared(FUNCTION | 1)?)?;
-    let (code, position) = heap.baseline(FUNCTION | 1, Instruction { pc, is_exact })?;
+    let (code, position) = heap.baseline(SHARED, Instruction { pc, is_exact })?;
     let (mut of_source, mut rows) = (Lines::none(), [0; 100]);
     let _ = heap.lines(&function, &mut of_source, made.bytes.as_ptr() as u64);
     let length = heap.baseline_lines(&code, &of_source, &mut rows)?;

@@ -1,12 +1,16 @@
 //! The characters that calls in optimised code come from.
 
-use super::super::frame::Instruction;
+use super::super::frame::{Instruction, Native, Standing};
 use super::super::heap::Heap;
 use super::super::layout::Layout;
 use super::super::lines::Lines;
 use super::super::optimised::forget;
+use super::super::proof::Owner;
 use super::super::rows::write_lines;
-use super::{CODE, FUNCTION, MAPS, MORE, NEW, OLD, SHARED, TEXT, TYPES, function, small};
+use super::{
+    BYTECODES, CODE, FUNCTION, MAPS, MORE, NAME, NEW, OLD, SCOPE, SCRIPT, SHARED, TEXT, TYPES,
+};
+use super::{function, small};
 use crate::interpreter::made::Made;
 use crate::wire::code::{Code, LineFormat};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -155,4 +159,144 @@ fn damage_is_survived() {
         let _ = line(&NEW, damaged, 151);
     });
     assert_eq!(TYPES.shared, 262, "its map says where maps are");
+}
+
+#[test]
+fn a_copied_frame_is_its_functions_if_code_or_bytecodes_say_so() {
+    const STACK: u64 = MORE + 0x400;
+    let frame = |pc, is_compiled| Native {
+        pc,
+        is_exact: false,
+        is_compiled,
+        sp: STACK - 64,
+        fp: STACK,
+        rdi: None,
+        r9: None,
+        r12: None,
+    };
+    let gone = |_| None;
+    let owner = |layout: &Layout,
+                 made: &Made,
+                 native: &Native,
+                 function,
+                 by_bytecodes: fn(u64) -> Option<u64>,
+                 any| {
+        let standing = Standing {
+            function,
+            fp: Some(STACK),
+            caller: None,
+        };
+        layout.owner(made, native, &standing, by_bytecodes, any)
+    };
+    let proved = Owner::Proved {
+        shared: SHARED,
+        bytecodes: Some(BYTECODES),
+    };
+    for layout in [OLD, NEW] {
+        // The interpreter's, of what the baseline compiler has made code of since.
+        let made = function(&layout, "f");
+        made.put_word(STACK - 32, BYTECODES | 1);
+        let interpreted = frame(0x1000, false);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, FUNCTION | 1, gone, None),
+            proved
+        );
+        assert_eq!(
+            owner(&layout, &made, &interpreted, NAME | 1, gone, None),
+            Owner::Unknown
+        );
+        let known = |array| (array == BYTECODES).then_some(SHARED);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, NAME | 1, known, None),
+            proved
+        );
+        // Found among the functions of its caller's script.
+        let all = MORE + 0x500;
+        made.put_word(SCRIPT + 88, all | 1);
+        made.object(all, 150);
+        made.put_word(all + 8, small(3));
+        made.put_word(all + 16, 3);
+        made.put_word(all + 24, SCOPE | 3);
+        let caller = Some(SHARED);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, NAME | 1, gone, caller),
+            Owner::Unknown
+        );
+        made.put_word(all + 32, SHARED | 3);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, NAME | 1, gone, caller),
+            proved
+        );
+        // Another function is there by now, or where the known one was.
+        made.put_word(SHARED + 8, BYTECODES | 1);
+        made.object(BYTECODES + 0x80, TYPES.bytecodes);
+        made.put_word(STACK - 32, BYTECODES + 0x81);
+        let other = |_| Some(SHARED);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, FUNCTION | 1, other, None),
+            Owner::Unknown
+        );
+        made.put_word(STACK - 32, NAME | 1);
+        assert_eq!(
+            owner(&layout, &made, &interpreted, FUNCTION | 1, other, None),
+            Owner::Own
+        );
+
+        // Compiled.
+        let made = optimised(&layout, TURBOFAN);
+        made.put_word(DATA + layout.compiled_of, SHARED | 1);
+        let bare = Owner::Proved {
+            shared: SHARED,
+            bytecodes: None,
+        };
+        let compiled = frame(START + 11, true);
+        assert_eq!(
+            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
+            bare
+        );
+        assert_eq!(
+            owner(&layout, &made, &compiled, NAME | 1, gone, None),
+            Owner::Unknown
+        );
+        assert_eq!(
+            owner(&layout, &made, &compiled, NAME | 1, gone, Some(SHARED)),
+            bare
+        );
+        let behind = frame(START + SIZE + 1, true);
+        assert_eq!(
+            owner(&layout, &made, &behind, FUNCTION | 1, gone, None),
+            Owner::Unknown
+        );
+        // By way of a wrapper.
+        made.object(MORE + 0x300, 180);
+        made.put_word(MORE + 0x308, SHARED | 1);
+        made.put_word(DATA + layout.compiled_of, MORE + 0x301);
+        assert_eq!(
+            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
+            bare
+        );
+        made.put_word(DATA + layout.compiled_of, NAME | 1);
+        assert_eq!(
+            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
+            Owner::Unknown
+        );
+        // Of the baseline compiler.
+        made.put_word(CODE + 8, BYTECODES | 1);
+        made.put_word(
+            CODE + 48,
+            SIZE << 32 | 0x100 | u64::from(layout.baseline.compiler),
+        );
+        assert_eq!(
+            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
+            proved
+        );
+        assert_eq!(
+            owner(&layout, &made, &compiled, NAME | 1, known, Some(SHARED)),
+            proved
+        );
+        assert_eq!(
+            owner(&layout, &made, &compiled, NAME | 1, gone, Some(SHARED)),
+            Owner::Unknown
+        );
+    }
 }
