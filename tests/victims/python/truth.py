@@ -46,6 +46,19 @@ def generators():
     def outer():
         yield from inner()
 
+    def catches():
+        try:
+            yield
+        except KeyError:
+            spin("generators", 2)
+            yield
+
+    def passes():
+        yield from catches()
+
+    passing = passes()
+    next(passing)
+    passing.throw(KeyError())
     return list(value for value in outer())
 
 

@@ -85,15 +85,12 @@ impl Layout {
     pub fn outer(&self, memory: &impl Memory, entry: &Entry) -> Option<Entry> {
         match self.entries {
             Entries::Unplaced => {
-                let mut frame = entry.frame;
-                for _ in 0..entry.count {
-                    frame = self.caller(memory, frame)?;
-                }
+                let frame = self.after(memory, entry)?;
                 unplaced(entry.thread, frame)
             }
             Entries::One { previous, .. } => {
                 let record = memory.at(entry.address, previous)?;
-                let frame = self.caller(memory, entry.frame)?;
+                let frame = self.after(memory, entry)?;
                 self.recorded_at(memory, entry.thread, record, frame)
             }
             Entries::Marked { previous, .. } => {
@@ -150,6 +147,15 @@ impl Layout {
         memory.at(frame, self.previous)
     }
 
+    /// The frame that called the outermost one of an entry.
+    fn after(&self, memory: &impl Memory, entry: &Entry) -> Option<u64> {
+        let mut frame = entry.frame;
+        for _ in 0..entry.count {
+            frame = self.caller(memory, frame)?;
+        }
+        Some(frame)
+    }
+
     /// The entry that is recorded there; `None` for the outermost record, which is nobody's. 3.10
     /// has no frame there, but in `its`.
     fn recorded_at(
@@ -160,9 +166,12 @@ impl Layout {
         its: u64,
     ) -> Option<Entry> {
         let (root, frame, count) = match self.entries {
-            Entries::One { root, .. } => (root, its, u32::from(its != 0)),
+            Entries::One {
+                root, depth, state, ..
+            } => (root, its, self.count_to_run(memory, its, depth, state)),
             Entries::Marked {
                 root,
+                previous,
                 frame,
                 is_entry,
                 ..
@@ -170,8 +179,10 @@ impl Layout {
                 if record == thread.wrapping_add(root) || record == 0 {
                     return None;
                 }
+                let next = memory.at(record, previous);
+                let outer = next.and_then(|next| memory.at(next, frame)).unwrap_or(0);
                 let frame = memory.at(record, frame)?;
-                (root, frame, self.count_to(memory, frame, is_entry)?)
+                (root, frame, self.count_to(memory, frame, is_entry, outer)?)
             }
             Entries::Unplaced | Entries::OnStack { .. } => return None,
         };
@@ -184,18 +195,57 @@ impl Layout {
         })
     }
 
-    /// How many frames there are to the one with the mark.
-    fn count_to(&self, memory: &impl Memory, mut frame: u64, is_entry: u64) -> Option<u32> {
+    /// How many frames there are to one that is run. Where something is thrown into a generator
+    /// that awaits another one, it is made the caller of that without being run.
+    fn count_to_run(&self, memory: &impl Memory, first: u64, depth: u64, state: u64) -> u32 {
+        let is_run = |frame| {
+            let depth = memory.at(frame, depth)? as i32;
+            let state = memory.at(frame, state)? & 0xff;
+            Some(depth < 0 || state != 0)
+        };
+        let mut frame = first;
         for count in 1..MOST {
             if frame == 0 {
-                return Some(count.wrapping_sub(1));
+                return count.wrapping_sub(1);
             }
-            if memory.at(frame, is_entry)? & 0xff != 0 {
-                return Some(count);
+            match is_run(frame) {
+                Some(false) => frame = self.caller(memory, frame).unwrap_or(0),
+                Some(true) | None => return count,
             }
-            frame = self.caller(memory, frame)?;
         }
-        None
+        1
+    }
+
+    /// How many frames there are to the one with the mark that `outer`, the innermost frame of the
+    /// next outer entry, called. Generators are made callers without being run here, too: they have
+    /// their mark from when they were.
+    fn count_to(
+        &self,
+        memory: &impl Memory,
+        mut frame: u64,
+        is_entry: u64,
+        outer: u64,
+    ) -> Option<u32> {
+        let mut marked = None;
+        for count in 1..MOST {
+            if frame == 0 {
+                return marked.or(Some(count.wrapping_sub(1)));
+            }
+            let Some(mark) = memory.at(frame, is_entry) else {
+                break;
+            };
+            let caller = self.caller(memory, frame);
+            if mark & 0xff != 0 {
+                if caller == Some(outer) {
+                    return Some(count);
+                }
+                // If none is called by it, the first is as good as it gets.
+                marked = marked.or(Some(count));
+            }
+            let Some(caller) = caller else { break };
+            frame = caller;
+        }
+        marked
     }
 
     /// The entry whose innermost frame that is.

@@ -27,6 +27,10 @@ pub enum Entries {
         root: u64,
         /// Of a `CFrame`.
         previous: u64,
+        /// Of a frame: how many values are on its stack, four bytes; -1 while it is run.
+        depth: u64,
+        /// Of a frame, a byte: 0 while it is said to be run.
+        state: u64,
     },
     /// 3.11: likewise, each with the innermost of its frames, of which the outermost has a mark.
     Marked {
@@ -181,6 +185,8 @@ const PY_3_10: Layout = Layout {
         innermost: 48,
         root: 264,
         previous: 8,
+        depth: 80,
+        state: 108,
     },
     thread_id: 176,
     innermost: 24,

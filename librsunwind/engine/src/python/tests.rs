@@ -4,7 +4,7 @@ mod named;
 
 use super::code::{Part, Place};
 use super::entries::Entry;
-use super::layout::{self, Coroutines, Layout};
+use super::layout::{self, Coroutines, Entries, Layout};
 use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::interpreter::memory::Memory;
@@ -293,6 +293,89 @@ fn native_frames_have_what_they_point_into() {
     assert_eq!(layout.outer(&made, &both), None, "that was all");
     // One that is hardly there has no words of its own.
     assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8), None);
+}
+
+/// Of 3.10: two entries, the outer one with a generator that was only made the caller of another.
+#[test]
+fn a_frame_that_is_not_run_has_no_entry() {
+    let layout = layout_of(10);
+    let Entries::One {
+        innermost,
+        root,
+        previous,
+        depth,
+        state,
+    } = layout.entries
+    else {
+        panic!("{layout:?}");
+    };
+    let made = Made::new();
+    let thread = BASE + 0x2000;
+    let [inner, outer] = [BASE + 0x100, BASE + 0x200];
+    let [thrown, passes, main] = [0x400, 0x500, 0x600].map(|at| BASE + at);
+    made.put_word(thread + innermost, inner);
+    made.put_word(thread + layout.innermost, thrown);
+    made.put_word(inner + previous, outer);
+    made.put_word(outer + previous, thread + root);
+    for (one, caller, values) in [(thrown, passes, -1), (passes, main, 1), (main, 0, -1)] {
+        made.put_word(one + layout.previous, caller);
+        made.put(one + depth, &i32::to_le_bytes(values));
+    }
+    let entries = || {
+        let first = layout.innermost(&made, thread)?;
+        let second = layout.outer(&made, &first)?;
+        assert_eq!(layout.outer(&made, &second), None, "that was all");
+        Some([first, second].map(|entry| (entry.frame, entry.count)))
+    };
+    assert_eq!(entries(), Some([(thrown, 1), (passes, 2)]));
+    // A frame that begins, as a tracing function sees it.
+    made.put(thrown + depth, &0i32.to_le_bytes());
+    made.put(thrown + state, &[0xfe]);
+    assert_eq!(entries(), Some([(thrown, 1), (passes, 2)]));
+}
+
+/// Of 3.11: two entries, the outer one with a generator that was only made the caller of another.
+#[test]
+fn a_mark_from_an_earlier_entry_does_not_end_one() {
+    let layout = layout_of(11);
+    let Entries::Marked {
+        innermost,
+        root,
+        previous,
+        frame,
+        is_entry,
+    } = layout.entries
+    else {
+        panic!("{layout:?}");
+    };
+    let made = Made::new();
+    let thread = BASE + 0x2000;
+    let [inner, outer] = [BASE + 0x100, BASE + 0x200];
+    let [thrown, passes, called, main] = [0x400, 0x500, 0x600, 0x700].map(|at| BASE + at);
+    made.put_word(thread + innermost, inner);
+    for (record, next, of) in [(inner, outer, thrown), (outer, thread + root, passes)] {
+        made.put_word(record + previous, next);
+        made.put_word(record + frame, of);
+    }
+    for (one, caller, mark) in [
+        (thrown, passes, 1),
+        (passes, called, 1),
+        (called, main, 0),
+        (main, 0, 1),
+    ] {
+        made.put_word(one + layout.previous, caller);
+        made.put(one + is_entry, &[mark]);
+    }
+    let counts = || {
+        let first = layout.innermost(&made, thread)?;
+        let second = layout.outer(&made, &first)?;
+        assert_eq!(layout.outer(&made, &second), None, "that was all");
+        Some((first.count, second.count))
+    };
+    assert_eq!(counts(), Some((1, 3)));
+    // Nobody is called by the next entry: the first mark counts.
+    made.put_word(thread + root + frame, BASE);
+    assert_eq!(counts(), Some((1, 1)));
 }
 
 /// A task that a future stands for, which another task awaits, two coroutines deep.
