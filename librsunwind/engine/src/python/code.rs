@@ -41,14 +41,16 @@ impl Layout {
     }
 
     /// A number that is another when another code object is at that address: of its version and
-    /// where its parts are. Where it has no version: of its lines and the lengths and ends of its
-    /// texts, since the next one may have its parts where this one had them. 0 if it is none,
-    /// cannot be read, or is the interpreter's own.
+    /// where its parts are. Where it has no version: of its lines, as far as their length and ends
+    /// tell, and its texts, since the next one may have its parts where this one had them. 0 if it
+    /// is none, cannot be read, or is the interpreter's own.
     pub fn check(&self, memory: &impl Memory, code: u64, code_type: u64) -> u64 {
         self.digest(memory, code, code_type).unwrap_or(0)
     }
 
     fn digest(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<u64> {
+        /// Of a longer text, what lies between here and its end is not looked at.
+        const MIDDLE: u64 = 128;
         if memory.at(code, TYPE)? != code_type {
             return None;
         }
@@ -78,6 +80,10 @@ impl Layout {
             digest = mix(digest ^ text.size);
             for word in ends(memory, text.start, text.size) {
                 digest = mix(digest ^ word?);
+            }
+            // Names that a program makes often differ in the middle alone.
+            for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
+                digest = mix(digest ^ memory.at(text.start, at)?);
             }
         }
         Some(digest.max(1))

@@ -157,6 +157,13 @@ fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
     ] {
         seen.push(check(&code_object(&layout, name, 1)));
     }
+    // Only in the middle, at each of its characters.
+    let long = "x".repeat(60);
+    for at in 0..=long.len() {
+        let mut name = long.clone();
+        name.replace_range(at..(at + 1).min(long.len()), "y");
+        seen.push(check(&code_object(&layout, &name, 1)));
+    }
     let made = code_object(&layout, "some_function", 1);
     made.put(CODE + layout.first_line, &78u32.to_le_bytes());
     seen.push(check(&made));
