@@ -6,6 +6,7 @@
 #include "bare.h"
 #include <aio.h>
 #include <errno.h>
+#include <linux/io_uring.h>
 #include <linux/time_types.h>
 #include <poll.h>
 #include <pthread.h>
@@ -17,6 +18,7 @@
 #include <fcntl.h>
 #include <sys/epoll.h>
 #include <sys/ipc.h>
+#include <sys/mman.h>
 #include <sys/msg.h>
 #include <sys/random.h>
 #include <sys/select.h>
@@ -155,6 +157,46 @@ static long t_sendmmsg(void) {
   return whole(raw ? bare(SYS_sendmmsg, sockets[1], m, MANY, 0) : sendmmsg(sockets[1], m, MANY, 0), MANY);
 }
 
+static long t_copy_file_range(void) {
+  static int from, to;
+  if (!from) {
+    from = memfd_create("from", 0);
+    to = memfd_create("to", 0);
+    if (write(from, big, BIG) != BIG) perror("memfd");
+  }
+  off_t in = 0, out = 0;
+  return whole(raw ? bare(SYS_copy_file_range, from, &in, to, &out, BIG, 0) : copy_file_range(from, &in, to, &out, BIG, 0), BIG);
+}
+// One request of an io_uring, which takes its time, and the wait for its result in the same call.
+static long t_io_uring(void) {
+  static int ring;
+  static struct io_uring_params p;
+  static char *queues;
+  static struct io_uring_sqe *requests;
+  static struct __kernel_timespec time = {0, 300000};
+  if (!ring) {
+    ring = syscall(SYS_io_uring_setup, 1, &p);
+    if (ring < 0) return 0; // may be forbidden
+    size_t size = p.cq_off.cqes + p.cq_entries * sizeof(struct io_uring_cqe);
+    queues = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQ_RING);
+    requests = mmap(NULL, sizeof *requests, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
+  }
+  if (ring < 0) return 0;
+  unsigned *sent = (unsigned *)(queues + p.sq_off.tail), *taken = (unsigned *)(queues + p.cq_off.head);
+  unsigned *come = (unsigned *)(queues + p.cq_off.tail);
+  *requests = (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .fd = -1, .addr = (unsigned long)&time, .len = 1};
+  ((unsigned *)(queues + p.sq_off.array))[0] = 0;
+  __atomic_store_n(sent, *sent + 1, __ATOMIC_RELEASE);
+  // On its way to sleep the thread is in the kernel long enough for a sample to come.
+  for (volatile int i = 0; i < 20000; i++) {}
+  int flags = IORING_ENTER_GETEVENTS;
+  long done = raw ? bare(SYS_io_uring_enter, ring, 1, 1, flags, NULL, 8) : syscall(SYS_io_uring_enter, ring, 1, 1, flags, NULL, 8);
+  if (__atomic_load_n(come, __ATOMIC_ACQUIRE) == *taken) missing++;
+  while (__atomic_load_n(come, __ATOMIC_ACQUIRE) == *taken) usleep(100);
+  __atomic_store_n(taken, *taken + 1, __ATOMIC_RELEASE);
+  return done;
+}
+
 static const struct { const char *name; long (*call)(void); int share; } CALLS[] = {
   {"poll", c_poll, 1}, {"ppoll", c_ppoll, 1}, {"select", c_select, 1}, {"pselect", c_pselect, 1},
   {"epoll_wait", c_epoll_wait, 1}, {"epoll_pwait", c_epoll_pwait, 1}, {"nanosleep", c_nanosleep, 1},
@@ -168,6 +210,7 @@ static const struct { const char *name; long (*call)(void); int share; } CALLS[]
   {"read", t_read, 40}, {"readv", t_readv, 40}, {"pread", t_pread, 40}, {"getrandom", t_getrandom, 40},
   {"write-pipe", t_write_pipe, 40}, {"writev-pipe", t_writev_pipe, 40}, {"send", t_send, 40},
   {"write-socket", t_write_socket, 40}, {"sendmsg", t_sendmsg, 40},
+  {"copy_file_range", t_copy_file_range, 40}, {"io_uring", t_io_uring, 1},
 };
 
 static void never(int signal) { printf("handled %d\n", signal); }

@@ -107,7 +107,7 @@ const fn command(operation: u64) -> i32 {
 }
 
 /// Whether `io_uring_enter` has a time limit.
-const fn has_time(arguments: &[u64; 6]) -> bool {
+pub(super) const fn has_time(arguments: &[u64; 6]) -> bool {
     const EXTENDED: u64 = 8;
     let [_, _, _, flags, ..] = *arguments;
     flags & EXTENDED != 0

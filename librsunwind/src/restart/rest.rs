@@ -58,6 +58,8 @@ impl Calls {
                 at.value < at.argument(size) && (needs != Needs::Giver || is_page)
             }
             Some((Part::Messages, _)) => at.value < u64::from(at.argument(2) as u32),
+            // Where not all were taken the call has ended by itself.
+            Some((Part::Requests, _)) => at.value == u64::from(at.argument(1) as u32),
             Some((Part::Pieces | Part::Message, _)) => true,
             None => self.waits_for_all(number, at),
         };
@@ -371,6 +373,8 @@ fn left(
             }
             rest.expected = count;
         }
+        // Ends at once if the results are there, and gives 0.
+        Part::Requests => set(1, 0),
         Part::Pieces | Part::Message => {
             let (pieces, count) = match part {
                 // SAFETY: the header that the kernel has read.

@@ -2,11 +2,14 @@
 //!
 //! A pipe, a socket or a terminal gives a short count to a blocking write if a signal comes in its
 //! midst; `/dev/zero` and the random devices to a read of more than a page. What is missing is
-//! asked for by a second call. It must not wait where the first one would not have, nor raise what
-//! it would not have raised, so anything but these is left as it is.
+//! asked for by a second call. So is the wait of `io_uring_enter` behind what it has taken: if a
+//! signal ends that, the count of what was taken does not tell. A second call must not wait where
+//! the first one would not have, nor raise what it would not have raised, so anything but these is
+//! left as it is.
 //!
 //! Not here: how the second call is made ([`super::resume`]).
 
+use super::calls::has_time;
 use crate::sys;
 use core::sync::atomic::AtomicU8;
 use core::sync::atomic::Ordering::Relaxed;
@@ -22,6 +25,9 @@ pub(crate) enum Part {
     Message,
     /// Many messages: the second argument and the third.
     Messages,
+    /// Requests of an `io_uring`, as many as the second argument says, and a wait for their results
+    /// behind them.
+    Requests,
 }
 
 /// What a descriptor must be for a short count to be a signal's doing.
@@ -58,8 +64,18 @@ pub(crate) fn transfer(number: i64, arguments: &[u64; 6]) -> Option<(Part, Needs
         libc::SYS_recvmmsg if blocks && fourth & libc::MSG_WAITFORONE as u64 == 0 => {
             (Part::Messages, Needs::Socket)
         }
+        libc::SYS_io_uring_enter if waits_for_results(arguments) => {
+            (Part::Requests, Needs::Nothing)
+        }
         _ => return None,
     })
+}
+
+/// Whether `io_uring_enter` waits once it has taken what it was given, however long that takes.
+fn waits_for_results(arguments: &[u64; 6]) -> bool {
+    const GET_EVENTS: u64 = 1;
+    let [_, requests, results, flags, ..] = *arguments;
+    requests as u32 != 0 && results as u32 != 0 && flags & GET_EVENTS != 0 && !has_time(arguments)
 }
 
 /// What a descriptor is, as far as transfers are concerned.
@@ -166,5 +182,17 @@ mod tests {
         assert!(is(libc::SYS_sendto, 0) && !is(libc::SYS_sendto, libc::MSG_DONTWAIT));
         assert!(is(libc::SYS_recvmmsg, 0) && !is(libc::SYS_recvmmsg, libc::MSG_WAITFORONE));
         assert!(!is(libc::SYS_recvfrom, 0) && !is(libc::SYS_close, 0));
+    }
+
+    #[test]
+    fn a_wait_for_results_goes_on_where_it_has_no_time() {
+        let (get_events, extended) = (1, 8);
+        let is = |requests, results, flags| {
+            let arguments = [3, requests, results, flags, 0, 8];
+            transfer(libc::SYS_io_uring_enter, &arguments) == Some((Part::Requests, Needs::Nothing))
+        };
+        assert!(is(2, 1, get_events));
+        assert!(!is(2, 1, 0) && !is(2, 0, get_events) && !is(0, 1, get_events));
+        assert!(!is(2, 1, get_events | extended));
     }
 }

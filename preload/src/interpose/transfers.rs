@@ -130,6 +130,7 @@ transfers! {
     fn accept4 = libc::SYS_accept4;
     fn connect = libc::SYS_connect;
     fn splice = libc::SYS_splice;
+    fn copy_file_range = libc::SYS_copy_file_range;
     fn getrandom = libc::SYS_getrandom;
 }
 
