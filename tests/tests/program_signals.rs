@@ -40,6 +40,14 @@ fn busiest(outcome: &Outcome) -> ThreadFacts {
 }
 
 #[test]
+fn a_sigaction_of_the_programs_own_goes_on_to_libcs_by_its_other_name() {
+    for settings in [SETTINGS, "rate=1000", "rate=1000,trigger=timer"] {
+        let outcome = same_with(settings, "own_sigaction.c", "");
+        assert!(busiest(&outcome).delivered() > 0, "{settings}");
+    }
+}
+
+#[test]
 fn a_timer_of_the_programs_own_ticks_as_often_as_it_asked() {
     let program = victim::c("own_sigprof.c");
     for settings in [

@@ -50,9 +50,10 @@ extern "C" fn fail(errno: i32) -> c_int {
     -1
 }
 
-/// `sigaction(2)`.
-#[unsafe(no_mangle)]
-unsafe extern "C" fn sigaction(
+/// What both of its names do. Not by way of each other: an exported name may be the program's. A
+/// program that stands in front of libc's with one of its own, and goes on by `__sigaction`
+/// (Erlang's), would come back to itself for ever.
+unsafe fn set_action(
     signal: c_int,
     new: *const libc::sigaction,
     old: *mut libc::sigaction,
@@ -80,6 +81,17 @@ unsafe extern "C" fn sigaction(
     }
 }
 
+/// `sigaction(2)`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn sigaction(
+    signal: c_int,
+    new: *const libc::sigaction,
+    old: *mut libc::sigaction,
+) -> c_int {
+    // SAFETY: the caller's arguments.
+    unsafe { set_action(signal, new, old) }
+}
+
 /// The same by the name that libc has for itself, and that some programs call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __sigaction(
@@ -88,7 +100,7 @@ unsafe extern "C" fn __sigaction(
     old: *mut libc::sigaction,
 ) -> c_int {
     // SAFETY: the caller's arguments.
-    unsafe { sigaction(signal, new, old) }
+    unsafe { set_action(signal, new, old) }
 }
 
 /// `siginterrupt(3)`.
