@@ -55,7 +55,7 @@ use core::ffi::{c_int, c_void};
 use core::sync::atomic::Ordering::Relaxed;
 use core::sync::atomic::{AtomicBool, AtomicU8};
 use engine::seccomp::SystemCall;
-use registers::{CallRegisters, LENGTH, Signals, code_before};
+use registers::{CallRegisters, LENGTH, Signals, code_before, code_before_quietly};
 use resume::Rest;
 
 const SECOND: u64 = 1_000_000_000;
@@ -153,7 +153,7 @@ impl Calls {
         let is_marked = || {
             at.next == self.mark()
                 && at.kept_flags == at.flags
-                && code_before(at.pc.wrapping_add(LENGTH)).is_call
+                && code_before_quietly(at.pc.wrapping_add(LENGTH)).is_call
         };
         if rests.contains(&at.pc.wrapping_add(LENGTH)) {
             at.give_up(); // something is done already, or time has passed
@@ -162,7 +162,7 @@ impl Calls {
                 return false;
             }
             at.give_up();
-        } else if !at.is_behind() || !code_before(at.pc).is_call {
+        } else if !at.is_behind() || !code_before_quietly(at.pc).is_call {
             return false;
         }
         let mut holds = false;

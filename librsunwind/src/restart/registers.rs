@@ -13,7 +13,7 @@
 
 use core::ffi::c_void;
 use core::mem::transmute;
-use engine::memory::is_readable;
+use engine::memory::{can_probe, is_readable};
 use engine::registers::{CONTEXT_PC, CONTEXT_REGISTERS};
 
 /// Bytes of the instruction.
@@ -231,16 +231,32 @@ enum Number {
 /// Looks at the code in front of a pc behind which the registers say that the instruction has run.
 ///
 /// # Signal safety
-/// Loads; where they might cross into another page, a system call or two.
+/// A system call or two, and loads.
 pub(crate) fn code_before(pc: u64) -> CodeBefore {
+    code_before_by(pc, can_probe())
+}
+
+/// The same in front of a handler of the program's. That one may be called for each system call of
+/// the thread's (`PR_SET_SYSCALL_USER_DISPATCH`), so none is made where the code lies in one page.
+pub(crate) fn code_before_quietly(pc: u64) -> CodeBefore {
+    code_before_by(pc, false)
+}
+
+fn code_before_by(pc: u64, asks: bool) -> CodeBefore {
     let last_page = pc.wrapping_sub(1) / PAGE;
     let start = pc.wrapping_sub(LENGTH + MOVE + 1);
-    let all_is_there = start / PAGE == last_page || is_readable(start);
+    // What the processor has just fetched may not be there for loads: code that can only be run,
+    // or code under a protection key of the program's, which says nothing in a signal handler.
+    let (all_is_there, last_is_there) = match asks {
+        true if is_readable(start) => (true, true),
+        true => (false, is_readable(pc.wrapping_sub(1) & !7)),
+        false => (start / PAGE == last_page || is_readable(start), true),
+    };
     let load = |back: u64| {
         let address = pc.wrapping_sub(back);
-        if all_is_there || address / PAGE == last_page {
-            // SAFETY: the processor has just fetched from that page; the one before was found to be
-            // readable.
+        if all_is_there || last_is_there && address / PAGE == last_page {
+            // SAFETY: found to be readable; where that is not asked, in a page that the processor
+            // has just fetched from.
             unsafe { (address as *const u8).read() }
         } else {
             0
@@ -279,6 +295,33 @@ fn source(before: u8, operands: u8) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn code_that_cannot_be_loaded_is_not_looked_at() {
+        const CODE: [u8; 7] = [0xb8, 0xe7, 0, 0, 0, 0x0f, 0x05];
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+        let both = libc::PROT_READ | libc::PROT_WRITE;
+        let pages = PAGE as usize * 2;
+        // SAFETY: two pages of its own, which stay.
+        let place = unsafe { libc::mmap(core::ptr::null_mut(), pages, both, flags, -1, 0) };
+        assert_ne!(place, libc::MAP_FAILED);
+        let second = place as u64 + PAGE;
+        for (end, is_call) in [(second, true), (second + 2, true), (second + 64, false)] {
+            let code = (end - CODE.len() as u64) as *mut [u8; 7];
+            // SAFETY: in those pages.
+            unsafe { code.write_unaligned(CODE) };
+            assert!(code_before(end).is_call && code_before(end).number.is_some());
+            // SAFETY: as above; nothing else is there.
+            let hide = |first: u64, prot| unsafe {
+                libc::mprotect(first as *mut c_void, PAGE as usize, prot)
+            };
+            let hidden = if is_call { place as u64 } else { second };
+            assert_eq!(hide(hidden, libc::PROT_NONE), 0);
+            let seen = code_before(end);
+            assert_eq!(hide(hidden, both), 0);
+            assert_eq!((seen.is_call, seen.number), (is_call && end > second, None));
+        }
+    }
 
     #[test]
     fn the_number_is_where_the_code_has_it() {
