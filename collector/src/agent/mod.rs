@@ -15,6 +15,7 @@
 //!
 //! Nothing in this room can hold the program up: what it waits for is behind the recording.
 
+mod address;
 mod args;
 mod books;
 mod carry;

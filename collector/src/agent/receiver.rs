@@ -212,9 +212,10 @@ impl Connection {
         let labels = labels.collect::<Vec<_>>().join(",");
         let name = format!("{}{{{labels}}}", harmless(service(message)));
         let seconds = |ns: u64| ns / 1_000_000_000;
+        let address = &self.receiver.address;
+        let mark = if address.contains('?') { '&' } else { '?' };
         format!(
-            "{}?name={}&from={}&until={}&format=pprof&spyName=rsunwind",
-            self.receiver.address,
+            "{address}{mark}name={}&from={}&until={}&format=pprof&spyName=rsunwind",
             utf8_percent_encode(&name, NON_ALPHANUMERIC),
             seconds(message.from_ns),
             seconds(message.to_ns).max(seconds(message.from_ns) + 1),
@@ -342,6 +343,19 @@ mod tests {
         let name = percent_encoding::percent_decode_str(name).decode_utf8_lossy();
         assert_eq!(name, "a_b{_9_=_x,host_name=h___1}");
         assert_eq!(rest, "from=1&until=2&format=pprof&spyName=rsunwind");
+        let receiver = Receiver {
+            address: "http://p/ingest?t=x".into(),
+            ..connection.receiver
+        };
+        let connection = Connection {
+            receiver,
+            ..connection
+        };
+        let address = connection.pyroscope_address(&message(b""));
+        assert!(
+            address.starts_with("http://p/ingest?t=x&name="),
+            "{address}"
+        );
     }
 
     #[test]

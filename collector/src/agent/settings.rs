@@ -2,6 +2,7 @@
 //! environment; the first that says something holds. The file can be read anew.
 
 use super::Error;
+use super::address::{joined, path_of, without_user};
 use super::args::{Args, window_length};
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
@@ -169,6 +170,7 @@ fn of_environment(variable: impl Fn(&str) -> Option<String>) -> Result<Option<Re
     let found = whole.map(|address| {
         let found = receiver(Kind::Otlp, &address, variable)?;
         // As it is, with or without a path.
+        let (address, _) = without_user(&address);
         Ok(Receiver { address, ..found })
     });
     found.transpose()
@@ -206,20 +208,24 @@ fn receiver(
     address: &str,
     variable: impl Fn(&str) -> Option<String>,
 ) -> Result<Receiver, String> {
+    let (address, user) = match kind {
+        Kind::Files => (address.to_owned(), None),
+        _ => without_user(address),
+    };
     let address = match kind {
-        Kind::Files => address.to_owned(),
+        Kind::Files => address,
         _ if !address.starts_with("http://") && !address.starts_with("https://") => {
             let name = kind.name();
             return Err(format!(
                 "{name}: {address} is no address: give http://HOST:PORT"
             ));
         }
-        Kind::Pyroscope => joined(address, "ingest"),
-        Kind::Parca => joined(address, "profiles/writeraw"),
-        Kind::ClickHouse => database(address)?,
+        Kind::Pyroscope => joined(&address, "ingest"),
+        Kind::Parca => joined(&address, "profiles/writeraw"),
+        Kind::ClickHouse => database(&address)?,
         // One with a path is meant as it is.
-        Kind::Otlp if path_of(address).is_empty() => joined(address, OTLP_PATH),
-        Kind::Otlp => address.to_owned(),
+        Kind::Otlp if path_of(&address).is_empty() => joined(&address, OTLP_PATH),
+        Kind::Otlp => address,
     };
     let mut receiver = Receiver {
         kind,
@@ -228,6 +234,8 @@ fn receiver(
         certificate: None,
         timeout: TIMEOUT,
     };
+    let user = user.map(|user| ("authorization".to_owned(), user));
+    receiver.headers.extend(user);
     if kind == Kind::Otlp {
         let prefixes = ["OTEL_EXPORTER_OTLP_PROFILES_", "OTEL_EXPORTER_OTLP_"];
         let names = |last: &'static str| prefixes.map(|prefix| format!("{prefix}{last}"));
@@ -254,15 +262,10 @@ fn receiver(
     Ok(receiver)
 }
 
-fn path_of(address: &str) -> &str {
-    let behind = address.split_once("://").map_or(address, |(_, rest)| rest);
-    behind.split_once('/').map_or("", |(_, path)| path)
-}
-
 /// `http://HOST:PORT/DATABASE`, as ClickHouse wants to be asked.
 fn database(address: &str) -> Result<String, String> {
     let name = path_of(address).trim_end_matches('/');
-    if name.contains(['/', '?', '#', '&']) {
+    if address.contains(['?', '#']) || name.contains(['/', '&']) {
         return Err(format!(
             "clickhouse: {address}: give http://HOST:PORT/DATABASE"
         ));
@@ -274,10 +277,6 @@ fn database(address: &str) -> Result<String, String> {
         .trim_end_matches('/');
     let name = if name.is_empty() { "default" } else { name };
     Ok(format!("{base}/?database={name}"))
-}
-
-fn joined(base: &str, path: &str) -> String {
-    format!("{}/{path}", base.trim_end_matches('/'))
 }
 
 /// `k=v,k2=v2`, both percent-encoded.

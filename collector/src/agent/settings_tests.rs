@@ -82,6 +82,37 @@ fn the_environment_is_that_of_opentelemetry() {
 }
 
 #[test]
+fn a_user_and_a_password_are_a_header_and_in_no_address() {
+    let basic = "Basic dXM6c2VjcmV0"; // us:secret
+    let file = "[[send]]\notlp = 'http://us:secret@a?t=x'\n[[send]]\nclickhouse = 'http://us:secret@c/db'\n\
+                [[send]]\npyroscope = 'http://us:secret@p'\nheaders = { authorization = 'other' }";
+    let mut receivers = read(file, &[]).unwrap().receivers;
+    let whole = (
+        "OTEL_EXPORTER_OTLP_PROFILES_ENDPOINT",
+        "http://us:secret@e/p",
+    );
+    receivers.extend(read("", &[whole]).unwrap().receivers);
+    let found: Vec<_> = receivers
+        .iter()
+        .map(|one| (&*one.address, &*one.headers["authorization"]))
+        .collect();
+    assert_eq!(
+        found,
+        [
+            ("http://a/v1development/profiles?t=x", basic),
+            ("http://c/?database=db", basic),
+            ("http://p/ingest", "other"),
+            ("http://e/p", basic),
+        ]
+    );
+    let why = read("[[send]]\nclickhouse = 'http://us:secret@c?x'", &[]).unwrap_err();
+    assert!(
+        why.contains("HOST:PORT/DATABASE") && !why.contains("secret"),
+        "{why}"
+    );
+}
+
+#[test]
 fn a_service_is_named_by_the_command_line_then_the_file_then_the_environment() {
     #[derive(clap::Parser)]
     struct Line {
