@@ -133,11 +133,15 @@ impl Answer {
 
     /// The status, and the beginning of the rest.
     pub(crate) fn says(&self) -> String {
-        let shown = self.body.get(..SHOWN).unwrap_or(&self.body);
-        let shown = String::from_utf8_lossy(shown);
-        let says = format!("{} {}", self.status, visible(shown.trim()));
+        let says = format!("{} {}", self.status, beginning(&self.body));
         says.trim().to_owned()
     }
+}
+
+/// As much of a text as is shown of what others say, however long it is.
+pub(crate) fn beginning(text: &[u8]) -> String {
+    let shown = String::from_utf8_lossy(text.get(..SHOWN).unwrap_or(text));
+    visible(shown.trim()).into_owned()
 }
 
 /// How long `Retry-After` asks to wait: so many seconds, or until some time.

@@ -297,7 +297,8 @@ fn partly(answer: &[u8]) -> Option<String> {
     let partial = answer.partial_success?;
     let says = partial.rejected_profiles > 0 || !partial.error_message.is_empty();
     says.then(|| {
-        let (count, why) = (partial.rejected_profiles, partial.error_message);
+        let count = partial.rejected_profiles;
+        let why = http::beginning(partial.error_message.as_bytes());
         format!("{count} of its profiles rejected: {why}")
     })
 }
@@ -403,5 +404,22 @@ mod tests {
         for kind in [Kind::Pyroscope, Kind::Parca] {
             assert_eq!(again(kind), others, "{kind:?}");
         }
+    }
+
+    #[test]
+    fn what_a_receiver_says_of_a_part_is_shown_as_far_as_it_is_short() {
+        use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesPartialSuccess;
+        let answer = ExportProfilesServiceResponse {
+            partial_success: Some(ExportProfilesPartialSuccess {
+                rejected_profiles: 1,
+                error_message: "\u{1b}no ".repeat(20_000),
+            }),
+        };
+        let says = partly(&answer.encode_to_vec()).unwrap();
+        assert!(
+            says.starts_with("1 of its profiles rejected: \\u{1b}no "),
+            "{says}"
+        );
+        assert!(says.len() < 1000, "{} bytes", says.len());
     }
 }
