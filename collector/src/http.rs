@@ -2,11 +2,14 @@
 
 use crate::visible::{Shown, visible};
 use std::env;
+use std::fmt::Display;
 use std::fs;
 use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 use ureq::Agent;
+use ureq::http::uri::InvalidUri;
+use ureq::http::{HeaderName, HeaderValue, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 /// Where machines keep whom they trust.
@@ -125,6 +128,38 @@ impl Client {
     }
 }
 
+/// Whether an address and headers are such that a request can be made of them. Otherwise each would
+/// fail, and only when there is something to send.
+///
+/// # Errors
+/// What is wrong, without the value of a header, which may be secret.
+pub(crate) fn check<'a>(
+    address: &str,
+    headers: impl Iterator<Item = (&'a str, &'a str)>,
+) -> Result<(), String> {
+    let wrong = |why: &dyn Display| format!("{address} is no address: {why}");
+    let uri: Uri = address.parse().map_err(|why: InvalidUri| wrong(&why))?;
+    let authority = uri.authority().ok_or_else(|| wrong(&"it names no host"))?;
+    let has_port = authority.port_u16().is_some() || authority.port().is_none();
+    let host = authority.host();
+    // What is behind a host and is no port is not in either.
+    let is_whole = authority.as_str().len() == host.len() || authority.port().is_some();
+    if host.is_empty() || !has_port || !is_whole {
+        return Err(wrong(&"give HOST or HOST:PORT"));
+    }
+    for (name, value) in headers {
+        let why = HeaderName::from_bytes(name.as_bytes()).err();
+        let why = why.map(|why| why.to_string());
+        let why = why.or_else(|| Some(HeaderValue::from_str(value).err()?.to_string()));
+        if let Some(why) = why {
+            return Err(format!(
+                "{address}: the header {name:?} cannot be sent: {why}"
+            ));
+        }
+    }
+    Ok(())
+}
+
 impl Answer {
     /// Whether it did what was asked.
     pub(crate) const fn is_well(&self) -> bool {
@@ -216,6 +251,37 @@ mod tests {
         assert_eq!(asked("Sun, 06 Nov 1994 08:49:47 GMT"), Some(10));
         assert_eq!(asked("Sun, 06 Nov 1994 08:49:27 GMT"), Some(0));
         assert_eq!([asked(""), asked("-1"), asked("soon")], [None; 3]);
+    }
+
+    #[test]
+    fn what_no_request_can_be_made_of_is_named_and_no_value_is_shown() {
+        let address = |address| check(address, std::iter::empty());
+        for good in [
+            "http://h",
+            "https://h:1/p?q",
+            "http://[::1]:4318/x",
+            "http://[::1]",
+        ] {
+            assert_eq!(address(good), Ok(()), "{good}");
+        }
+        for bad in [
+            "http://",
+            "http://h:99999",
+            "http://[::1",
+            "http://h h",
+            "http://:1",
+            "http://h:x",
+        ] {
+            let why = address(bad).unwrap_err();
+            assert!(why.starts_with(&format!("{bad} is no address: ")), "{why}");
+        }
+        let header = |name, value| check("http://h", [(name, value)].into_iter());
+        assert_eq!(header("a", "b c\u{e4}"), Ok(()));
+        for (name, value) in [("a", "secret\n"), ("a b", "secret"), ("", "secret")] {
+            let why = header(name, value).unwrap_err();
+            assert!(why.contains(&format!("{name:?} cannot be sent")), "{why}");
+            assert!(!why.contains("secret"), "{why}");
+        }
     }
 
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";

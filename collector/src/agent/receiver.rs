@@ -138,7 +138,7 @@ impl Connection {
     /// Gets ready; nothing is written yet.
     ///
     /// # Errors
-    /// A sentence, about the certificate or the folder.
+    /// A sentence, about the address, a header, the certificate or the folder.
     pub(super) fn new(receiver: Receiver, room: u64) -> Result<Self, String> {
         let client = match receiver.kind {
             Kind::Files => {
@@ -146,7 +146,10 @@ impl Connection {
                 made.map_err(|error| format!("{}: {error}", receiver.address))?;
                 None
             }
-            _ => Some(Client::new(receiver.certificate.as_deref())?),
+            _ => {
+                http::check(&receiver.address, receiver.own_headers())?;
+                Some(Client::new(receiver.certificate.as_deref())?)
+            }
         };
         Ok(Self {
             receiver,
