@@ -9,11 +9,15 @@ use std::path::Path;
 
 /// How their names end.
 const END: &str = ".pb.gz";
+/// So much of a service's name is in theirs, letters: programs may say what they are called, and
+/// where names are of 255 bytes at most there must be room for the time.
+const LONGEST: usize = 128;
 
 /// Writes one, and then removes the oldest of those of this service that are beyond the room.
 pub(super) fn write(folder: &Path, message: &Message, room: u64) -> Outcome {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let service: String = service(message).chars().map(plain).collect();
+    let letters = service(message).chars().take(LONGEST);
+    let service: String = letters.map(plain).collect();
     let name = format!("{service}-{:020}{END}", message.from_ns);
     let written = atomic::write(&folder.join(&name), |out| out.write_all(&message.bytes));
     match written {
@@ -84,5 +88,20 @@ mod tests {
         let mut names: Vec<_> = names.collect();
         names.sort();
         names
+    }
+
+    #[test]
+    fn a_service_may_be_called_anything() {
+        let folder = tempfile::tempdir().unwrap();
+        for (at, name) in [(1, "\u{1f}/../\u{e4}"), (2, &"x/".repeat(2048))] {
+            let message = Message {
+                bytes: vec![0; 40].into(),
+                attributes: Arc::new([("service.name".into(), name.into())].into()),
+                from_ns: at,
+                to_ns: 0,
+            };
+            assert_eq!(write(folder.path(), &message, 100), Outcome::Taken(None));
+        }
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2);
     }
 }
