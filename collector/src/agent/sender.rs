@@ -15,6 +15,8 @@ use std::time::{Duration, Instant};
 /// How long is waited after the first failure, and after many.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+/// So much of an address is in the name of its folder, letters; the rest is in its sum.
+const LONGEST_ADDRESS: usize = 128;
 /// What a receiver asks for is believed up to that.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
 
@@ -245,10 +247,14 @@ impl Sender {
 /// Headers may be secret, and change; only their names count.
 fn spool_name(receiver: &Receiver, service: &str) -> String {
     let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '_' };
-    let address: String = receiver.address.chars().map(plain).collect();
+    // Names of files are of 255 bytes at most.
+    let cut = receiver.address.char_indices().nth(LONGEST_ADDRESS);
+    let cut = cut.map_or(receiver.address.len(), |(at, _)| at);
+    let (address, rest) = receiver.address.split_at(cut);
+    let address: String = address.chars().map(plain).collect();
     let headers: Vec<_> = receiver.headers.keys().collect();
     let mut sum = Crc::new();
-    sum.update(format!("{service:?}{headers:?}").as_bytes());
+    sum.update(format!("{service:?}{headers:?}{rest}").as_bytes());
     format!("{}-{address}-{:08x}", receiver.kind.name(), sum.sum())
 }
 

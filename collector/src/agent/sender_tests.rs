@@ -7,21 +7,25 @@ use std::sync::mpsc;
 
 #[test]
 fn a_folder_is_of_one_service() {
-    let name = |header: (&str, &str), service| {
+    let name_at = |address: &str, header: (&str, &str), service| {
         let receiver = Receiver {
             kind: Kind::Otlp,
-            address: "http://a".into(),
+            address: address.into(),
             headers: [(header.0.to_owned(), header.1.to_owned())].into(),
             certificate: None,
             timeout: Duration::ZERO,
         };
         spool_name(&receiver, service)
     };
+    let name = |header, service| name_at("http://a", header, service);
     let shop = name(("tenant", "x"), "shop");
     assert!(shop.starts_with("otlp-http___a-"), "{shop}");
     assert_eq!(shop, name(("tenant", "y"), "shop"));
     assert_ne!(shop, name(("token", "x"), "shop"));
     assert_ne!(shop, name(("tenant", "x"), "bank"));
+    let long = ["x", "y"].map(|end| "http://a/".to_owned() + &"b".repeat(300) + end);
+    let [one, other] = long.map(|address| name_at(&address, ("tenant", "x"), "shop"));
+    assert!(one.len() < 200 && one != other, "{one} {other}");
 }
 
 const LIMITS: Limits = Limits {
