@@ -131,6 +131,11 @@ impl Queue {
             self.put(Place::Disk(kept));
             return;
         }
+        if length > self.limits.memory {
+            // However much went, there would be no room for it.
+            self.dropped += 1;
+            return;
+        }
         self.memory += length;
         self.put(Place::Memory(message.clone()));
         while self.memory > self.limits.memory && self.drop_oldest() {}
@@ -225,6 +230,9 @@ impl Queue {
     fn spill(&mut self, message: &Message) -> Option<Kept> {
         self.spool.as_ref()?;
         let length = spool::length(message);
+        if length > self.limits.disk {
+            return None;
+        }
         while self.disk + length > self.limits.disk {
             if !self.has_on_disk() || !self.drop_oldest() {
                 return None;
@@ -315,6 +323,17 @@ mod tests {
         assert_eq!(drain(&mut queue), [4, 5]);
         queue.push(&message(6, 101)); // more than there may ever be
         assert_eq!((queue.len(), queue.dropped, queue.memory), (0, 4, 0));
+    }
+
+    #[test]
+    fn one_that_fits_nowhere_takes_nothing_else_with_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = Spool::open(&directory.path().join("a")).unwrap();
+        let mut queue = Queue::new(LIMITS, Some(folder)).unwrap();
+        (0..3).for_each(|at| queue.push(&message(at, 40)));
+        queue.push(&message(3, 101));
+        assert_eq!(queue.dropped, 1);
+        assert_eq!(drain(&mut queue), [0, 1, 2]);
     }
 
     #[test]
