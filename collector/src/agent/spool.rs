@@ -141,13 +141,17 @@ fn kept(path: PathBuf) -> Option<Kept> {
     })
 }
 
-/// Reads a message of ours; what a link leads to is none.
+/// Reads a message of ours. What a link leads to is none, nor is a pipe, whose other end may never
+/// come.
 fn read(path: &Path) -> io::Result<Vec<u8>> {
-    let no_links = OFlag::O_NOFOLLOW.bits();
+    let flags = OFlag::O_NOFOLLOW | OFlag::O_NONBLOCK;
     let mut file = File::options()
         .read(true)
-        .custom_flags(no_links)
+        .custom_flags(flags.bits())
         .open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
     Ok(bytes)
@@ -190,5 +194,17 @@ mod tests {
         ] {
             assert_eq!(decode(damaged, 1, 2), None, "{damaged:?}");
         }
+    }
+
+    #[test]
+    fn a_pipe_is_no_message_and_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("1-2.message");
+        nix::unistd::mkfifo(&path, nix::sys::stat::Mode::S_IRUSR).unwrap();
+        let kept = kept(path).unwrap();
+        let (said, heard) = std::sync::mpsc::channel();
+        std::thread::spawn(move || said.send(kept.read()));
+        let read = heard.recv_timeout(std::time::Duration::from_secs(60));
+        assert_eq!(read, Ok(None));
     }
 }
