@@ -95,6 +95,9 @@ impl fmt::Display for Share {
     }
 }
 
+/// No time is longer: it is added to others, which must not overflow.
+const LONGEST: Duration = Duration::from_hours(10_000);
+
 /// Reads `10`, `10s`, `500ms`, `2m`, `1h`, `1.5s`.
 ///
 /// # Errors
@@ -113,8 +116,9 @@ pub fn duration(text: &str) -> Result<Duration, String> {
         }
     };
     let number = positive(number, "a time, such as 10s or 500ms")?;
-    Duration::try_from_secs_f64(number * seconds)
-        .map_err(|_| "that is too long: leave -d out to record until the program ends".into())
+    let time = Duration::try_from_secs_f64(number * seconds).ok();
+    time.filter(|time| *time <= LONGEST)
+        .ok_or_else(|| "that is too long: give 10000h at most".into())
 }
 
 /// Reads a time as [`duration`] does, or 0.
@@ -242,10 +246,21 @@ mod tests {
             ("2m", 120_000),
             ("1h", 3_600_000),
             ("1.5s", 1_500),
+            ("10000h", 36_000_000_000),
         ] {
             assert_eq!(duration(text), Ok(Duration::from_millis(ms)), "{text}");
         }
-        for text in ["0", "-5", "10 years", "", "s", "99999999999999999999"] {
+        for text in [
+            "0",
+            "-5",
+            "10 years",
+            "",
+            "s",
+            "10001h",
+            "5e15h",
+            "5000000000000000h",
+            "99999999999999999999",
+        ] {
             assert!(duration(text).is_err(), "{text}");
         }
     }
