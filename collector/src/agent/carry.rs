@@ -79,7 +79,8 @@ pub(super) fn carry(
     write(&left, beside)?;
     let offset = |at: u64| i64::try_from(at).map_err(io::Error::other);
     let flags = FallocateFlags::FALLOC_FL_PUNCH_HOLE | FallocateFlags::FALLOC_FL_KEEP_SIZE;
-    fallocate(&file, flags, offset(from)?, offset(end - from)?)?;
+    // All that is before was taken away, but for the rest of the block in which that ended.
+    fallocate(&file, flags, offset(FIRST)?, offset(end - FIRST)?)?;
     Ok(end)
 }
 
@@ -299,6 +300,24 @@ mod tests {
         assert_eq!((left.processes.len(), left.threads.len()), (1, 1));
         let alone = correlate::read(&[&path]).unwrap();
         assert_ne!(alone.period_ns(alone.samples[0].thread), 1011);
+    }
+
+    #[test]
+    fn nothing_is_left_of_the_blocks_in_which_parts_ended() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name: &str| directory.path().join(name);
+        let (path, beside) = (path("a.rsu"), path("b.rsu"));
+        let all = (0..20).map(|at| begins(10, 11, at, at * 10_000));
+        let chunks: Vec<_> = all.collect();
+        fs::write(&path, recording(&chunks)).unwrap();
+        let mut from = FIRST;
+        for count in 1..=chunks.len() {
+            let to = recording(&chunks[..count]).len() as u64;
+            from = carry(&path, &beside, from, to, None).unwrap();
+        }
+        // The header, and the block in which the last part ended.
+        let left = fs::metadata(&path).unwrap().blocks() * 512;
+        assert!(left <= 2 * FIRST, "{left} bytes");
     }
 
     #[test]
