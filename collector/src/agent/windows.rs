@@ -130,6 +130,10 @@ impl Windows {
             read_ns,
             length: fs::metadata(&recording).map_or(0, |file| file.len()),
         };
+        if cut.length == 0 {
+            // Of a whole machine a recording begins late.
+            return Ok(Made::default());
+        }
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
         let made = self.read(paths, cut.time_ns, self.last.time_ns, asked);
         if self.session.as_ref().is_some_and(|it| !it.exists()) {
@@ -270,6 +274,10 @@ mod tests {
             })
         };
         let fails = |_: &Request| Err("it failed".to_owned());
+        fs::write(folder.path().join("a.rsu"), "").unwrap();
+        let early = next(|_| panic!("there is nothing to read yet"));
+        assert_eq!((early.0, early.1), (Ok(0), 0));
+        fs::write(folder.path().join("a.rsu"), "x").unwrap();
         let (first, begun, names) = next(sent);
         assert!(first == Ok(7) && begun > 0 && names);
         for _ in 1..TRIES {
