@@ -5,6 +5,7 @@
 
 mod accuracy;
 mod agent;
+mod agent_signals;
 mod agent_troubles;
 mod agent_windows;
 mod attach;

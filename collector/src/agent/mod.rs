@@ -24,6 +24,7 @@ mod containers;
 mod context;
 mod course;
 mod form;
+mod meanwhile;
 mod names;
 mod notify;
 mod otlp;
@@ -45,8 +46,9 @@ pub use args::Args;
 use course::Course;
 use engine::wire::session::Orders;
 use form::Form;
+use meanwhile::Asks;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::{SigSet, SigmaskHow, Signal};
+use nix::sys::signal::{SigSet, SigmaskHow};
 use queue::{Limits, Message};
 use recorder::Recorder;
 use sender::{Prepared, Sender};
@@ -331,8 +333,12 @@ impl Agent<'_> {
             }
             if next <= now {
                 next = now + self.settings.window;
-                let made = windows.next(&self.asked());
+                let read = || windows.next(&self.asked());
+                let (made, asked) = meanwhile::passing_on(signals, recorder, read);
                 self.send(made);
+                if asked == Asks::Settings {
+                    self.reload();
+                }
             }
             let left = next.saturating_duration_since(Instant::now());
             let left = left.min(if begun { LOOK } else { GLANCE });
@@ -343,12 +349,8 @@ impl Agent<'_> {
                 timeout,
             );
             while let Some(arrival) = signals.next() {
-                match arrival.signal {
-                    Signal::SIGHUP => self.reload(),
-                    Signal::SIGCHLD | Signal::SIGXFSZ => {}
-                    // A key on the terminal has reached it, too.
-                    _ if arrival.from_kernel => {}
-                    other => recorder.signal(other),
+                if meanwhile::pass_on(arrival, recorder) == Asks::Settings {
+                    self.reload();
                 }
             }
         }

@@ -10,16 +10,24 @@
 use super::containers::Containers;
 use super::names::Names;
 use super::window::{Made, Request, make};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
+use std::os::fd::AsFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// The hidden subcommand.
 const COMMAND: &str = "agent-window";
 /// A file that is read for names may lie where nobody answers any more.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// It ends by itself after that time, unless it is stopped, or waits where nothing can end it.
+const LONGEST: Duration = Duration::from_secs(PATIENCE.as_secs() + 5);
+/// How long it may take to end, and how often it is looked whether it has.
+const ENDING: Duration = Duration::from_secs(1);
+const GLANCE: Duration = Duration::from_millis(1);
 /// Having so much memory after a window it ends, bytes.
 const MOST: u64 = 40 << 20;
 
@@ -79,14 +87,29 @@ impl Running {
 
     fn ask(&mut self, request: &Request) -> io::Result<Made> {
         writeln!(self.requests, "{}", request.encode())?;
-        Made::read(&mut self.answers)
+        let left = PollTimeout::try_from(LONGEST).unwrap_or(PollTimeout::MAX);
+        let answers = self.answers.get_ref();
+        let wanted = &mut [PollFd::new(answers.as_fd(), PollFlags::POLLIN)];
+        match poll(wanted, left) {
+            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            // One that was interrupted waits where it reads.
+            _ => Made::read(&mut self.answers),
+        }
     }
 
     /// Has it end, if it has not; gives how it did.
     fn end(&mut self) -> io::Result<ExitStatus> {
         // It waits for a request, or has said what nobody understands.
         let _ = self.child.kill();
-        self.child.wait()
+        // Where a file system does not answer it ends when that does.
+        let deadline = Instant::now() + ENDING;
+        loop {
+            match self.child.try_wait()? {
+                Some(status) => return Ok(status),
+                None if deadline <= Instant::now() => return Err(io::ErrorKind::TimedOut.into()),
+                None => thread::sleep(GLANCE),
+            }
+        }
     }
 }
 

@@ -174,7 +174,9 @@ impl Windows {
         let Some(recording) = self.recording() else {
             return Ok(Made::default());
         };
-        let paths = vec![recording];
+        // One that was killed has left its session, with what it had not taken from there.
+        let session = self.session().filter(|it| it.exists());
+        let paths = vec![session.map_or(recording, Path::to_owned)];
         let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, asked);
         if read.is_err() {
             let _ = fs::remove_file(self.folder.join(NAMES));
