@@ -136,9 +136,12 @@ pub fn run(args: &Args) -> Result<u8, Error> {
     let restored = mask.and_then(|mask| mask.thread_set_mask());
     connected.map_err(Error::Settings)?;
     restored.map_err(|errno| Error::System(errno.into()))?;
-    let mut recorder = Recorder::start(args, &agent.began).map_err(Error::System)?;
-    // Not before: a program that is started must not have them blocked.
+    // Before there is a program: one that came between would end us, and leave it.
     let signals = Signals::take().map_err(|errno| Error::System(errno.into()))?;
+    let start = |course: &Course| {
+        Recorder::start(args, course, *signals.inherited()).map_err(Error::System)
+    };
+    let mut recorder = start(&agent.began)?;
     let status = loop {
         let mut windows = Windows::of(recorder.folder(), recorder::NAME, args.is_running());
         let left = agent.follow(&mut recorder, &signals, &mut windows);
@@ -152,7 +155,7 @@ pub fn run(args: &Args) -> Result<u8, Error> {
             // Nothing is started by it.
             Left::GivesWay => {
                 agent.began = agent.course.clone();
-                recorder = Recorder::start(args, &agent.began).map_err(Error::System)?;
+                recorder = start(&agent.began)?;
             }
         }
     };

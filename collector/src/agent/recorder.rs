@@ -1,18 +1,23 @@
 //! `rsunwind record` as a child: it has the program, and goes on with it whatever becomes of us.
 //!
 //! Not here: how what it writes is read ([`super::windows`]).
+//!
+//! # Safety
+//! What is done between fork and exec are system calls only.
+#![allow(unsafe_code)]
 
 use super::Args;
 use super::course::Course;
 use crate::kept;
 use crate::processes::{self, Stat};
+use crate::record::signals::Inherited;
 use crate::underway::{Guardian, Orphaned, Target, limit};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt as _;
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
@@ -43,11 +48,11 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Starts it, in shared memory where there is some.
+    /// Starts it, in shared memory where there is some, with signals as we found them.
     ///
     /// # Errors
     /// As spawn, and if there is no room for its folder.
-    pub(super) fn start(args: &Args, course: &Course) -> io::Result<Self> {
+    pub(super) fn start(args: &Args, course: &Course, inherited: Inherited) -> io::Result<Self> {
         let folder = folder()?;
         let output = folder.path().join(NAME);
         let target = Target {
@@ -65,6 +70,8 @@ impl Recorder {
             }
             false => Orphaned::GoesOn,
         };
+        // SAFETY: it only makes system calls.
+        unsafe { command.pre_exec(move || inherited.restore().map_err(Into::into)) };
         let mut guardian = Guardian::start(folder.path(), then)?;
         let child = command.spawn()?;
         guardian.is_for(child.id());
