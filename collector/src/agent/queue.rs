@@ -116,6 +116,18 @@ impl Queue {
         Ok(())
     }
 
+    /// Takes in what is in folders that were others'.
+    pub(super) fn adopt(&mut self, folders: Vec<Spool>) {
+        for folder in folders {
+            for kept in folder.left().unwrap_or_default() {
+                self.disk += kept.length;
+                self.put(Place::Disk(kept));
+            }
+            self.before.push(folder);
+        }
+        while self.disk > self.limits.disk && self.drop_oldest() {}
+    }
+
     /// How many wait.
     pub(super) fn len(&self) -> usize {
         self.waiting.len()
@@ -438,6 +450,25 @@ mod tests {
             )
             .unwrap();
         assert_eq!((queue.len(), queue.dropped), (0, 1));
+    }
+
+    #[test]
+    fn what_agents_left_that_were_at_work_at_once_is_sent_by_the_next_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let folder = directory.path().join("a");
+        let queue = || Queue::new(LIMITS, Some(Spool::open(&folder).unwrap())).unwrap();
+        let mut both = [queue(), queue()];
+        for (queue, at) in both.iter_mut().zip(1..) {
+            queue.push(&message(at, 10));
+            queue.close();
+        }
+        drop(both);
+        let mut next = queue();
+        next.adopt(Spool::abandoned(&folder));
+        let other = Spool::abandoned(&folder);
+        assert!(other.is_empty(), "they are taken: {other:?}");
+        assert_eq!(drain(&mut next), [1, 2]);
+        assert_eq!((next.disk, next.dropped), (0, 0));
     }
 
     #[test]

@@ -113,7 +113,9 @@ impl Sender {
     pub(super) fn begin(prepared: Prepared) -> Result<Self, String> {
         let receiver = prepared.receiver;
         let failed = |error: io::Error| failed(&receiver, &error);
-        let queue = Queue::new(prepared.limits, prepared.spool.flatten()).map_err(failed)?;
+        let mut queue = Queue::new(prepared.limits, prepared.spool.flatten()).map_err(failed)?;
+        let folder = prepared.folder.as_deref();
+        queue.adopt(folder.map_or(Vec::new(), Spool::abandoned));
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 queue,

@@ -36,10 +36,7 @@ impl Spool {
     pub(super) fn open(folder: &Path) -> io::Result<Self> {
         let mut number = 0;
         loop {
-            let mut name = folder.as_os_str().to_owned();
-            if number > 0 {
-                name.push(format!("-{number}"));
-            }
+            let name = numbered(folder, number);
             DirBuilder::new()
                 .recursive(true)
                 .mode(0o700)
@@ -48,12 +45,30 @@ impl Spool {
             // Where nothing can be held it is one agent's by its settings.
             if !matches!(held.try_lock(), Err(TryLockError::WouldBlock)) {
                 return Ok(Self {
-                    folder: name.into(),
+                    folder: name,
                     _held: held,
                 });
             }
             number += 1;
         }
+    }
+
+    /// Those of a folder and its likes that nobody has, with messages: several agents were at work
+    /// at once.
+    pub(super) fn abandoned(folder: &Path) -> Vec<Self> {
+        let all = (0..).map(|number| numbered(folder, number));
+        let there = all.take_while(|name| name.is_dir());
+        let taken = there.filter_map(|folder| {
+            let held = File::open(&folder).ok()?;
+            // Where nothing can be held it may be another's, or ours already.
+            held.try_lock().ok()?;
+            Some(Self {
+                folder,
+                _held: held,
+            })
+        });
+        let has_some = |spool: &Self| spool.left().is_ok_and(|left| !left.is_empty());
+        taken.filter(has_some).collect()
     }
 
     /// What an earlier agent has left.
@@ -98,6 +113,15 @@ impl Kept {
         let is_whole = bytes.len() as u64 == self.length;
         decode(&bytes, self.from_ns, self.to_ns).filter(|_| is_whole)
     }
+}
+
+/// The folder, or one beside it.
+fn numbered(folder: &Path, number: u32) -> PathBuf {
+    let mut name = folder.as_os_str().to_owned();
+    if number > 0 {
+        name.push(format!("-{number}"));
+    }
+    name.into()
 }
 
 /// How long the file of a message is.
