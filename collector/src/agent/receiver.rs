@@ -411,9 +411,9 @@ mod tests {
 
     #[test]
     fn what_a_receiver_says_of_a_part_is_shown_as_far_as_it_is_short() {
-        use opentelemetry_proto::tonic::collector::profiles::v1development::ExportProfilesPartialSuccess;
+        use opentelemetry_proto::tonic::collector::profiles::v1development as answers;
         let answer = ExportProfilesServiceResponse {
-            partial_success: Some(ExportProfilesPartialSuccess {
+            partial_success: Some(answers::ExportProfilesPartialSuccess {
                 rejected_profiles: 1,
                 error_message: "\u{1b}no ".repeat(20_000),
             }),
