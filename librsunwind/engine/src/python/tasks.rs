@@ -24,7 +24,8 @@ mod place {
 pub const TABLE: u64 = 13 * 8;
 /// Tasks and futures that are followed, at most.
 const MOST_TASKS: u32 = 64;
-/// Coroutines of a task; of more, the outermost.
+/// Coroutines of a task; one that has more is as if it did not wait: without the innermost of them
+/// it would seem that another one awaits the running task.
 const MOST_COROUTINES: usize = 32;
 const TAGS: u64 = 7;
 /// Of every object.
@@ -82,7 +83,8 @@ impl Awaiting {
         let coroutines = layout.coroutines?;
         let mut coroutine = field(memory, self.table, place::COROUTINE, self.task)?;
         let kind = memory.at(coroutine, TYPE)?;
-        while let Some(place) = self.frames.get_mut(self.count) {
+        loop {
+            let place = self.frames.get_mut(self.count)?;
             let frame = coroutine.checked_add(coroutines.frame)?;
             *place = frame;
             self.count = self.count.checked_add(1)?;

@@ -429,6 +429,10 @@ fn a_task_is_awaited_by_way_of_futures_and_coroutines() {
     assert_eq!(all(), Some(vec![inner, outer]));
     made.put(outer + 67, &[0]);
     assert_eq!(all(), Some(vec![outer]), "it has not begun");
+    made.put(outer + 67, &[2]);
+    made.put_word(outer + 0x180 - 16, outer);
+    assert_eq!(all(), Some(vec![]), "endless");
+    made.put(outer + 67, &[0]);
     made.put(running + 109, &[1]);
     assert_eq!(all(), Some(vec![]), "several await it");
     made.put(running + 109, &[0]);
