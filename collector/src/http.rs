@@ -128,6 +128,11 @@ impl Client {
     }
 }
 
+/// What may be shown of an address that is none: without what may be a password.
+pub(crate) fn shown(address: &str) -> &str {
+    address.rsplit_once('@').map_or(address, |(_, host)| host)
+}
+
 /// Whether an address and headers are such that a request can be made of them. Otherwise each would
 /// fail, and only when there is something to send.
 ///
@@ -137,7 +142,7 @@ pub(crate) fn check<'a>(
     address: &str,
     headers: impl Iterator<Item = (&'a str, &'a str)>,
 ) -> Result<(), String> {
-    let wrong = |why: &dyn Display| format!("{address} is no address: {why}");
+    let wrong = |why: &dyn Display| format!("{} is no address: {why}", shown(address));
     let uri: Uri = address.parse().map_err(|why: InvalidUri| wrong(&why))?;
     let authority = uri.authority().ok_or_else(|| wrong(&"it names no host"))?;
     let has_port = authority.port_u16().is_some() || authority.port().is_none();
@@ -242,6 +247,18 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
 mod tests {
     use super::*;
     use crate::test_server::serve_by_tls;
+
+    #[test]
+    fn what_may_be_a_password_is_not_shown() {
+        for address in [
+            "us:secret@h:4318",
+            "http://us:sec/ret@h",
+            "http://us:se@cret?@h",
+        ] {
+            assert!(shown(address).starts_with('h'), "{address}");
+        }
+        assert_eq!(shown("http://h:1/p"), "http://h:1/p");
+    }
 
     #[test]
     fn a_pause_is_so_many_seconds_or_until_some_time() {

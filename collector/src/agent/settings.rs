@@ -6,6 +6,7 @@ use super::address::{joined, path_of, without_user};
 use super::args::{Args, window_length};
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
+use crate::http;
 use crate::units;
 use crate::visible::Shown;
 use std::collections::BTreeMap;
@@ -194,12 +195,18 @@ fn receiver_of(
     };
     let (kind, address) = one?;
     let mut receiver = receiver(kind, &address, variable)?;
-    receiver.headers.extend(texts(entry, "headers")?);
+    receiver.headers.extend(named(texts(entry, "headers")?));
     receiver.timeout = read(entry, "timeout", units::duration)?.unwrap_or(receiver.timeout);
     if let Some(path) = text(entry, "certificate")? {
         receiver.certificate = Some(path.into());
     }
     Ok(receiver)
+}
+
+/// Headers by their names, in which case does not count: what is said later stands for the other.
+fn named(headers: BTreeMap<String, String>) -> impl Iterator<Item = (String, String)> {
+    let headers = headers.into_iter();
+    headers.map(|(name, value)| (name.to_ascii_lowercase(), value))
 }
 
 /// A receiver at an address, with what the environment says of its kind.
@@ -217,7 +224,8 @@ fn receiver(
         _ if !address.starts_with("http://") && !address.starts_with("https://") => {
             let name = kind.name();
             return Err(format!(
-                "{name}: {address} is no address: give http://HOST:PORT"
+                "{name}: {} is no address: give http://HOST:PORT",
+                http::shown(&address)
             ));
         }
         Kind::Pyroscope => joined(&address, "ingest"),
@@ -245,7 +253,7 @@ fn receiver(
         };
         for name in names("HEADERS").into_iter().rev() {
             if let Some(list) = variable(&name) {
-                receiver.headers.extend(pairs(&name, &list)?);
+                receiver.headers.extend(named(pairs(&name, &list)?));
             }
         }
         receiver.certificate = given("CERTIFICATE").map(|(_, path)| path.into());

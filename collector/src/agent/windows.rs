@@ -136,7 +136,7 @@ impl Windows {
         }
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
         let made = self.read(paths, cut.time_ns, self.last.time_ns, asked);
-        if self.session.as_ref().is_some_and(|it| !it.exists()) {
+        if self.session.is_some() && underway::session_of(&recording).is_none() {
             // It has ended meanwhile; not all may have been found.
             return Ok(Made::default());
         }
@@ -175,8 +175,7 @@ impl Windows {
             return Ok(Made::default());
         };
         // One that was killed has left its session, with what it had not taken from there.
-        let session = self.session().filter(|it| it.exists());
-        let paths = vec![session.map_or(recording, Path::to_owned)];
+        let paths = vec![underway::session_of(&recording).unwrap_or(recording)];
         let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, asked);
         if read.is_err() {
             let _ = fs::remove_file(self.folder.join(NAMES));

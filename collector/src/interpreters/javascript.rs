@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 const JAVASCRIPT: u8 = 1;
 /// What was read for one stack is good for those that are looked at within this time.
 const SHARED: Duration = Duration::from_millis(5);
+/// How long that may be read, at most.
+const PATIENCE: Duration = Duration::from_millis(20);
 /// A function's lines are counted a piece at a time, so often at most.
 const MOST_PIECES: u32 = 64;
 
@@ -26,6 +28,35 @@ pub(super) struct Left {
     /// The memory that was read last, and when that began.
     read: Option<(Instant, Pages)>,
     proved: Proved,
+    budget: Budget,
+}
+
+/// How long may be looked: what is read may be made to take long, and others wait meanwhile.
+#[derive(Debug, Default)]
+struct Budget {
+    left: Duration,
+    since: Option<Instant>,
+}
+
+impl Budget {
+    /// This part of the time.
+    const PART: u32 = 4;
+    /// Of no more time than this.
+    const MOST: Duration = Duration::from_millis(50);
+
+    /// Whether there is some.
+    fn renew(&mut self) -> bool {
+        let now = Instant::now();
+        let more = (self.since.replace(now)).map_or(Self::MOST, |since| now - since);
+        self.left = (self.left + more / Self::PART).min(Self::MOST);
+        !self.left.is_zero()
+    }
+
+    /// A look that began after it was renewed has ended.
+    fn spend(&mut self) {
+        let took = self.since.map_or(Duration::ZERO, |since| since.elapsed());
+        self.left = self.left.saturating_sub(took);
+    }
 }
 
 /// The `SharedFunctionInfo`s of functions that were proved to be on a stack.
@@ -50,21 +81,24 @@ impl Proved {
 }
 
 impl Interpreters {
-    /// The stack of a thread that has gone on since it was copied, with JavaScript's functions.
+    /// The stack of a thread that has gone on since it was copied, with JavaScript's functions;
+    /// `None` if too much was looked at lately.
     pub(crate) fn look_back(
         &mut self,
         (code, layout): (&Code, &V8),
         (pid, tid): (u32, u32),
         native: impl DoubleEndedIterator<Item = (Frame, Spot)>,
         copy: Stack<'_>,
-        patience: Duration,
-    ) -> MixedStack {
+    ) -> Option<MixedStack> {
+        if !self.left.budget.renew() {
+            return None;
+        }
         let recent = self
             .left
             .read
             .take()
             .filter(|(at, _)| at.elapsed() < SHARED);
-        let (at, pages) = recent.unwrap_or_else(|| (Instant::now(), Pages::of(pid, patience)));
+        let (at, pages) = recent.unwrap_or_else(|| (Instant::now(), Pages::of(pid, PATIENCE)));
         let mut mixed = MixedStack {
             frames: Vec::new(),
             lacks: false,
@@ -84,8 +118,10 @@ impl Interpreters {
             mixed.frames.push(frame);
         }
         mixed.frames.reverse();
-        self.left.read = Some((at, pages));
-        mixed
+        mixed.lacks |= pages.is_exhausted();
+        self.left.read = Some((at, pages)).filter(|(_, pages)| pages.are_few());
+        self.left.budget.spend();
+        Some(mixed)
     }
 
     /// Adds the function that a frame of V8's code runs; `None` if it runs none.

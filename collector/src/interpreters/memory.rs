@@ -45,6 +45,12 @@ impl Pages {
         self.left.get() == 0
     }
 
+    /// Whether they take little memory.
+    pub(super) fn are_few(&self) -> bool {
+        const FEW: usize = 256;
+        self.pages.borrow().len() <= FEW
+    }
+
     fn charge(&self, cost: usize) -> Option<()> {
         let left = self.left.get();
         let is_late = || Instant::now() >= self.until;

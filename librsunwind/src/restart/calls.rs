@@ -106,9 +106,11 @@ const fn command(operation: u64) -> i32 {
     operation as i32 & !(libc::FUTEX_PRIVATE_FLAG | libc::FUTEX_CLOCK_REALTIME)
 }
 
+/// Of `io_uring_enter`: that it has arguments of more kinds, a time among them.
+pub(super) const EXTENDED: u64 = 8;
+
 /// Whether `io_uring_enter` has a time limit.
 pub(super) const fn has_time(arguments: &[u64; 6]) -> bool {
-    const EXTENDED: u64 = 8;
     let [_, _, _, flags, ..] = *arguments;
     flags & EXTENDED != 0
 }

@@ -12,6 +12,7 @@
 //! interrupted function's stack pointer.
 #![allow(unsafe_code)]
 
+use super::calls::EXTENDED;
 use super::registers::{CallRegisters, LENGTH};
 use super::resume::{self, Rest};
 use super::transfers::{Kind, Needs, Part, Piece, kind, remembered_kind, rest_of, transfer};
@@ -373,8 +374,19 @@ fn left(
             }
             rest.expected = count;
         }
-        // Ends at once if the results are there, and gives 0.
-        Part::Requests => set(1, 0),
+        // Ends at once if the results are there, and gives 0. It waits for as many as the first
+        // call: if another thread has taken those meanwhile, more may never come.
+        Part::Requests => {
+            const LONGEST: u64 = 5;
+            let limit = base.wrapping_add(offset_of!(Rest, header) as u64);
+            let time = limit.wrapping_add(EXTENDED_SIZE);
+            let mask_size = u64::from(at.argument(5) as u32);
+            rest.header = [at.argument(4), mask_size, time, LONGEST, 0, 0, 0];
+            set(1, 0);
+            set(3, at.argument(3) | EXTENDED);
+            set(4, limit);
+            set(5, EXTENDED_SIZE);
+        }
         Part::Pieces | Part::Message => {
             let (pieces, count) = match part {
                 // SAFETY: the header that the kernel has read.
@@ -416,6 +428,9 @@ fn left(
     rest.done = rest.done.wrapping_add(done);
     rest.number == number as u64 || may_make(rest.number as i64, Some(&rest.call))
 }
+
+/// Bytes of a `struct io_uring_getevents_arg`: a mask, its size, and where a time is.
+const EXTENDED_SIZE: u64 = 24;
 
 /// Bytes of a `struct mmsghdr`.
 const MESSAGE: u64 = 64;

@@ -90,7 +90,6 @@ impl Run {
         copy: unwind::Stack<'_>,
     ) -> (Vec<Frame>, bool) {
         let lacks = self.code.python().is_some();
-        let (pid, tid) = (self.pid.unsigned_abs(), self.owner_of_switches(tid).tid);
         let Some(layout) = self.code.v8() else {
             return (frames, lacks);
         };
@@ -102,8 +101,11 @@ impl Run {
         let native = frames.iter().zip(spots);
         let native = native.map(|(frame, spot)| (*frame, *spot));
         let code = (&self.code, layout);
-        let mixed = (self.interpreters).look_back(code, (pid, tid), native, copy, PATIENCE);
-        (mixed.frames, lacks || mixed.lacks)
+        let of = (self.pid.unsigned_abs(), tid.unsigned_abs());
+        match self.interpreters.look_back(code, of, native, copy) {
+            Some(mixed) => (mixed.frames, lacks || mixed.lacks),
+            None => (frames, true),
+        }
     }
 
     /// A thread is about to go off its CPU, and stands there.

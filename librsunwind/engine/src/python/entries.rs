@@ -167,8 +167,15 @@ impl Layout {
     ) -> Option<Entry> {
         let (root, frame, count) = match self.entries {
             Entries::One {
-                root, depth, state, ..
-            } => (root, its, self.count_to_run(memory, its, depth, state)),
+                root,
+                depth,
+                state,
+                generator,
+                ..
+            } => {
+                let fields = (depth, state, generator);
+                (root, its, self.count_to_run(memory, its, fields))
+            }
             Entries::Marked {
                 root,
                 previous,
@@ -196,12 +203,14 @@ impl Layout {
     }
 
     /// How many frames there are to one that is run. Where something is thrown into a generator
-    /// that awaits another one, it is made the caller of that without being run.
-    fn count_to_run(&self, memory: &impl Memory, first: u64, depth: u64, state: u64) -> u32 {
+    /// that awaits another one, it is made the caller of that without being run. Other frames may
+    /// look alike, while a tracing function runs.
+    fn count_to_run(&self, memory: &impl Memory, first: u64, fields: (u64, u64, u64)) -> u32 {
+        let (depth, state, generator) = fields;
         let is_run = |frame| {
             let depth = memory.at(frame, depth)? as i32;
             let state = memory.at(frame, state)? & 0xff;
-            Some(depth < 0 || state != 0)
+            Some(depth < 0 || state != 0 || memory.at(frame, generator)? == 0)
         };
         let mut frame = first;
         for count in 1..MOST {

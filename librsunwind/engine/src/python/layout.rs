@@ -31,6 +31,8 @@ pub enum Entries {
         depth: u64,
         /// Of a frame, a byte: 0 while it is said to be run.
         state: u64,
+        /// Of a frame: whose it is, if it is a generator's.
+        generator: u64,
     },
     /// 3.11: likewise, each with the innermost of its frames, of which the outermost has a mark.
     Marked {
@@ -187,6 +189,7 @@ const PY_3_10: Layout = Layout {
         previous: 8,
         depth: 80,
         state: 108,
+        generator: 88,
     },
     thread_id: 176,
     innermost: 24,

@@ -312,6 +312,7 @@ fn a_frame_that_is_not_run_has_no_entry() {
         previous,
         depth,
         state,
+        generator,
     } = layout.entries
     else {
         panic!("{layout:?}");
@@ -328,6 +329,9 @@ fn a_frame_that_is_not_run_has_no_entry() {
         made.put_word(one + layout.previous, caller);
         made.put(one + depth, &i32::to_le_bytes(values));
     }
+    for one in [thrown, passes] {
+        made.put_word(one + generator, 0x77);
+    }
     let entries = || {
         let first = layout.innermost(&made, thread)?;
         let second = layout.outer(&made, &first)?;
@@ -335,6 +339,11 @@ fn a_frame_that_is_not_run_has_no_entry() {
         Some([first, second].map(|entry| (entry.frame, entry.count)))
     };
     assert_eq!(entries(), Some([(thrown, 1), (passes, 2)]));
+    // A function, as one sees it that traces its lines.
+    made.put_word(thrown + generator, 0);
+    made.put(thrown + depth, &0i32.to_le_bytes());
+    assert_eq!(entries(), Some([(thrown, 1), (passes, 2)]));
+    made.put_word(thrown + generator, 0x77);
     // A frame that begins, as a tracing function sees it.
     made.put(thrown + depth, &0i32.to_le_bytes());
     made.put(thrown + state, &[0xfe]);

@@ -1,6 +1,7 @@
 //! Whose a frame is that was copied with its stack some time ago. The function that stands there
-//! may have been moved meanwhile, and another one have taken its place. Bytecodes and code stay
-//! where they are, as does what all functions of one place in the source share.
+//! may have been moved meanwhile, and another one have taken its place. Bytecodes and code seldom
+//! move, as does what all functions of one place in the source share; and each must lead to the
+//! other.
 
 use super::frame::{self, Instruction, Native, Standing};
 use super::function::SCRIPT_FUNCTIONS;
@@ -64,11 +65,16 @@ impl Layout {
                 None => None,
             }
         } else {
-            let array = standing.fp.and_then(|fp| frame::bytecodes(memory, fp));
-            let array = array.and_then(|array| heap.of_kind(array, self.types.bytecodes));
-            match array {
-                Some(array) => of_bytecodes(array),
-                None => return Owner::Own,
+            let word = standing.fp.and_then(|fp| frame::bytecodes(memory, fp));
+            match word
+                .filter(|word| word & 3 == 1)
+                .map(|word| heap.object(word))
+            {
+                Some(Some(array)) if array.kind == self.types.bytecodes => {
+                    of_bytecodes(array.address)
+                }
+                Some(None) => None,
+                _ => return Owner::Own,
             }
         };
         match found {
