@@ -22,7 +22,6 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(message::unpack(&rows.pack().unwrap()).unwrap() == rows);
-    let _ = (rows.window(), rows.samples());
     let frames = rows.frames_that(|frame| frame.line > 0);
     assert!(frames.is_some() == rows.frames.iter().any(|frame| frame.line > 0));
     let stacks = rows.stacks_that(|stack| !stack.frames.is_empty());

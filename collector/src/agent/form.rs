@@ -75,7 +75,7 @@ impl Form {
         match self {
             Self::Pprof => pprof::write_message(source.pprof(), &mut bytes)?,
             Self::Otlp => {
-                let mut gzip = GzEncoder::new(&mut bytes, Compression::default());
+                let mut gzip = GzEncoder::new(&mut bytes, Compression::fast());
                 gzip.write_all(&otlp::encode(source.pprof(), source.window.attributes))?;
                 gzip.finish()?;
             }

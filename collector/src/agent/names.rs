@@ -5,11 +5,10 @@ use crate::profile::Profile;
 use crate::recording::Recording;
 use crate::recording::names::{self, Group, Named, Owner, StoredNames};
 use crate::recording::write::{OwnChunks, Writer};
-use crate::symbolize::{Effort, Places};
+use crate::symbolize::{Effort, Places, Version, version};
 use std::collections::HashMap;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
 /// So much memory may they take, bytes; then they begin anew with what was just seen.
@@ -22,15 +21,6 @@ pub(super) struct Names {
     /// The files of those that have no build-id, as they were.
     files: HashMap<String, Version>,
     places: Places,
-}
-
-/// Device, inode, bytes, and when it was changed.
-type Version = (u64, u64, u64, (i64, i64));
-
-fn version(path: &str) -> Option<Version> {
-    let file = fs::metadata(path).ok()?;
-    let changed = (file.mtime(), file.mtime_nsec());
-    Some((file.dev(), file.ino(), file.len(), changed))
 }
 
 impl Names {

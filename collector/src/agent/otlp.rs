@@ -92,6 +92,10 @@ struct Tables<'a> {
     strings: HashMap<String, i32>,
     /// By key, text and number.
     attributes: HashMap<(i32, i64, i64), i32>,
+    /// The attributes of labels, likewise.
+    labels: HashMap<(i64, i64, i64), i32>,
+    /// The keys of labels that say which span it was, if there are any.
+    trace_keys: [Option<i64>; 2],
     stacks: HashMap<Vec<i32>, i32>,
     /// By trace and span.
     links: HashMap<(Vec<u8>, Vec<u8>), i32>,
@@ -112,11 +116,15 @@ impl<'a> Tables<'a> {
             },
             strings: HashMap::default(),
             attributes: HashMap::default(),
+            labels: HashMap::default(),
+            trace_keys: [None; 2],
             stacks: [(Vec::new(), 0)].into_iter().collect(),
             links: HashMap::default(),
         };
         let numbered = window.string_table.iter().zip(0..);
         tables.strings = numbered.map(|(text, at)| (text.clone(), at)).collect();
+        let key = |key| tables.strings.get(key).copied().map(i64::from);
+        tables.trace_keys = [TRACE_ID, SPAN_ID].map(key);
         for found in &window.mapping {
             let mapping = tables.mapping(found);
             tables.dictionary.mapping_table.push(mapping);
@@ -163,21 +171,10 @@ impl<'a> Tables<'a> {
 
     fn sample(&mut self, found: &proto::Sample) -> otel::Sample {
         let link = self.link(found);
-        let is_said = |key: &str| link.is_none() || !matches!(key, TRACE_ID | SPAN_ID);
-        let labels = found.label.iter();
-        let labels = labels.filter(|label| is_said(self.string_at(label.key)));
-        let labels: Vec<_> = labels.collect();
-        let attribute_indices = labels.into_iter().map(|label| {
-            let key = self.string(match self.string_at(label.key) {
-                "process" => "process.executable.name",
-                "thread" => "thread.name",
-                "pid" => "process.pid",
-                "tid" => "thread.id",
-                other => other,
-            });
-            self.attribute(key, label.str, label.num)
-        });
-        let attribute_indices = attribute_indices.collect();
+        let is_said =
+            |label: &&proto::Label| link.is_none() || !self.trace_keys.contains(&Some(label.key));
+        let labels: Vec<_> = found.label.iter().filter(is_said).collect();
+        let attribute_indices = labels.into_iter().map(|label| self.label(label)).collect();
         let locations: Vec<_> = found.location_id.iter().map(|id| number(*id)).collect();
         let table = &mut self.dictionary.stack_table;
         let stack_index = *self
@@ -198,15 +195,32 @@ impl<'a> Tables<'a> {
         }
     }
 
+    fn label(&mut self, label: &proto::Label) -> i32 {
+        let name = (label.key, label.str, label.num);
+        if let Some(known) = self.labels.get(&name) {
+            return *known;
+        }
+        let key = self.string(match self.string_at(label.key) {
+            "process" => "process.executable.name",
+            "thread" => "thread.name",
+            "pid" => "process.pid",
+            "tid" => "thread.id",
+            other => other,
+        });
+        let attribute = self.attribute(key, label.str, label.num);
+        self.labels.insert(name, attribute);
+        attribute
+    }
+
     /// The span that a sample was taken in, if its labels say both.
     fn link(&mut self, found: &proto::Sample) -> Option<i32> {
-        let value = |key: &str| {
-            let mut labels = found.label.iter();
-            let label = labels.find(|label| self.string_at(label.key) == key)?;
+        let [trace_key, span_key] = self.trace_keys;
+        let value = |key: i64| {
+            let label = found.label.iter().find(|label| label.key == key)?;
             bytes_of(self.string_at(label.str))
         };
-        let trace_id = value(TRACE_ID).filter(|id| id.len() == 16)?;
-        let span_id = value(SPAN_ID).filter(|id| id.len() == 8)?;
+        let trace_id = value(trace_key?).filter(|id| id.len() == 16)?;
+        let span_id = value(span_key?).filter(|id| id.len() == 8)?;
         let table = &mut self.dictionary.link_table;
         let name = (trace_id, span_id);
         Some(*self.links.entry(name).or_insert_with_key(|name| {

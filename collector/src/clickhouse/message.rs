@@ -2,50 +2,61 @@
 //! sent; frames and stacks are rows, of which those are sent that are not there yet.
 
 use super::native::Block;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
-use serde::{Deserialize, Serialize};
+use prost::Message;
+use serde::Deserialize;
 use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
 const LONGEST: u64 = 256 << 20;
 
-/// A busy process' window needs no more, bytes.
-const ROOM: usize = 1 << 20;
-
 /// The rows of a window.
-#[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(PartialEq, Eq, Message)]
 pub(crate) struct Rows {
+    #[prost(message, repeated, tag = "1")]
     pub(crate) frames: Vec<FrameRow>,
+    #[prost(message, repeated, tag = "2")]
     pub(crate) stacks: Vec<StackRow>,
-    /// Its row of the table of windows: the body of a request, in base64.
-    pub(crate) window: String,
+    /// Its row of the table of windows: the body of a request.
+    #[prost(bytes = "vec", tag = "3")]
+    pub(crate) window: Vec<u8>,
     /// Its samples, likewise.
-    pub(crate) samples: String,
+    #[prost(bytes = "vec", tag = "4")]
+    pub(crate) samples: Vec<u8>,
 }
 
 /// A row of the table of frames.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Message, Deserialize)]
 pub(crate) struct FrameRow {
+    #[prost(fixed64, tag = "1")]
     pub(crate) hash: u64,
+    #[prost(string, tag = "2")]
     pub(crate) function: String,
+    #[prost(string, tag = "3")]
     pub(crate) short: String,
+    #[prost(string, tag = "4")]
     pub(crate) file: String,
+    #[prost(uint32, tag = "5")]
     pub(crate) line: u32,
+    #[prost(string, tag = "6")]
     pub(crate) binary: String,
+    #[prost(string, tag = "7")]
     pub(crate) build_id: String,
+    #[prost(string, tag = "8")]
     pub(crate) language: String,
+    #[prost(uint32, tag = "9")]
     pub(crate) inlined: u32,
 }
 
 /// A row of the table of stacks.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct StackRow {
+    #[prost(fixed64, tag = "1")]
     pub(crate) hash: u64,
     /// Places in [`Rows::frames`], from the innermost.
+    #[prost(uint32, repeated, tag = "2")]
     pub(crate) frames: Vec<u32>,
 }
 
@@ -85,22 +96,6 @@ impl Rows {
         (!rows.is_empty()).then(|| block.finish())
     }
 
-    /// The window's row, likewise.
-    ///
-    /// # Errors
-    /// If it is none.
-    pub(crate) fn window(&self) -> io::Result<Vec<u8>> {
-        BASE64.decode(&self.window).map_err(io::Error::other)
-    }
-
-    /// Its samples, likewise.
-    ///
-    /// # Errors
-    /// If they are none.
-    pub(crate) fn samples(&self) -> io::Result<Vec<u8>> {
-        BASE64.decode(&self.samples).map_err(io::Error::other)
-    }
-
     /// As bytes.
     ///
     /// # Errors
@@ -108,9 +103,7 @@ impl Rows {
     pub(crate) fn pack(&self) -> io::Result<Vec<u8>> {
         // Most of it is not sent, and the rest is compressed anew.
         let mut out = GzEncoder::new(Vec::new(), Compression::fast());
-        let mut text = Vec::with_capacity(ROOM);
-        serde_json::to_writer(&mut text, self)?;
-        out.write_all(&text)?;
+        out.write_all(&self.encode_to_vec())?;
         out.finish()
     }
 }
@@ -120,22 +113,22 @@ impl Rows {
 /// # Errors
 /// As [`rows`].
 pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
-    let mut text = Vec::new();
+    let mut bytes = Vec::new();
     let read = GzDecoder::new(message)
         .take(LONGEST + 1)
-        .read_to_end(&mut text)?;
+        .read_to_end(&mut bytes)?;
     match read as u64 > LONGEST {
         true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => rows(&text),
+        false => rows(&bytes),
     }
 }
 
-/// The rows in a text.
+/// The rows in what is not compressed any more.
 ///
 /// # Errors
 /// If it is not as it was packed, or a stack has a frame that is not there.
-pub(crate) fn rows(text: &[u8]) -> io::Result<Rows> {
-    let rows: Rows = serde_json::from_slice(text)?;
+pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
+    let rows = Rows::decode(bytes)?;
     let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
     match places.all(|place| (*place as usize) < rows.frames.len()) {
         true => Ok(rows),
@@ -159,18 +152,17 @@ mod tests {
             Rows {
                 frames: vec![frame],
                 stacks: vec![StackRow { hash: 1, frames }],
-                window: "aQ==".to_owned(),
-                samples: String::new(),
+                window: b"i".to_vec(),
+                samples: Vec::new(),
             }
         };
         let packing = packed(vec![0, 0]);
         let read = unpack(&packing.pack().unwrap()).unwrap();
         assert_eq!(read, packing);
-        assert_eq!(read.window().unwrap(), b"i");
         assert!(read.frames_that(|_| true).is_some() && read.frames_that(|_| false).is_none());
         assert!(read.stacks_that(|_| true).is_some() && read.stacks_that(|_| false).is_none());
         let beyond = packed(vec![0, 1]).pack().unwrap();
-        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err() && rows(b"").is_err());
+        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err());
         assert!(unpack(b"\x1f\x8b").is_err());
     }
 }

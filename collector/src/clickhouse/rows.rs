@@ -6,8 +6,6 @@ use crate::intern::HashMap;
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
 use crate::symbolize::Image;
 use crate::visible::visible;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD as BASE64;
 use std::collections::BTreeMap;
 use std::hash::Hasher as _;
 use std::io;
@@ -114,7 +112,7 @@ impl Maker<'_> {
         samples.u64s("cpu_ns", all().map(|sample| profile.time_ns(sample)));
         samples.u64s("window", all().map(|_| id));
         samples.maps("regions", all().map(regions));
-        self.rows.samples = BASE64.encode(samples.finish()?);
+        self.rows.samples = samples.finish()?;
 
         let sum = |sum: u64, one| sum.saturating_add(one);
         let weight = all().map(|sample| sample.weight).fold(0, sum);
@@ -131,7 +129,7 @@ impl Maker<'_> {
         let labels = window.attributes.iter();
         let labels = labels.map(|(key, value)| (key.as_str(), value.as_str()));
         row.maps("labels", [labels].into_iter());
-        self.rows.window = BASE64.encode(row.finish()?);
+        self.rows.window = row.finish()?;
         Ok(())
     }
 

@@ -175,6 +175,8 @@ struct Before {
     /// How many outermost frames are not known.
     unknown: usize,
     frames: Vec<FrameId>,
+    /// Those inside of them, if only samples that are not wanted had them.
+    unwanted: Vec<Frame>,
     /// The stack at each frame, if no gap lies below it.
     nodes: Vec<StackId>,
 }
@@ -225,6 +227,7 @@ impl<'a> ChunkSamples<'a> {
 
     fn lose(&mut self) {
         self.before.frames.clear();
+        self.before.unwanted.clear();
         self.before.nodes.clear();
         self.before.unknown = DEEPEST;
         self.kernel.lose();
@@ -238,7 +241,8 @@ impl<'a> ChunkSamples<'a> {
 
     fn sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
         let sample = Sample::decode(payload, &self.before.head)?;
-        let depth = self.before.unknown + self.before.frames.len();
+        let known = self.before.frames.len() + self.before.unwanted.len();
+        let depth = self.before.unknown + known;
         if sample.reused > depth {
             return Err(WireError::BadValue("reused frames", sample.reused as u64));
         }
@@ -327,11 +331,22 @@ impl<'a> ChunkSamples<'a> {
         self.take_over(sample.reused);
         let time_ns = sample.head.time_ns;
         let process = self.recording.threads[self.thread.index()].process;
+        self.before.unwanted.extend(new.iter().rev());
         if self.recording.processes[process.index()].map.changes() {
             self.look_again(time_ns);
         }
+        if !self.recording.has_steady_map(process) {
+            self.want_frames(time_ns);
+        }
+        self.learn_trampolines(process, new);
+        Ok(())
+    }
+
+    /// All frames there are now are wanted.
+    fn want_frames(&mut self, time_ns: u64) {
+        let process = self.recording.threads[self.thread.index()].process;
         let steady = self.recording.has_steady_map(process);
-        for frame in new.iter().rev() {
+        for frame in &self.before.unwanted {
             let known = self.stacks.recent.find(process, frame).filter(|_| steady);
             let id = known.unwrap_or_else(|| {
                 let raw = self.recording.raw_frame(process, *frame, time_ns);
@@ -341,8 +356,7 @@ impl<'a> ChunkSamples<'a> {
             });
             self.before.frames.push(id);
         }
-        self.learn_trampolines(process, new);
-        Ok(())
+        self.before.unwanted.clear();
     }
 
     /// The frame inside of one that a signal interrupted is the trampoline that the handler returns
@@ -365,8 +379,11 @@ impl<'a> ChunkSamples<'a> {
             self.before.nodes.clear();
         }
         self.before.unknown = unknown;
-        self.before.frames.truncate(reused - unknown);
-        self.before.nodes.truncate(reused - unknown);
+        let known = reused - unknown;
+        let unwanted = known.saturating_sub(self.before.frames.len());
+        self.before.unwanted.truncate(unwanted);
+        self.before.frames.truncate(known);
+        self.before.nodes.truncate(known);
     }
 
     /// Frames taken over may lie in another module by now.
@@ -396,6 +413,7 @@ impl<'a> ChunkSamples<'a> {
 
     /// The stack of all frames there are now, and the gap where frames were left out.
     fn stack(&mut self, head: &SampleHead) -> Option<StackId> {
+        self.want_frames(head.time_ns);
         let depth = self.before.frames.len();
         let gap = (head.elided > 0).then(|| depth.saturating_sub(as_index(head.elided_at)));
         let known = match gap {

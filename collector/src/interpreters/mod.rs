@@ -39,6 +39,7 @@ use std::time::Duration;
 /// Languages, by number.
 pub(crate) const LANGUAGES: [&str; 2] = ["python", "javascript"];
 const PYTHON: u8 = 0;
+
 /// The interpreters of one process.
 #[derive(Default)]
 pub(crate) struct Interpreters {

@@ -21,7 +21,7 @@ fn try_environment(pid: u32) -> io::Result<Vec<u8>> {
 
 /// The same; empty if that may not be seen, or exec is about to put it there.
 pub(crate) fn environment(pid: i32) -> Vec<u8> {
-    read(&format!("/proc/{pid}/environ")).unwrap_or_default()
+    try_environment(pid.cast_unsigned()).unwrap_or_default()
 }
 
 /// The same; if exec is about to put it there, once that has happened.

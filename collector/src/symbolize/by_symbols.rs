@@ -6,19 +6,19 @@
 //! Not here: lines, and functions that were inlined.
 
 use super::elf::Met;
+use super::images::{Found, Version, version};
 use super::{Image, Named};
-use crate::binary::Binary;
 use crate::intern::HashMap;
 use crate::recording::names::Group;
-use crate::visible::Shown;
 use object::{Object, ObjectSymbol, SymbolKind};
 use std::collections::BTreeMap;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many functions are remembered.
 const MOST: usize = 1 << 13;
+/// And so many binaries' files.
+const MOST_FILES: usize = 1 << 10;
 
 /// The functions that were found so far, kept from one use to the next.
 #[derive(Clone, Debug, Default)]
@@ -29,6 +29,8 @@ struct Remembered {
     count: usize,
     /// By build-id and where they begin: where they end.
     builds: HashMap<Vec<u8>, BTreeMap<u64, (u64, Named)>>,
+    /// The files of binaries, by these and what the binaries' own were.
+    files: HashMap<(Image, Version), Found>,
 }
 
 impl Functions {
@@ -38,6 +40,19 @@ impl Functions {
         let functions = remembered.builds.get(&image.build_id)?;
         let (_, (end, named)) = functions.range(..=address).next_back()?;
         (address < *end).then(|| named.clone())
+    }
+
+    /// The files of a binary: those that were found before, if its own is what it was then.
+    pub(super) fn files(&self, image: &Image, find: impl FnOnce() -> Found) -> Found {
+        let Some(version) = version(&image.path) else {
+            return find();
+        };
+        let name = (image.clone(), version);
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if remembered.files.len() >= MOST_FILES {
+            remembered.files.clear();
+        }
+        remembered.files.entry(name).or_insert_with(find).clone()
     }
 
     /// Forgets all: from now on they may have other names.
@@ -82,23 +97,18 @@ impl Functions {
 
 /// The function at each address; none if it has no symbol. Addresses are the file's own, and
 /// sorted.
-///
-/// # Errors
-/// A sentence, if the file cannot be read at all.
-pub(super) fn names(
-    (file, image): (&Path, &Image),
+pub(super) fn names<'e>(
+    (elf, image): (&impl Object<'e>, &Image),
     addresses: &[u64],
     known: &Group,
     met: &mut Met,
     remembered: &Functions,
-) -> Result<Vec<Vec<Named>>, String> {
-    let data = Binary::open(file).map_err(|error| format!("{}: {error}", file.shown()))?;
-    let elf = object::File::parse(&data).map_err(|error| format!("{}: {error}", file.shown()))?;
+) -> Vec<Vec<Named>> {
     let outermost = known.places.iter().filter_map(|place| place.1.last());
     let known: HashMap<u64, &Named> = outermost
         .filter_map(|named| Some((named.start?, named)))
         .collect();
-    let functions = functions(&elf, addresses).into_iter();
+    let functions = functions(elf, addresses).into_iter();
     let named = functions.map(|found| {
         let named = found.map(|found| {
             let named = match known.get(&found.start) {
@@ -115,7 +125,7 @@ pub(super) fn names(
         });
         named.into_iter().collect()
     });
-    Ok(named.collect())
+    named.collect()
 }
 
 /// A function.
@@ -205,6 +215,7 @@ fn nearest<'e, S: ObjectSymbol<'e>>(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::binary::Binary;
     use std::sync::Arc;
 
     /// Our own binary has some thousand functions.
@@ -228,7 +239,7 @@ mod tests {
             build_id: vec![1],
         };
         let remembered = Functions::default();
-        let quick = names((&own, &image), &addresses, &nothing, &mut met, &remembered).unwrap();
+        let quick = names((&elf, &image), &addresses, &nothing, &mut met, &remembered);
         assert_eq!(quick.len(), whole.len());
         assert!(quick[0].is_empty());
         for (quick, whole) in quick.iter().zip(&whole) {
@@ -253,7 +264,7 @@ mod tests {
         more.sort_unstable();
         more.dedup();
         let unknown = Functions::default();
-        let read = names((&own, &image), &more, &nothing, &mut met, &unknown).unwrap();
+        let read = names((&elf, &image), &more, &nothing, &mut met, &unknown);
         let mut found = 0;
         for (address, read) in more.iter().zip(read) {
             if let Some(named) = remembered.find(&image, *address) {
@@ -264,7 +275,7 @@ mod tests {
         assert!(found > 100, "{found} of {}", more.len());
         remembered.forget();
         assert_eq!(remembered.find(&image, *addresses.last().unwrap()), None);
-        let quick = names((&own, &image), &addresses, &group, &mut met, &remembered).unwrap();
+        let quick = names((&elf, &image), &addresses, &group, &mut met, &remembered);
         let last = &quick.last().unwrap()[0];
         assert_eq!((&last.function, last.line), (&Arc::from("known"), 0));
         assert_eq!((&last.file, last.start), (&known.file, known.start));

@@ -10,10 +10,16 @@
 
 use super::{Named, THREAD_ENTRY};
 use crate::binary;
-use gimli::{BaseAddresses, EhFrame, LittleEndian, RegisterRule, UnwindContext, UnwindSection};
+use gimli::{
+    BaseAddresses, CieOrFde, EhFrame, EhFrameHdr, EndianSlice, FrameDescriptionEntry, LittleEndian,
+    ParsedEhFrameHdr, RegisterRule, UnwindContext, UnwindSection,
+};
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::cell::LazyCell;
 use std::ops::Range;
+
+/// Bytes of an address.
+const ADDRESS_SIZE: u8 = 8;
 
 /// Names `unnamed`, addresses without a symbol, as far as they are in the tables. `image` is what
 /// the binary is called. Gives the functions that were met, and from where to where they are.
@@ -45,14 +51,22 @@ pub(super) fn name<'a, 'e>(
     });
     let mut unnamed: Vec<_> = unnamed.collect();
     unnamed.sort_unstable_by_key(|(address, _)| **address);
+    let header = elf.section_by_name(".eh_frame_hdr");
+    let header = header.and_then(|header| Some((header.address(), binary::content(&header)?)));
+    let bases = BaseAddresses::default().set_eh_frame(section.address());
     let table = Table {
         table: EhFrame::new(&bytes, LittleEndian),
-        bases: BaseAddresses::default().set_eh_frame(section.address()),
+        bases: match &header {
+            Some((address, _)) => bases.set_eh_frame_hdr(*address),
+            None => bases,
+        },
         return_address,
     };
-    table.visit(|start, end, has_caller| {
-        let first = unnamed.partition_point(|(address, _)| **address < start);
-        let behind = unnamed.partition_point(|(address, _)| **address < end);
+    let header = header.as_ref().map(|(_, bytes)| &**bytes);
+    let addresses: Vec<u64> = unnamed.iter().map(|(address, _)| **address).collect();
+    table.visit(header, &addresses, |start, end, has_caller| {
+        let first = addresses.partition_point(|address| *address < start);
+        let behind = addresses.partition_point(|address| *address < end);
         let here = unnamed.get_mut(first..behind).unwrap_or_default();
         if here.is_empty() {
             return;
@@ -77,38 +91,99 @@ pub(super) fn name<'a, 'e>(
 
 /// The functions of a table.
 struct Table<'a> {
-    table: EhFrame<gimli::EndianSlice<'a, LittleEndian>>,
+    table: EhFrame<EndianSlice<'a, LittleEndian>>,
     bases: BaseAddresses,
     return_address: gimli::Register,
 }
 
-impl Table<'_> {
-    /// Hands over the range of each function, and a way to ask whether it has a caller. Entries
-    /// that cannot be read end the walk.
-    fn visit(&self, mut found: impl FnMut(u64, u64, &dyn Fn() -> bool)) {
+type Fde<'a> = FrameDescriptionEntry<EndianSlice<'a, LittleEndian>>;
+
+impl<'a> Table<'a> {
+    /// Hands over the range of each function that has one of the addresses, which are sorted, and a
+    /// way to ask whether it has a caller; of others it may do so, too.
+    fn visit(
+        &self,
+        header: Option<&'a [u8]>,
+        addresses: &[u64],
+        mut found: impl FnMut(u64, u64, &dyn Fn() -> bool),
+    ) {
+        let mut found = |fde: &Fde<'a>| {
+            let has_caller = || self.has_caller(fde);
+            found(fde.initial_address(), fde.end_address(), &has_caller);
+        };
+        let header = header.map(|bytes| EhFrameHdr::new(bytes, LittleEndian));
+        let header = header.and_then(|header| header.parse(&self.bases, ADDRESS_SIZE).ok());
+        let Some(index) = header.as_ref().and_then(ParsedEhFrameHdr::table) else {
+            self.each(found);
+            return;
+        };
+        let mut end = 0;
+        for address in addresses {
+            if *address < end {
+                continue;
+            }
+            let cie = EhFrame::cie_from_offset;
+            let fde = index.fde_for_address(&self.table, &self.bases, *address, cie);
+            if let Ok(fde) = fde {
+                found(&fde);
+                end = fde.end_address();
+            }
+        }
+    }
+
+    /// Hands over all entries: without an index that is the only way, and takes long. One that
+    /// cannot be read ends the walk.
+    fn each(&self, mut found: impl FnMut(&Fde<'a>)) {
         let mut entries = self.table.entries(&self.bases);
         while let Ok(Some(entry)) = entries.next() {
-            let gimli::CieOrFde::Fde(partial) = entry else {
-                continue;
-            };
-            let Ok(fde) = partial.parse(EhFrame::cie_from_offset) else {
-                continue;
-            };
-            let has_caller = || {
-                let mut context = UnwindContext::new();
-                let last = fde.end_address().saturating_sub(1);
-                let row = fde.unwind_info_for_address(&self.table, &self.bases, &mut context, last);
-                let rule = row.ok().map(|row| row.register(self.return_address));
-                !matches!(rule, Some(Some(RegisterRule::Undefined)))
-            };
-            found(fde.initial_address(), fde.end_address(), &has_caller);
+            if let CieOrFde::Fde(partial) = entry
+                && let Ok(fde) = partial.parse(EhFrame::cie_from_offset)
+            {
+                found(&fde);
+            }
         }
+    }
+
+    fn has_caller(&self, fde: &Fde<'a>) -> bool {
+        let mut context = UnwindContext::new();
+        let last = fde.end_address().saturating_sub(1);
+        let row = fde.unwind_info_for_address(&self.table, &self.bases, &mut context, last);
+        let rule = row.ok().map(|row| row.register(self.return_address));
+        !matches!(rule, Some(Some(RegisterRule::Undefined)))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn functions_found_by_the_index_are_those_of_the_table() {
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        let elf = object::File::parse(&*own).unwrap();
+        let section = |name| elf.section_by_name(name).unwrap();
+        let (frames, header) = (section(".eh_frame"), section(".eh_frame_hdr"));
+        let bases = BaseAddresses::default().set_eh_frame(frames.address());
+        let table = Table {
+            table: EhFrame::new(frames.data().unwrap(), LittleEndian),
+            bases: bases.set_eh_frame_hdr(header.address()),
+            return_address: gimli::X86_64::RA,
+        };
+        let found = |index, addresses: &[u64]| {
+            let mut found = Vec::new();
+            table.visit(index, addresses, |start, end, has_caller| {
+                found.push((start, end, has_caller()));
+            });
+            found.sort_unstable();
+            found
+        };
+        let all = found(None, &[]);
+        let last: Vec<u64> = all.iter().map(|(_, end, _)| end - 1).collect();
+        let index = header.data().ok();
+        assert!(all.len() > 1000 && all.iter().any(|(.., has_caller)| !has_caller));
+        assert_eq!(found(index, &last), all);
+        assert_eq!(found(index, &[0, u64::MAX]), []);
+    }
 
     /// As when the C library's debug file is not installed: its symbols are not asked for at all.
     #[test]

@@ -9,6 +9,7 @@ use crate::intern::index;
 use object::Object;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 
 index!(
@@ -79,8 +80,18 @@ impl Default for Places {
     }
 }
 
+/// Device, inode, bytes, and when it was changed.
+pub(crate) type Version = (u64, u64, u64, (i64, i64));
+
+/// What a file is, by which it is known again; `None` if it is not to be seen.
+pub(crate) fn version(path: &str) -> Option<Version> {
+    let file = std::fs::metadata(path).ok()?;
+    let changed = (file.mtime(), file.mtime_nsec());
+    Some((file.dev(), file.ino(), file.len(), changed))
+}
+
 /// What was found for an image.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Files of that build.
     Files {

@@ -30,6 +30,8 @@ mod vdso;
 pub use crate::recording::names::Named;
 pub use by_symbols::Functions;
 pub use images::{Image, ImageId, Places};
+#[cfg(feature = "agent")]
+pub(crate) use images::{Version, version};
 pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub use stored::Effort;
@@ -44,9 +46,13 @@ use crate::recording::names::{Group, Owner};
 use crate::recording::{
     CodeId, CodeObject, LanguageId, Module, Process, ProcessId, RawFrame, Recording,
 };
+use crate::visible::Shown;
 use engine::address::{FileAddress, RuntimeAddress};
 use images::Found;
+use object::Object;
 use perf_map::PerfMap;
+use std::cell::LazyCell;
+use std::fmt::Display;
 use std::fs::File;
 use std::io::Read;
 use std::os::fd::AsRawFd;
@@ -373,7 +379,11 @@ fn name_batch(
         })?;
         (own_descriptor(&own_vdso), None, false)
     } else {
-        match places.find(image) {
+        let found = match places.effort {
+            Effort::Little => places.functions.files(image, || places.find(image)),
+            Effort::Whole | Effort::Again => places.find(image),
+        };
+        match found {
             Found::Files {
                 symbols,
                 code,
@@ -382,22 +392,43 @@ fn name_batch(
             Found::Nothing(note) => return Err(note),
         }
     };
+    let data = Binary::open(&symbols).map_err(|error| failed(&symbols, &error));
+    let elf = data.as_ref().map_err(Clone::clone);
+    let elf = elf.and_then(|data| {
+        let parsed = object::File::parse(data);
+        parsed.map_err(|error| failed(&symbols, &error))
+    });
     let mut named = Vec::with_capacity(batch.addresses.len());
     let mut met = elf::Met::of(debug);
     for addresses in batch.addresses.chunks(STEP) {
         named.extend(match known {
             Some(known) => {
-                let file = (&*symbols, image);
-                by_symbols::names(file, addresses, known, &mut met, &places.functions)?
+                let file = (elf.as_ref().map_err(Clone::clone)?, image);
+                by_symbols::names(file, addresses, known, &mut met, &places.functions)
             }
             None => elf::names(symbolizer, &symbols, addresses, &mut met)?,
         });
         progress::add(addresses.len() as u64);
     }
-    let code = code.as_ref().unwrap_or(&symbols);
     // Nobody asks for them otherwise.
     let remembered = (places.effort == Effort::Little).then_some(&places.functions);
-    name_without_symbols(code, image, &batch.addresses, &mut named, remembered);
+    let mut name = |code: &Path, elf: &object::File<'_, &Binary>| {
+        name_without_symbols((code, elf), image, &batch.addresses, &mut named, remembered);
+    };
+    match code.filter(|code| *code != symbols) {
+        None => {
+            if let Ok(elf) = &elf {
+                name(&symbols, elf);
+            }
+        }
+        Some(code) => {
+            if let Ok(data) = Binary::open(&code)
+                && let Ok(elf) = object::File::parse(&data)
+            {
+                name(&code, &elf);
+            }
+        }
+    }
     let source = match known.map_or(debug, |known| known.debug) {
         true => NameSource::Debug,
         false => NameSource::Symbols,
@@ -405,26 +436,23 @@ fn name_batch(
     Ok((named, source))
 }
 
+fn failed(file: &Path, error: &dyn Display) -> String {
+    format!("{}: {error}", file.shown())
+}
+
 fn own_descriptor(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Names what the symbols of a binary do not, by what else there is in its file.
-fn name_without_symbols(
-    code: &Path,
+fn name_without_symbols<'e>(
+    (code, elf): (&Path, &impl Object<'e>),
     image: &Image,
     addresses: &[u64],
     named: &mut [Vec<Named>],
     remembered: Option<&Functions>,
 ) {
-    let Ok(file) = binary::open(code) else { return };
-    let Ok(data) = file.try_clone().map(Binary::new) else {
-        return;
-    };
-    let Ok(elf) = object::File::parse(&data) else {
-        return;
-    };
-    if let Some(stubs) = plt::Stubs::of(&elf, addresses) {
+    if let Some(stubs) = plt::Stubs::of(elf, addresses) {
         for (address, names) in addresses.iter().zip(&mut *named) {
             if let Some(stub) = stubs.find(*address) {
                 *names = vec![stub];
@@ -432,17 +460,21 @@ fn name_without_symbols(
         }
     }
     let unnamed = addresses.iter().zip(&mut *named);
-    go_functions::name(&elf, unnamed.filter(|(_, names)| names.is_empty()));
+    go_functions::name(elf, unnamed.filter(|(_, names)| names.is_empty()));
     let unnamed = addresses.iter().zip(&mut *named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
-    let met = entry::name(&elf, image.name(), unnamed);
+    let met = entry::name(elf, image.name(), unnamed);
     if let Some(remembered) = remembered {
-        remembered.add_nameless(image, &elf, met);
+        remembered.add_nameless(image, elf, met);
     }
     let unnamed = addresses.iter().zip(named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
-    let read = |offset, bytes: &mut [u8]| file.read_at(bytes, offset).unwrap_or(0);
-    code_starts::name(&elf, read, image.name(), addresses, unnamed);
+    let file = LazyCell::new(|| binary::open(code));
+    let read = |offset, bytes: &mut [u8]| {
+        let read = file.as_ref().ok().map(|file| file.read_at(bytes, offset));
+        read.and_then(Result::ok).unwrap_or(0)
+    };
+    code_starts::name(elf, read, image.name(), addresses, unnamed);
 }
 
 fn name_anonymous(

@@ -143,6 +143,9 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     let standing = standing(cursor, &frame)?;
     let function = standing.function;
     let known = recent(cursor)?.find(function);
+    if known == Some(0) {
+        return None;
+    }
     let shared = layout.shared(cursor, function);
     let check = match known {
         Some(check) => check,

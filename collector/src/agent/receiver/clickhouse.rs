@@ -53,7 +53,7 @@ impl There {
             deadline,
             token: format!("{id:016x}"),
         };
-        let Ok(rows) = message::unpack(&message.bytes) else {
+        let Ok(mut rows) = message::unpack(&message.bytes) else {
             return Outcome::Refused("it is damaged, or of another version".into());
         };
         let mut new = HashSet::new();
@@ -65,8 +65,8 @@ impl There {
             let body = match table {
                 Table::Frames => rows.frames_that(|frame| is_new(table, frame.hash)),
                 Table::Stacks => rows.stacks_that(|stack| is_new(table, stack.hash)),
-                Table::Windows => Some(rows.window()),
-                Table::Samples => Some(rows.samples()),
+                Table::Windows => Some(Ok(std::mem::take(&mut rows.window))),
+                Table::Samples => Some(Ok(std::mem::take(&mut rows.samples))),
             };
             let sent = match body {
                 None => continue,

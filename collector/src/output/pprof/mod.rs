@@ -18,6 +18,9 @@ use prost::Message;
 use std::borrow::Cow;
 use std::io::{self, Write};
 
+/// Frames; most stacks have fewer.
+const USUAL_DEPTH: usize = 64;
+
 pub(super) struct Pprof;
 
 impl Format for Pprof {
@@ -63,8 +66,8 @@ struct Builder<'a> {
     mappings: HashMap<ImageId, u64>,
     /// Where addresses of an image begin in the process that they are shown of.
     biases: HashMap<ImageId, u64>,
-    /// By the recorded frame's outer function frame.
-    locations: HashMap<SourceFrameId, u64>,
+    /// Of each of the profile's frames that no other follows into which it was inlined; 0 for none.
+    locations: Vec<u64>,
     /// By function and file: pprof knows a function's file, we a frame's.
     functions: HashMap<(u32, Option<&'a str>), u64>,
     stacks: HashMap<CallId, Vec<u64>>,
@@ -79,7 +82,7 @@ impl<'a> Builder<'a> {
             events: Vec::new(),
             mappings: HashMap::default(),
             biases: HashMap::default(),
-            locations: HashMap::default(),
+            locations: vec![0; profile.frames.len()],
             functions: HashMap::default(),
             stacks: HashMap::default(),
         };
@@ -232,18 +235,19 @@ impl<'a> Builder<'a> {
             return known.clone();
         }
         let profile = self.profile;
-        let (mut ids, mut inlined, mut next) = (Vec::new(), Vec::new(), Some(stack));
+        let mut ids = Vec::with_capacity(USUAL_DEPTH);
+        let (mut inlined, mut next) = (Vec::new(), Some(stack));
         while let Some(call) = next.and_then(|next| profile.stacks.get(next.index())) {
             let frame = &profile.frames[call.frame.index()];
             inlined.push(frame);
             if !frame.inlined() {
-                ids.push(self.location(call.frame, &inlined));
+                ids.push(self.location(Some(call.frame), &inlined));
                 inlined.clear();
             }
             next = call.parent;
         }
         if !inlined.is_empty() {
-            ids.push(self.location(SourceFrameId::new(u32::MAX), &inlined));
+            ids.push(self.location(None, &inlined));
         }
         self.stacks.insert(stack, ids.clone());
         ids
@@ -251,8 +255,9 @@ impl<'a> Builder<'a> {
 
     /// The location of a frame; `functions`: it is the last of them, into which the others were
     /// inlined.
-    fn location(&mut self, key: SourceFrameId, functions: &[&'a Frame]) -> u64 {
-        if let Some(known) = self.locations.get(&key) {
+    fn location(&mut self, key: Option<SourceFrameId>, functions: &[&'a Frame]) -> u64 {
+        let known = key.and_then(|key| self.locations.get(key.index()));
+        if let Some(known) = known.filter(|known| **known != 0) {
             return *known;
         }
         let outer = functions.last().copied();
@@ -274,7 +279,9 @@ impl<'a> Builder<'a> {
             address,
             line,
         });
-        self.locations.insert(key, id);
+        if let Some(known) = key.and_then(|key| self.locations.get_mut(key.index())) {
+            *known = id;
+        }
         id
     }
 
