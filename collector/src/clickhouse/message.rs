@@ -126,11 +126,13 @@ pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
 /// The rows in what is not compressed any more.
 ///
 /// # Errors
-/// If it is not as it was packed, or a stack has a frame that is not there.
+/// If it is not as it was packed, a stack has a frame that is not there, or the window's row is not
+/// there: nothing at all would be rows without any, too.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
     let rows = Rows::decode(bytes)?;
     let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
-    match places.all(|place| (*place as usize) < rows.frames.len()) {
+    let are_there = places.all(|place| (*place as usize) < rows.frames.len());
+    match are_there && !rows.window.is_empty() {
         true => Ok(rows),
         false => Err(io::ErrorKind::InvalidData.into()),
     }
@@ -162,7 +164,7 @@ mod tests {
         assert!(read.frames_that(|_| true).is_some() && read.frames_that(|_| false).is_none());
         assert!(read.stacks_that(|_| true).is_some() && read.stacks_that(|_| false).is_none());
         let beyond = packed(vec![0, 1]).pack().unwrap();
-        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err());
+        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err() && rows(b"").is_err());
         assert!(unpack(b"\x1f\x8b").is_err());
     }
 }

@@ -336,16 +336,16 @@ impl<'a> ChunkSamples<'a> {
             self.look_again(time_ns);
         }
         if !self.recording.has_steady_map(process) {
-            self.want_frames(time_ns);
+            self.want_frames(time_ns, false);
         }
         self.learn_trampolines(process, new);
         Ok(())
     }
 
-    /// All frames there are now are wanted.
-    fn want_frames(&mut self, time_ns: u64) {
+    /// All frames there are now are wanted. `steady`: an address of the process means the same
+    /// module at all times.
+    fn want_frames(&mut self, time_ns: u64, steady: bool) {
         let process = self.recording.threads[self.thread.index()].process;
-        let steady = self.recording.has_steady_map(process);
         for frame in &self.before.unwanted {
             let known = self.stacks.recent.find(process, frame).filter(|_| steady);
             let id = known.unwrap_or_else(|| {
@@ -413,7 +413,8 @@ impl<'a> ChunkSamples<'a> {
 
     /// The stack of all frames there are now, and the gap where frames were left out.
     fn stack(&mut self, head: &SampleHead) -> Option<StackId> {
-        self.want_frames(head.time_ns);
+        // Of others none are left.
+        self.want_frames(head.time_ns, true);
         let depth = self.before.frames.len();
         let gap = (head.elided > 0).then(|| depth.saturating_sub(as_index(head.elided_at)));
         let known = match gap {

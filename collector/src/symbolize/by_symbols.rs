@@ -6,7 +6,6 @@
 //! Not here: lines, and functions that were inlined.
 
 use super::elf::Met;
-use super::images::{Found, Version, version};
 use super::{Image, Named};
 use crate::intern::HashMap;
 use crate::recording::names::Group;
@@ -17,8 +16,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 /// So many functions are remembered.
 const MOST: usize = 1 << 13;
-/// And so many binaries' files.
-const MOST_FILES: usize = 1 << 10;
 
 /// The functions that were found so far, kept from one use to the next.
 #[derive(Clone, Debug, Default)]
@@ -29,8 +26,6 @@ struct Remembered {
     count: usize,
     /// By build-id and where they begin: where they end.
     builds: HashMap<Vec<u8>, BTreeMap<u64, (u64, Named)>>,
-    /// The files of binaries, by these and what the binaries' own were.
-    files: HashMap<(Image, Version), Found>,
 }
 
 impl Functions {
@@ -40,19 +35,6 @@ impl Functions {
         let functions = remembered.builds.get(&image.build_id)?;
         let (_, (end, named)) = functions.range(..=address).next_back()?;
         (address < *end).then(|| named.clone())
-    }
-
-    /// The files of a binary: those that were found before, if its own is what it was then.
-    pub(super) fn files(&self, image: &Image, find: impl FnOnce() -> Found) -> Found {
-        let Some(version) = version(&image.path) else {
-            return find();
-        };
-        let name = (image.clone(), version);
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.files.len() >= MOST_FILES {
-            remembered.files.clear();
-        }
-        remembered.files.entry(name).or_insert_with(find).clone()
     }
 
     /// Forgets all: from now on they may have other names.

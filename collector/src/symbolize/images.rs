@@ -5,12 +5,16 @@
 
 use super::{Effort, Functions, KernelSymbols};
 use crate::binary::{self, Binary};
-use crate::intern::index;
+use crate::intern::{HashMap, index};
 use object::Object;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// So many binaries' files are remembered.
+const MOST: usize = 1 << 10;
 
 index!(
     /// Of [`super::Symbols::images`].
@@ -58,6 +62,8 @@ pub struct Places {
     pub kernel: KernelSymbols,
     /// Of binaries the functions that were found, for what takes little effort.
     pub functions: Functions,
+    /// Likewise their files.
+    pub files: Files,
     /// How much is done for a name.
     pub effort: Effort,
 }
@@ -75,6 +81,7 @@ impl Default for Places {
                 .collect(),
             kernel: KernelSymbols::default(),
             functions: Functions::default(),
+            files: Files::default(),
             effort: Effort::default(),
         }
     }
@@ -106,7 +113,32 @@ pub(super) enum Found {
     Nothing(String),
 }
 
+/// The files of binaries, by these and what the binaries' own were when they were found.
+#[derive(Clone, Debug, Default)]
+pub struct Files(Arc<Mutex<HashMap<(Image, Version), Found>>>);
+
 impl Places {
+    /// The files of an image: with little effort those that were found before, if its own is what
+    /// it was then.
+    pub(super) fn files(&self, image: &Image) -> Found {
+        let Some(version) = version(&image.path) else {
+            return self.find(image);
+        };
+        let all = || self.files.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let name = (image.clone(), version);
+        let known = (self.effort == Effort::Little).then(|| all().get(&name).cloned());
+        if let Some(known) = known.flatten() {
+            return known;
+        }
+        let found = self.find(image);
+        let mut all = all();
+        if all.len() >= MOST {
+            all.clear();
+        }
+        all.insert(name, found.clone());
+        found
+    }
+
     /// Looks for the symbols of an image.
     pub(super) fn find(&self, image: &Image) -> Found {
         let name = image.name();

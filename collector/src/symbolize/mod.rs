@@ -7,6 +7,7 @@
 //!
 //! Not here: reading recordings (`recording`), stacks and weights (`profile`).
 
+mod batch;
 mod by_symbols;
 mod code_starts;
 mod demangle;
@@ -37,27 +38,19 @@ pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub use stored::Effort;
 pub(crate) use vdso::own_bytes as own_vdso;
 
-use crate::binary::{self, Binary};
 use crate::cut_short;
 use crate::intern::{HashMap, Interner};
 use crate::jit_map;
 use crate::progress;
-use crate::recording::names::{Group, Owner};
+use crate::recording::names::Owner;
 use crate::recording::{
     CodeId, CodeObject, LanguageId, Module, Process, ProcessId, RawFrame, Recording,
 };
-use crate::visible::Shown;
+use batch::{Batch, name_batch};
 use engine::address::{FileAddress, RuntimeAddress};
-use images::Found;
-use object::Object;
 use perf_map::PerfMap;
-use std::cell::LazyCell;
-use std::fmt::Display;
-use std::fs::File;
 use std::io::Read;
-use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::os::unix::fs::MetadataExt;
 use std::sync::Arc;
 use std::sync::Mutex;
 
@@ -259,13 +252,6 @@ fn key_of(recording: &Recording, of_module: &[ImageId], frame: &RawFrame) -> Opt
     })
 }
 
-/// The addresses of one image that are to be looked up, and where their names go.
-struct Batch {
-    image: ImageId,
-    addresses: Vec<u64>,
-    slots: Vec<usize>,
-}
-
 fn name_images(
     recording: &Recording,
     symbols: &mut Symbols,
@@ -360,121 +346,6 @@ fn name_images(
 
 fn next(queue: &Mutex<Vec<Batch>>) -> Option<Batch> {
     queue.lock().ok()?.pop()
-}
-
-/// How many addresses are looked up before they count as done.
-const STEP: usize = 2000;
-
-fn name_batch(
-    symbolizer: &blazesym::symbolize::Symbolizer,
-    image: &Image,
-    batch: &Batch,
-    known: Option<&Group>,
-    places: &Places,
-) -> Result<(Vec<Vec<Named>>, NameSource), String> {
-    let own_vdso;
-    let (symbols, code, debug): (PathBuf, Option<PathBuf>, bool) = if image.path == vdso::NAME {
-        own_vdso = vdso::own_copy(&image.build_id).ok_or_else(|| {
-            "[vdso] has no symbols: it is recorded from another kernel than the one running here".to_owned()
-        })?;
-        (own_descriptor(&own_vdso), None, false)
-    } else {
-        let found = match places.effort {
-            Effort::Little => places.functions.files(image, || places.find(image)),
-            Effort::Whole | Effort::Again => places.find(image),
-        };
-        match found {
-            Found::Files {
-                symbols,
-                code,
-                debug,
-            } => (symbols, code, debug),
-            Found::Nothing(note) => return Err(note),
-        }
-    };
-    let data = Binary::open(&symbols).map_err(|error| failed(&symbols, &error));
-    let elf = data.as_ref().map_err(Clone::clone);
-    let elf = elf.and_then(|data| {
-        let parsed = object::File::parse(data);
-        parsed.map_err(|error| failed(&symbols, &error))
-    });
-    let mut named = Vec::with_capacity(batch.addresses.len());
-    let mut met = elf::Met::of(debug);
-    for addresses in batch.addresses.chunks(STEP) {
-        named.extend(match known {
-            Some(known) => {
-                let file = (elf.as_ref().map_err(Clone::clone)?, image);
-                by_symbols::names(file, addresses, known, &mut met, &places.functions)
-            }
-            None => elf::names(symbolizer, &symbols, addresses, &mut met)?,
-        });
-        progress::add(addresses.len() as u64);
-    }
-    // Nobody asks for them otherwise.
-    let remembered = (places.effort == Effort::Little).then_some(&places.functions);
-    let mut name = |code: &Path, elf: &object::File<'_, &Binary>| {
-        name_without_symbols((code, elf), image, &batch.addresses, &mut named, remembered);
-    };
-    match code.filter(|code| *code != symbols) {
-        None => {
-            if let Ok(elf) = &elf {
-                name(&symbols, elf);
-            }
-        }
-        Some(code) => {
-            if let Ok(data) = Binary::open(&code)
-                && let Ok(elf) = object::File::parse(&data)
-            {
-                name(&code, &elf);
-            }
-        }
-    }
-    let source = match known.map_or(debug, |known| known.debug) {
-        true => NameSource::Debug,
-        false => NameSource::Symbols,
-    };
-    Ok((named, source))
-}
-
-fn failed(file: &Path, error: &dyn Display) -> String {
-    format!("{}: {error}", file.shown())
-}
-
-fn own_descriptor(file: &File) -> PathBuf {
-    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
-}
-
-/// Names what the symbols of a binary do not, by what else there is in its file.
-fn name_without_symbols<'e>(
-    (code, elf): (&Path, &impl Object<'e>),
-    image: &Image,
-    addresses: &[u64],
-    named: &mut [Vec<Named>],
-    remembered: Option<&Functions>,
-) {
-    if let Some(stubs) = plt::Stubs::of(elf, addresses) {
-        for (address, names) in addresses.iter().zip(&mut *named) {
-            if let Some(stub) = stubs.find(*address) {
-                *names = vec![stub];
-            }
-        }
-    }
-    let unnamed = addresses.iter().zip(&mut *named);
-    go_functions::name(elf, unnamed.filter(|(_, names)| names.is_empty()));
-    let unnamed = addresses.iter().zip(&mut *named);
-    let unnamed = unnamed.filter(|(_, names)| names.is_empty());
-    let met = entry::name(elf, image.name(), unnamed);
-    if let Some(remembered) = remembered {
-        remembered.add_nameless(image, elf, met);
-    }
-    let unnamed = addresses.iter().zip(named);
-    let unnamed = unnamed.filter(|(_, names)| names.is_empty());
-    let file = LazyCell::new(|| binary::open(code));
-    let read = |offset, bytes: &mut [u8]| {
-        let read = file.as_ref().ok().map(|file| file.read_at(bytes, offset));
-        read.and_then(Result::ok).unwrap_or(0)
-    };
-    code_starts::name(elf, read, image.name(), addresses, unnamed);
 }
 
 fn name_anonymous(

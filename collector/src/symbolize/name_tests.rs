@@ -3,7 +3,7 @@
 use super::*;
 use object::{Object, ObjectSection};
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Lambdas and functions of an anonymous namespace have no linkage name in gcc's debug information.

@@ -7,7 +7,7 @@ use engine::wire::code::LineFormat;
 use engine::wire::module::Module as WireModule;
 use engine::wire::record::RecordKind;
 use object::{Object, ObjectSymbol};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SOURCE: &str = "\

@@ -166,6 +166,7 @@ mod tests {
                 hash: stack,
                 frames: vec![0],
             }],
+            window: b"w".to_vec(),
             ..Rows::default()
         };
         Message {
