@@ -118,16 +118,28 @@ impl<'a> Table<'a> {
             return;
         };
         let mut end = 0;
+        let mut is_hidden = false;
         for address in addresses {
             if *address < end {
                 continue;
             }
+            let fde = index.lookup(*address, &self.bases);
+            let fde = fde.and_then(|fde| index.pointer_to_offset(fde));
             let cie = EhFrame::cie_from_offset;
-            let fde = index.fde_for_address(&self.table, &self.bases, *address, cie);
-            if let Ok(fde) = fde {
-                found(&fde);
-                end = fde.end_address();
+            let fde = fde.and_then(|fde| self.table.fde_from_offset(&self.bases, fde, cie));
+            match fde {
+                Ok(fde) if fde.contains(*address) => {
+                    found(&fde);
+                    end = fde.end_address();
+                }
+                Ok(fde) => is_hidden |= fde.len() == 0 && fde.initial_address() <= *address,
+                Err(_) => {}
             }
+        }
+        // Of functions that begin at one address lld has the first alone in the index, and that may
+        // be one without any code.
+        if is_hidden {
+            self.each(found);
         }
     }
 
@@ -183,6 +195,49 @@ mod tests {
         assert!(all.len() > 1000 && all.iter().any(|(.., has_caller)| !has_caller));
         assert_eq!(found(index, &last), all);
         assert_eq!(found(index, &[0, u64::MAX]), []);
+    }
+
+    /// As lld links a function that cannot be reached and so has no code, and one behind it.
+    #[test]
+    fn a_function_behind_an_empty_one_is_found_though_the_index_has_it_not() {
+        const FRAMES: u64 = 0x1000;
+        const HEADER: u64 = 0x2000;
+        const CODE: u64 = 0x3000;
+        let difference = |to: u64, from: u64| (to.wrapping_sub(from) as u32).to_le_bytes();
+        // The rules of all: addresses are relative, the caller is at the top of the stack.
+        let mut frames = vec![
+            16, 0, 0, 0, 0, 0, 0, 0, 1, b'z', b'R', 0, 1, 0x78, 16, 1, 0x1b,
+        ];
+        frames.extend([0; 3]);
+        for size in [0, 0x10] {
+            let at = frames.len() as u32;
+            frames.extend(16u32.to_le_bytes());
+            frames.extend((at + 4).to_le_bytes());
+            frames.extend(difference(CODE, FRAMES + u64::from(at) + 8));
+            frames.extend(u32::to_le_bytes(size));
+            frames.extend([0; 4]);
+        }
+        let mut header = vec![1, 0x1b, 0x03, 0x3b];
+        header.extend(difference(FRAMES, HEADER + 4));
+        header.extend(1u32.to_le_bytes());
+        header.extend(difference(CODE, HEADER));
+        header.extend(difference(FRAMES + 20, HEADER));
+        let bases = BaseAddresses::default().set_eh_frame(FRAMES);
+        let table = Table {
+            table: EhFrame::new(&frames, LittleEndian),
+            bases: bases.set_eh_frame_hdr(HEADER),
+            return_address: gimli::X86_64::RA,
+        };
+        let found = |address| {
+            let mut found = Vec::new();
+            let sized = |start, end, _: &dyn Fn() -> bool| found.push((start, end));
+            table.visit(Some(&header), &[address], sized);
+            found.retain(|(start, end)| start < end);
+            found
+        };
+        assert_eq!(found(CODE), [(CODE, CODE + 0x10)]);
+        assert_eq!(found(CODE + 0xf), [(CODE, CODE + 0x10)]);
+        assert_eq!(found(CODE - 1), []);
     }
 
     /// As when the C library's debug file is not installed: its symbols are not asked for at all.
