@@ -91,7 +91,7 @@ impl Default for Places {
 pub(crate) type Version = (u64, u64, u64, (i64, i64));
 
 /// What a file is, by which it is known again; `None` if it is not to be seen.
-pub(crate) fn version(path: &str) -> Option<Version> {
+pub(crate) fn version(path: impl AsRef<Path>) -> Option<Version> {
     let file = std::fs::metadata(path).ok()?;
     let changed = (file.mtime(), file.mtime_nsec());
     Some((file.dev(), file.ino(), file.len(), changed))
@@ -113,13 +113,27 @@ pub(super) enum Found {
     Nothing(String),
 }
 
+impl Found {
+    /// What the file of the symbols is by now.
+    fn version(&self) -> Option<Version> {
+        match self {
+            Self::Files { symbols, .. } => version(symbols),
+            Self::Nothing(_) => None,
+        }
+    }
+}
+
 /// The files of binaries, by these and what the binaries' own were when they were found.
 #[derive(Clone, Debug, Default)]
-pub struct Files(Arc<Mutex<HashMap<(Image, Version), Found>>>);
+pub struct Files(Arc<Mutex<HashMap<(Image, Version), Remembered>>>);
+
+/// What was found, and what the file of the symbols was then.
+type Remembered = (Found, Option<Version>);
 
 impl Places {
     /// The files of an image: with little effort those that were found before, if its own is what
-    /// it was then.
+    /// it was then, and so is that of its symbols: a debug file may be taken away, or become that
+    /// of another build before the binary does.
     pub(super) fn files(&self, image: &Image) -> Found {
         let Some(version) = version(&image.path) else {
             return self.find(image);
@@ -127,15 +141,18 @@ impl Places {
         let all = || self.files.0.lock().unwrap_or_else(PoisonError::into_inner);
         let name = (image.clone(), version);
         let known = (self.effort == Effort::Little).then(|| all().get(&name).cloned());
-        if let Some(known) = known.flatten() {
+        if let Some((known, of_symbols)) = known.flatten()
+            && known.version() == of_symbols
+        {
             return known;
         }
         let found = self.find(image);
+        let of_symbols = found.version();
         let mut all = all();
         if all.len() >= MOST {
             all.clear();
         }
-        all.insert(name, found.clone());
+        all.insert(name, (found.clone(), of_symbols));
         found
     }
 

@@ -189,6 +189,39 @@ fn separate_debug_files_by_link_and_by_build_id() {
 }
 
 #[test]
+fn a_debug_file_is_remembered_only_as_long_as_it_is_what_it_was() {
+    let built = build();
+    let (stripped, debug) = strip(&built, true);
+    let recording = recorded(&built, &stripped, &built.build_id);
+    let places = Places {
+        effort: Effort::Little,
+        ..Places::default()
+    };
+    let inlined = "ns::inner(int)@prog.cc:2 < ns::outer(int)@prog.cc:4";
+    assert_has(&names(&recording, &places).0, inlined);
+    let without = [
+        format!("[stripped+{:#x}]", built.outer),
+        "_start".to_owned(),
+    ];
+    let aside = debug.with_extension("aside");
+    std::fs::rename(&debug, &aside).unwrap();
+    assert_eq!(names(&recording, &places), (without.to_vec(), vec![]));
+    // One that is there again is found when all is looked for.
+    std::fs::rename(&aside, &debug).unwrap();
+    let whole = Places {
+        effort: Effort::Whole,
+        ..places.clone()
+    };
+    assert_has(&names(&recording, &whole).0, inlined);
+    assert_has(&names(&recording, &places).0, inlined);
+    // The one of another build, in its place.
+    let source = built.directory.path().join("prog.cc");
+    let options = ["-O1", "-g", "-fPIE", "-pie", "-Wl,--build-id=0x0102", "-o"];
+    run(Command::new("c++").args(options).args([&debug, &source]));
+    assert_eq!(names(&recording, &places), (without.to_vec(), vec![]));
+}
+
+#[test]
 fn without_symbols_functions_are_told_apart_by_the_unwind_table() {
     let built = build();
     let (stripped, _) = strip(&built, false);
