@@ -324,8 +324,8 @@ impl Agent<'_> {
                 if !std::mem::replace(&mut begun, true) {
                     notify::ready();
                 }
-                if let Some(recording) = windows.recording() {
-                    recorder.extend(&recording);
+                if let Some(length) = windows.look() {
+                    recorder.extend(length);
                 }
             }
             self.part();

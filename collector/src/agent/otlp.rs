@@ -10,6 +10,7 @@ use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, Key
 use opentelemetry_proto::tonic::profiles::v1development as otel;
 use opentelemetry_proto::tonic::resource::v1::Resource;
 use prost::Message as _;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 /// Which of pprof's columns is sent: CPU time.
@@ -89,14 +90,15 @@ fn profile_id(window: &Profile, attributes: &BTreeMap<String, String>) -> Vec<u8
 struct Tables<'a> {
     window: &'a Profile,
     dictionary: otel::ProfilesDictionary,
-    strings: HashMap<String, i32>,
+    strings: HashMap<Cow<'a, str>, i32>,
     /// By key, text and number.
     attributes: HashMap<(i32, i64, i64), i32>,
     /// The attributes of labels, likewise.
     labels: HashMap<(i64, i64, i64), i32>,
     /// The keys of labels that say which span it was, if there are any.
     trace_keys: [Option<i64>; 2],
-    stacks: HashMap<Vec<i32>, i32>,
+    /// By pprof's locations.
+    stacks: HashMap<&'a [u64], i32>,
     /// By trace and span.
     links: HashMap<(Vec<u8>, Vec<u8>), i32>,
 }
@@ -118,11 +120,13 @@ impl<'a> Tables<'a> {
             attributes: HashMap::default(),
             labels: HashMap::default(),
             trace_keys: [None; 2],
-            stacks: [(Vec::new(), 0)].into_iter().collect(),
+            stacks: [(&[][..], 0)].into_iter().collect(),
             links: HashMap::default(),
         };
         let numbered = window.string_table.iter().zip(0..);
-        tables.strings = numbered.map(|(text, at)| (text.clone(), at)).collect();
+        tables.strings = numbered
+            .map(|(text, at)| (Cow::Borrowed(&**text), at))
+            .collect();
         let key = |key| tables.strings.get(key).copied().map(i64::from);
         tables.trace_keys = [TRACE_ID, SPAN_ID].map(key);
         for found in &window.mapping {
@@ -169,23 +173,20 @@ impl<'a> Tables<'a> {
         }
     }
 
-    fn sample(&mut self, found: &proto::Sample) -> otel::Sample {
+    fn sample(&mut self, found: &'a proto::Sample) -> otel::Sample {
         let link = self.link(found);
         let is_said =
             |label: &&proto::Label| link.is_none() || !self.trace_keys.contains(&Some(label.key));
         let labels: Vec<_> = found.label.iter().filter(is_said).collect();
         let attribute_indices = labels.into_iter().map(|label| self.label(label)).collect();
-        let locations: Vec<_> = found.location_id.iter().map(|id| number(*id)).collect();
         let table = &mut self.dictionary.stack_table;
-        let stack_index = *self
-            .stacks
-            .entry(locations)
-            .or_insert_with_key(|locations| {
-                table.push(otel::Stack {
-                    location_indices: locations.clone(),
-                });
-                last(table)
+        let stack = self.stacks.entry(&found.location_id);
+        let stack_index = *stack.or_insert_with_key(|locations| {
+            table.push(otel::Stack {
+                location_indices: locations.iter().map(|id| number(*id)).collect(),
             });
+            last(table)
+        });
         otel::Sample {
             stack_index,
             attribute_indices,
@@ -263,7 +264,7 @@ impl<'a> Tables<'a> {
         }
         self.dictionary.string_table.push(text.to_owned());
         let at = last(&self.dictionary.string_table);
-        self.strings.insert(text.to_owned(), at);
+        self.strings.insert(Cow::Owned(text.to_owned()), at);
         at
     }
 }
@@ -320,14 +321,17 @@ mod tests {
             ..proto::Sample::default()
         };
         let mut tables = Tables::of(&window);
-        let linked = tables.sample(&sample(&[(1, 6), (2, 5), (3, 4)]));
+        let whole = sample(&[(1, 6), (2, 5), (3, 4)]);
+        let linked = tables.sample(&whole);
         assert_eq!((linked.link_index, linked.attribute_indices.len()), (1, 1));
         let link = &tables.dictionary.link_table[1];
         assert_eq!((link.trace_id[0], link.trace_id.len()), (0x4b, 16));
         assert_eq!((link.span_id[7], link.span_id.len()), (0xb7, 8));
-        assert_eq!(tables.sample(&sample(&[(2, 5), (1, 6)])).link_index, 1);
-        for span in [7, 8, 6] {
-            let other = tables.sample(&sample(&[(1, 6), (2, span)]));
+        let same = sample(&[(2, 5), (1, 6)]);
+        assert_eq!(tables.sample(&same).link_index, 1);
+        let others = [7, 8, 6].map(|span| sample(&[(1, 6), (2, span)]));
+        for other in &others {
+            let other = tables.sample(other);
             assert_eq!((other.link_index, other.attribute_indices.len()), (0, 2));
         }
     }

@@ -43,6 +43,8 @@ pub(super) struct Recorder {
     child: Child,
     /// What it has started, once that is known.
     program: Option<i32>,
+    /// How long the recording may become, as was said last, bytes.
+    limit: u64,
     /// Does what is left to do when we have ended.
     guardian: Guardian,
 }
@@ -79,6 +81,7 @@ impl Recorder {
             folder,
             child,
             program: None,
+            limit: 0,
             guardian,
         })
     }
@@ -126,11 +129,13 @@ impl Recorder {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Lets the recording grow on. Not before its program was started, which must not have the
-    /// limit.
-    pub(super) fn extend(&self, recording: &Path) {
-        let length = recording.metadata().map_or(0, |file| file.len());
-        limit::file_size(self.child.id(), length.saturating_add(LEASH));
+    /// Lets the recording, which has that length, grow on. Not before its program was started, which
+    /// must not have the limit.
+    pub(super) fn extend(&mut self, length: u64) {
+        if self.limit < length.saturating_add(LEASH / 2) {
+            self.limit = length.saturating_add(LEASH);
+            limit::file_size(self.child.id(), self.limit);
+        }
     }
 }
 

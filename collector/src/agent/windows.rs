@@ -6,6 +6,9 @@
 //!                   cut before last                   last cut         cut      now
 //! ```
 //!
+//! What a recording had when it was looked at is no younger than that look: so much of it can be
+//! carried away once a cut behind the look is the one before last.
+//!
 //! Not here: how a window is read ([`super::window`]).
 
 use super::books::Books;
@@ -16,7 +19,7 @@ use crate::clock;
 use crate::correlate::Window;
 use crate::underway;
 use crate::visible::say;
-use std::collections::HashSet;
+use std::collections::{HashSet, VecDeque};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -43,9 +46,16 @@ const NAMES: &str = "names.rsu";
 struct Cut {
     /// Everything up to there is in a window (`CLOCK_MONOTONIC`, ns).
     time_ns: u64,
-    /// When the window was read: what is later was not written yet (the same clock).
-    read_ns: u64,
-    /// How long the recording was when the window was read, bytes.
+    /// How long the recording was when it was looked at before that, bytes.
+    length: u64,
+}
+
+/// A look at how long the recording is.
+#[derive(Clone, Copy, Debug)]
+struct Look {
+    /// When (`CLOCK_MONOTONIC`, ns).
+    time_ns: u64,
+    /// Bytes.
     length: u64,
 }
 
@@ -54,13 +64,15 @@ pub(super) struct Windows {
     folder: PathBuf,
     /// How the recording is called.
     name: &'static str,
+    /// Where it was when it was looked for: it has another name in the end.
+    recording: Option<PathBuf>,
     /// Which of its processes were gone, if they are recorded from outside.
     gone: Option<HashSet<(u32, u64)>>,
     session: Option<PathBuf>,
     last: Cut,
     before_last: Cut,
-    /// Those before, up to one behind which the beginning of the recording can be taken away.
-    older: Vec<Cut>,
+    /// The last one that what it saw has settled since, and those after it.
+    looks: VecDeque<Look>,
     /// Where what is left of the recording begins.
     begins: u64,
     /// What windows up to the last cut had.
@@ -82,10 +94,11 @@ impl Windows {
         Self {
             folder: folder.to_owned(),
             name,
+            recording: None,
             session: None,
             last: Cut::default(),
             before_last: Cut::default(),
-            older: Vec::new(),
+            looks: VecDeque::new(),
             gone: copied.then(HashSet::new),
             begins: carry::FIRST,
             books: Books::default(),
@@ -100,15 +113,36 @@ impl Windows {
         self.last.time_ns == 0
     }
 
-    /// The recording, if it has begun.
-    pub(super) fn recording(&self) -> Option<PathBuf> {
-        underway::recording_in(&self.folder, self.name)
+    /// The recording, if it has begun, and how long it is, bytes.
+    fn recording(&mut self) -> Option<(PathBuf, u64)> {
+        let with_length = |path: PathBuf| {
+            let length = fs::metadata(&path).ok()?.len();
+            Some((path, length))
+        };
+        let known = self.recording.take().and_then(with_length);
+        let find = || with_length(underway::recording_in(&self.folder, self.name)?);
+        let (path, length) = known.or_else(find)?;
+        self.recording = Some(path.clone());
+        Some((path, length))
+    }
+
+    /// Notes how long the recording is now, and gives that, bytes; `None` if it has not begun.
+    pub(super) fn look(&mut self) -> Option<u64> {
+        let (_, length) = self.recording()?;
+        let time_ns = clock::monotonic_ns();
+        self.looks.push_back(Look { time_ns, length });
+        let settled_ns = before(time_ns, SETTLED);
+        let is_settled = |look: Option<&Look>| look.is_some_and(|it| it.time_ns <= settled_ns);
+        while is_settled(self.looks.get(1)) {
+            self.looks.pop_front();
+        }
+        Some(length)
     }
 
     /// The session that it is of, once that has begun and its program was started.
     pub(super) fn session(&mut self) -> Option<&Path> {
         if self.session.is_none() {
-            self.session = underway::session_of(&self.recording()?);
+            self.session = underway::session_of(&self.recording()?.0);
         }
         self.session.as_deref()
     }
@@ -119,24 +153,26 @@ impl Windows {
     /// A sentence; what is in the window is in the next one, then, or lost, if that was tried often
     /// enough.
     pub(super) fn next(&mut self, asked: &Asked) -> Result<Made, String> {
-        let Some(recording) = self.recording() else {
+        let Some((recording, length)) = self.recording() else {
             return Ok(Made::default());
         };
         let session = self.session().map(Path::to_owned);
-        let read_ns = clock::monotonic_ns();
-        let settled = u64::try_from(SETTLED.as_nanos()).unwrap_or(0);
+        let time_ns = before(clock::monotonic_ns(), SETTLED).max(self.last.time_ns);
+        let seen = self.looks.iter().rev();
+        let seen = seen.copied().find(|look| look.time_ns <= time_ns);
         let cut = Cut {
-            time_ns: read_ns.saturating_sub(settled).max(self.last.time_ns),
-            read_ns,
-            length: fs::metadata(&recording).map_or(0, |file| file.len()),
+            time_ns,
+            length: seen.map_or(0, |look| look.length),
         };
-        if cut.length == 0 {
+        if length == 0 {
             // Of a whole machine a recording begins late.
             return Ok(Made::default());
         }
+        self.look();
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
         let made = self.read(paths, cut.time_ns, self.last.time_ns, asked);
-        if self.session.is_some() && underway::session_of(&recording).is_none() {
+        let is_over = |session: &PathBuf| !underway::is_of(&recording, session);
+        if self.session.as_ref().is_some_and(is_over) {
             // It has ended meanwhile; not all may have been found.
             return Ok(Made::default());
         }
@@ -160,7 +196,6 @@ impl Windows {
                 ))
             }
         };
-        self.older.push(self.before_last);
         (self.before_last, self.last) = (self.last, cut);
         self.carry(&recording);
         made
@@ -171,7 +206,7 @@ impl Windows {
     /// # Errors
     /// A sentence; it is lost, then.
     pub(super) fn rest(&mut self, asked: &Asked) -> Result<Made, String> {
-        let Some(recording) = self.recording() else {
+        let Some((recording, _)) = self.recording() else {
             return Ok(Made::default());
         };
         // One that was killed has left its session, with what it had not taken from there.
@@ -188,14 +223,7 @@ impl Windows {
 
     /// Takes away what no window needs any more. Where that fails it is tried again with the next.
     fn carry(&mut self, recording: &Path) {
-        // What is written by then is no younger than what the next window wants.
-        let wanted_ns = self.before_last.time_ns;
-        let written = |cut: &Cut| cut.read_ns <= wanted_ns;
-        if let Some(newest) = self.older.iter().rposition(written) {
-            self.older.drain(..newest);
-        }
-        let to = self.older.first().filter(|cut| written(cut));
-        let to = to.map_or(0, |cut| cut.length);
+        let to = self.before_last.length;
         if to <= self.begins {
             return;
         }
@@ -250,6 +278,11 @@ impl Windows {
         };
         (self.reader)(&request)
     }
+}
+
+/// That long before a time of `CLOCK_MONOTONIC`, ns.
+fn before(time_ns: u64, span: Duration) -> u64 {
+    time_ns.saturating_sub(u64::try_from(span.as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

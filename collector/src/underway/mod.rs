@@ -124,11 +124,19 @@ pub(crate) fn session_of(recording: &Path) -> Option<PathBuf> {
         name.to_string_lossy().starts_with(kept::SESSION_PREFIX)
     });
     let mut sessions = wholes.flat_map(|whole| entries(whole.path()));
-    let is_its = |session: &fs::DirEntry| {
-        let link = fs::read_link(session.path().join(kept::RECORDING_LINK));
-        link.is_ok_and(|link| link == recording)
-    };
+    let is_its = |session: &fs::DirEntry| leads_to(&session.path(), &recording);
     sessions.find(is_its).map(|session| session.path())
+}
+
+/// Whether that is the directory, which goes when the recording ends.
+#[cfg_attr(not(feature = "agent"), expect(dead_code))]
+pub(crate) fn is_of(recording: &Path, session: &Path) -> bool {
+    fs::canonicalize(recording).is_ok_and(|recording| leads_to(session, &recording))
+}
+
+fn leads_to(session: &Path, recording: &Path) -> bool {
+    let link = fs::read_link(session.join(kept::RECORDING_LINK));
+    link.is_ok_and(|link| link == recording)
 }
 
 #[cfg(test)]

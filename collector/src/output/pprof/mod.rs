@@ -10,6 +10,7 @@ pub(crate) mod proto;
 use super::{Format, Holds, Options, command, started_at, thread_name};
 use crate::intern::HashMap;
 use crate::profile::{CallId, Frame, FunctionId, Profile, SourceFrameId, is_time};
+use crate::recording::{LabelsId, ThreadId};
 use crate::symbolize::ImageId;
 use engine::wire::source::WALL;
 use flate2::Compression;
@@ -70,7 +71,9 @@ struct Builder<'a> {
     locations: Vec<u64>,
     /// By function and file: pprof knows a function's file, we a frame's.
     functions: HashMap<(u32, Option<&'a str>), u64>,
-    stacks: HashMap<CallId, Vec<u64>>,
+    /// Of each stack the first sample that has it.
+    stacks: HashMap<CallId, usize>,
+    labels: HashMap<(ThreadId, LabelsId), Vec<proto::Label>>,
 }
 
 impl<'a> Builder<'a> {
@@ -85,6 +88,7 @@ impl<'a> Builder<'a> {
             locations: vec![0; profile.frames.len()],
             functions: HashMap::default(),
             stacks: HashMap::default(),
+            labels: HashMap::default(),
         };
         builder.string("");
         builder
@@ -156,6 +160,7 @@ impl<'a> Builder<'a> {
 
     fn samples(&mut self) {
         let mut merged: HashMap<_, usize> = HashMap::default();
+        merged.reserve(self.profile.samples.len());
         let remainders = &self.profile.remainders;
         for sample in self.profile.all_samples().chain(remainders) {
             let values = self.values(sample);
@@ -197,6 +202,10 @@ impl<'a> Builder<'a> {
     }
 
     fn labels(&mut self, sample: &crate::profile::Sample) -> Vec<proto::Label> {
+        let whose = (sample.thread, sample.labels);
+        if let Some(known) = self.labels.get(&whose) {
+            return known.clone();
+        }
         let thread = &self.profile.recording.threads[sample.thread.index()];
         let process = &self.profile.recording.processes[thread.process.index()];
         let text = [
@@ -227,12 +236,14 @@ impl<'a> Builder<'a> {
                 num: i64::from(value),
             });
         }
+        self.labels.insert(whose, labels.clone());
         labels
     }
 
+    /// Locations, for the next sample.
     fn stack(&mut self, stack: CallId) -> Vec<u64> {
         if let Some(known) = self.stacks.get(&stack) {
-            return known.clone();
+            return self.out.sample[*known].location_id.clone();
         }
         let profile = self.profile;
         let mut ids = Vec::with_capacity(USUAL_DEPTH);
@@ -249,7 +260,7 @@ impl<'a> Builder<'a> {
         if !inlined.is_empty() {
             ids.push(self.location(None, &inlined));
         }
-        self.stacks.insert(stack, ids.clone());
+        self.stacks.insert(stack, self.out.sample.len());
         ids
     }
 
