@@ -10,7 +10,7 @@ use nix::libc;
 use nix::sys::signal::kill;
 use nix::sys::statvfs::statvfs;
 use nix::unistd::{Pid, geteuid};
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions, TryLockError};
 use std::mem::offset_of;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
@@ -91,7 +91,7 @@ fn abandoned_in(place: &Path) -> Vec<PathBuf> {
     });
     let paths = named.map(|entry| entry.path());
     paths
-        .filter(|path| is_ours(path) && collector_of(path).is_some_and(is_gone))
+        .filter(|path| is_ours(path) && is_left(path))
         .collect()
 }
 
@@ -100,14 +100,18 @@ fn is_ours(path: &Path) -> bool {
         .is_ok_and(|metadata| metadata.is_dir() && metadata.uid() == geteuid().as_raw())
 }
 
-/// The pid that runs, or ran, the session of that directory.
-fn collector_of(whole: &Path) -> Option<i32> {
-    let mut inside = fs::read_dir(whole).ok()?.flatten();
-    inside.find_map(|entry| named_in(&entry.path().join(CONTROL_FILE)))
+/// Whether who ran the session of that directory is gone: no process has its number, and its
+/// control page is not held, as it is by one in another PID namespace.
+fn is_left(whole: &Path) -> bool {
+    let inside = fs::read_dir(whole).into_iter().flatten().flatten();
+    let mut pages = inside.filter_map(|entry| control_page(&entry.path().join(CONTROL_FILE)));
+    pages
+        .next()
+        .is_some_and(|(control, pid)| is_gone(pid) && !is_held(&control))
 }
 
-/// The pid in a control page.
-fn named_in(control: &Path) -> Option<i32> {
+/// A control page, and the pid in it.
+fn control_page(control: &Path) -> Option<(File, i32)> {
     let mut page = [0; size_of::<Control>()];
     let control = OpenOptions::new()
         .read(true)
@@ -122,9 +126,12 @@ fn named_in(control: &Path) -> Option<i32> {
     let pid = word(offset_of!(Control, collector_pid), 4)?
         .try_into()
         .ok()?;
-    i32::try_from(u32::from_le_bytes(pid))
-        .ok()
-        .filter(|pid| *pid > 0)
+    let pid = i32::try_from(u32::from_le_bytes(pid)).ok()?;
+    (pid > 0).then_some((control, pid))
+}
+
+fn is_held(control: &File) -> bool {
+    matches!(control.try_lock_shared(), Err(TryLockError::WouldBlock))
 }
 
 fn is_gone(pid: i32) -> bool {
@@ -159,6 +166,15 @@ mod tests {
         let mut child = std::process::Command::new("true").spawn().unwrap();
         child.wait().unwrap();
         let left = session(place.path(), child.id());
+        let page = left.join("0123").join(CONTROL_FILE);
+        let held = File::open(page).unwrap();
+        held.try_lock().unwrap();
+        assert_eq!(
+            abandoned_in(place.path()),
+            Vec::<PathBuf>::new(),
+            "its collector lives in another PID namespace"
+        );
+        drop(held);
         assert_eq!(abandoned_in(place.path()), std::slice::from_ref(&left));
 
         assert_eq!(recording_of(&left), None);

@@ -92,6 +92,9 @@ impl Session {
             .mode(control_mode)
             .open(path)?;
         control.set_permissions(Permissions::from_mode(control_mode))?; // whatever the umask
+        // Held for as long as we live: in another PID namespace our number says nothing. Without
+        // locks in this file system the number is all there is.
+        let _ = control.try_lock();
         let session = Self {
             whole,
             directory,
@@ -210,6 +213,7 @@ mod tests {
         assert!(long(&page, offset_of!(Control, heartbeat_ns)) > first);
 
         let open = File::open(directory.join(CONTROL_FILE)).unwrap();
+        assert!(open.try_lock_shared().is_err(), "it is held");
         drop(session);
         assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
         let mut page = [0; 4096];
