@@ -75,6 +75,12 @@ fn scheduled_ns(pid: i32, tid: i32) -> Option<[u64; 2]> {
     Some([words.next()?.ok()?, words.next()?.ok()?])
 }
 
+/// Whether `/proc` has the processes of our PID namespace: `unshare --pid` alone leaves the old.
+pub(crate) fn proc_is_ours() -> bool {
+    let own = fs::read_link("/proc/self");
+    own.is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str())
+}
+
 /// All processes, in no order.
 pub(crate) fn all() -> impl Iterator<Item = i32> {
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();

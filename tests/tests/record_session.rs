@@ -1,10 +1,10 @@
 //! What becomes of a session: descendants that outlive the command, an rsunwind that is killed,
 //! files that JITs write.
 
-use collector::charge::Ledger;
+use collector::charge::{Ledger, Reason};
 use collector::correlate;
 use collector::recording::unpacked;
-use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, text, wait_for};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
@@ -348,4 +348,35 @@ fn a_program_that_gives_up_roots_rights_is_recorded_on() {
         .iter()
         .any(|thread| thread.process.index() == shell && thread.totals.samples > 10);
     assert!(sampled, "{:?}", recording.processes);
+}
+
+/// `unshare --pid` alone leaves the old `/proc`, in which the program's number is another's.
+#[test]
+fn a_session_in_a_pid_namespace_without_a_proc_of_its_own_has_its_samples() {
+    let bench = Bench::new();
+    let busy = bench.compile("gcc", &["-O1"], BUSY);
+    let mut command = Command::new("unshare");
+    command.args(["-rpf"]).arg(rsunwind());
+    command.current_dir(bench.path(""));
+    let result = output(
+        command
+            .args(["record", "-o", "profile.rsu", "-v"])
+            .arg(busy),
+    );
+    let said = text(&result.stderr);
+    if said.contains("Operation not permitted") {
+        eprintln!("skipped: no user namespaces here");
+        return;
+    }
+    assert_eq!(result.status.code(), Some(3), "{said}");
+    assert!(!said.contains("not sampled"), "{said}");
+    let recording = bench.recording();
+    let session = recording.session.as_ref().expect("the recording is whole");
+    let sampled: u64 = Ledger::of(&recording)
+        .rows
+        .iter()
+        .filter(|row| row.reason == Reason::Sampled)
+        .map(|row| row.ns)
+        .sum();
+    assert!(sampled > session.charged_ns / 2, "{said}");
 }

@@ -2,6 +2,7 @@
 //! [`crate::units`].
 
 use crate::exec_watch;
+use crate::processes;
 use crate::units;
 use clap::{Args as ClapArgs, ValueEnum};
 use engine::affordable;
@@ -168,7 +169,9 @@ impl Args {
     #[must_use]
     pub fn notices_programs(&self) -> bool {
         let may = !self.no_follow && !affordable::is_exact(self.share().0);
-        may && self.trigger != Trigger::Timer && exec_watch::is_possible()
+        // Programs are looked at in `/proc`.
+        let may = may && exec_watch::is_possible() && processes::proc_is_ours();
+        may && self.trigger != Trigger::Timer
     }
 
     /// Whether processes are to be recorded that run already.

@@ -8,7 +8,7 @@
 
 use super::owners::Owners;
 use super::turn::{Progress, Turn};
-use crate::processes::Stat;
+use crate::processes::{self, Stat};
 use engine::wire::WireError;
 use engine::wire::chunk::{
     ChunkHeader, ChunkInfo, ChunkState, FROM_OUTSIDE, FROM_RING, FROM_SWITCHES, HEADER_SIZE,
@@ -28,6 +28,7 @@ use std::io;
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::PathBuf;
+use std::sync::LazyLock;
 use std::sync::atomic::{Ordering::Acquire, fence};
 
 /// A segment and what has been seen of its process.
@@ -399,9 +400,11 @@ fn header(file: &File) -> io::Result<FileInfo> {
     FileInfo::parse(&page).map_err(io::Error::other)
 }
 
-/// When a process started, in ticks since boot.
+/// When a process started, in ticks since boot. Unknown where `/proc` is another PID namespace's,
+/// which has other processes of our numbers.
 fn start_ticks(pid: u32) -> Option<u64> {
-    Stat::read(pid)?.start_ticks()
+    static PROC_IS_OURS: LazyLock<bool> = LazyLock::new(processes::proc_is_ours);
+    PROC_IS_OURS.then(|| Stat::read(pid)?.start_ticks())?
 }
 
 fn exists(pid: u32) -> bool {
