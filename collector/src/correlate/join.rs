@@ -260,7 +260,8 @@ impl Stacks {
             let last = last.entry(sample.thread).or_default();
             *last = sample.time_ns.max(*last);
         }
-        let rest = self.waiting.rest();
+        let mut rest = self.waiting.rest();
+        rest.retain(|(thread, sample)| !is_behind_session(recording, *thread, sample));
         let threads = rest.chunk_by(|(a, _), (b, _)| a == b);
         for of_thread in threads {
             let samples: Vec<_> = of_thread.iter().map(|(_, sample)| sample.clone()).collect();
@@ -338,6 +339,14 @@ impl Stacks {
         self.made.late_cpu_ns.push((thread, late_ns));
         samples.iter().map(weight).sum()
     }
+}
+
+/// Whether the thread had taken its last sample and ran on. What it does is not recorded any more,
+/// though the collector held its event a little longer.
+fn is_behind_session(recording: &Recording, thread: ThreadId, sample: &Waiting) -> bool {
+    let end = recording.threads[thread.index()].end;
+    let stopped = end.filter(|end| end.reason == ThreadEndReason::Stopped);
+    stopped.is_some_and(|end| sample.is_of_user_mode() && sample.head.time_ns > end.time_ns)
 }
 
 /// Why no user stack came for a sample. `went_on`: the thread entered the kernel anew after it, or

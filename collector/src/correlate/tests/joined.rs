@@ -296,6 +296,29 @@ fn what_was_sampled_while_walks_were_left_out_is_not_taken_for_blocked() {
     assert_eq!(told.collect::<Vec<_>>(), expected);
 }
 
+/// As `record --detach` leaves it, whose program goes on.
+#[test]
+fn what_a_program_does_behind_the_end_of_the_session_is_no_sample() {
+    let weights = |reason| {
+        let end = engine::wire::thread::ThreadEnd {
+            tid: 42,
+            thread_key: 42_001,
+            time_ns: 125,
+            cpu_ns: 7_000_000,
+            reason,
+        };
+        let user = Chunk::new(42, 42, 1).record(RecordKind::ThreadEnd, |out| end.encode(out));
+        let samples = [
+            (120, PROGRAM + 0x90, SP - 0x100, false),
+            (130, PROGRAM + 0x90, SP - 0x100, false),
+        ];
+        let found = read_entry(&samples, user);
+        found.samples.iter().map(|s| s.weight).sum::<u64>()
+    };
+    assert_eq!(weights(ThreadEndReason::Stopped), 1);
+    assert_eq!(weights(ThreadEndReason::ThreadExit), 2);
+}
+
 #[test]
 fn a_thread_that_never_unblocks_the_signal_is_told_from_one_that_never_comes_back() {
     let ends = |reason| {
