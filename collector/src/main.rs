@@ -9,11 +9,13 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(mut error) => {
+            let command = std::env::args_os().nth(1).unwrap_or_default();
+            let here = elsewhere::hint(&error, &command.to_string_lossy());
+            elsewhere::without_guesses(&mut error, here.is_some());
             // Help and the version are "errors" of status 0, and go to stdout.
             let _ = error.print();
-            let command = std::env::args().nth(1).unwrap_or_default();
-            if let Some(here) = elsewhere::hint(&error, &command) {
+            if let Some(here) = here {
                 say(format_args!("{here}"));
             }
             return ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2));

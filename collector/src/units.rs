@@ -29,7 +29,7 @@ impl Rate {
             "k" | "khz" => 1e3,
             _ => {
                 return Err(format!(
-                    "`{unit}` is not a unit of rates: give a number of Hz, such as 99 or 1k"
+                    "`{text}` is no rate: give a number of Hz, such as 99 or 1k (100k is the most)"
                 ));
             }
         };

@@ -37,8 +37,12 @@ const COMMANDS: [(&[&str], &str); 9] = [
     ),
 ];
 
+/// A file where a command belongs.
+const FILES: &str =
+    "rsunwind record -- PROGRAM records a program, rsunwind report FILE shows a recording";
+
 /// Options of a command, and what does that here.
-const OPTIONS: [(&str, &[&str], &str); 8] = [
+const OPTIONS: [(&str, &[&str], &str); 12] = [
     (
         "report",
         &["-g", "-G", "--call-graph"],
@@ -61,7 +65,7 @@ const OPTIONS: [(&str, &[&str], &str); 8] = [
     ),
     (
         "record",
-        &["--freq", "--frequency"],
+        &["--freq", "--frequency", "-r"],
         "-F samples a second of CPU time",
     ),
     (
@@ -78,6 +82,26 @@ const OPTIONS: [(&str, &[&str], &str); 8] = [
         "record",
         &["--dwarf", "--fp"],
         "whole stacks are always recorded; --unwind chooses how",
+    ),
+    (
+        "record",
+        &["-t", "--tid"],
+        "-p records all threads of a process; report --thread shows one of them",
+    ),
+    (
+        "record",
+        &["-s", "--save-only", "--no-open"],
+        "record only writes its file; rsunwind view shows it in a browser",
+    ),
+    (
+        "dump",
+        &["-p", "--pid"],
+        "give the process alone: rsunwind dump PID",
+    ),
+    (
+        "doctor",
+        &["-p", "--pid"],
+        "give the process alone: rsunwind doctor PID",
     ),
 ];
 
@@ -103,7 +127,8 @@ pub fn hint(error: &clap::Error, command: &str) -> Option<&'static str> {
     match error.kind() {
         ErrorKind::InvalidSubcommand => {
             let wanted = said(ContextKind::InvalidSubcommand)?;
-            named(&COMMANDS, wanted)
+            let is_file = wanted.contains('/') || wanted.ends_with(".rsu");
+            named(&COMMANDS, wanted).or(is_file.then_some(FILES))
         }
         ErrorKind::UnknownArgument => {
             let wanted = said(ContextKind::InvalidArg)?;
@@ -114,9 +139,21 @@ pub fn hint(error: &clap::Error, command: &str) -> Option<&'static str> {
         ErrorKind::InvalidValue => {
             let argument = said(ContextKind::InvalidArg)?;
             let value = said(ContextKind::InvalidValue)?;
-            argument.contains("--sort").then(|| named(&SORTS, value))?
+            let mut keys = value.split(',').filter(|_| argument.contains("--sort"));
+            keys.find_map(|key| named(&SORTS, key))
         }
         _ => None,
+    }
+}
+
+/// Takes away what clap proposes and does not fit: to hand an unknown option on as the name of a
+/// program or file; and, where we know what was meant, another option that is spelled alike.
+pub fn without_guesses(error: &mut clap::Error, is_known: bool) {
+    error.remove(ContextKind::Suggested);
+    if is_known {
+        error.remove(ContextKind::SuggestedArg);
+        // Built around that option.
+        error.remove(ContextKind::Usage);
     }
 }
 
@@ -146,6 +183,9 @@ mod tests {
             (&["report", "-g"], "--tree"),
             (&["report", "-i", "x"], "rsunwind report FILE"),
             (&["report", "--sort=dso"], "--by module"),
+            (&["report", "--sort", "comm,dso"], "--by process"),
+            (&["./prog"], "record -- PROGRAM"),
+            (&["dump", "--pid", "1"], "rsunwind dump PID"),
             (&["record", "--frequency", "9", "--", "ls"], "-F"),
         ] {
             let said = of(line).unwrap_or_default();
@@ -153,6 +193,21 @@ mod tests {
         }
         assert_eq!(of(&["report", "--nonsense"]), None);
         assert_eq!(of(&["nonsense"]), None);
+    }
+
+    #[test]
+    fn an_unknown_option_is_not_proposed_as_a_program() {
+        let said = |line: &[&str], is_known| {
+            let words = ["rsunwind"].iter().chain(line);
+            let mut error = Cli::try_parse_from(words).expect_err("it is not ours");
+            super::without_guesses(&mut error, is_known);
+            error.to_string()
+        };
+        let unknown = said(&["record", "--rat", "9"], false);
+        assert!(!unknown.contains("as a value"), "{unknown}");
+        assert!(unknown.contains("'--rate'"), "{unknown}");
+        let known = said(&["record", "--native", "ls"], true);
+        assert!(!known.contains("--rate"), "{known}");
     }
 
     /// An option that exists is never answered so.
