@@ -54,6 +54,7 @@ pub mod sframe_cmd;
 pub mod summary;
 pub mod symbolize;
 pub mod target;
+mod temporary;
 #[cfg(all(test, feature = "agent"))]
 mod test_server;
 pub mod top;

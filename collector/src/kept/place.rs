@@ -10,6 +10,7 @@
 //! In `/tmp` others can put something under the name meanwhile: what a link stands for is found out
 //! once, at the beginning, and is never asked again.
 
+use crate::temporary;
 use nix::libc;
 use nix::unistd::geteuid;
 use std::ffi::{OsStr, OsString};
@@ -44,16 +45,7 @@ fn make(name: &Path, suffix: &str) -> io::Result<(Begun, File)> {
     let directory = directory_of(name);
     let mut prefix = name.file_name().map_or_else(OsString::new, OsString::from);
     prefix.push(".");
-    let made = Builder::new()
-        .prefix(&prefix)
-        .suffix(suffix)
-        .permissions(Permissions::from_mode(0o666)) // what the umask leaves of it
-        .tempfile_in(directory);
-    let made = made.map_err(|error| {
-        let number = error.raw_os_error();
-        number.map_or(error, io::Error::from_raw_os_error)
-    })?;
-    let (file, path) = made.into_parts();
+    let (file, path) = temporary::make(directory, &prefix, suffix)?.into_parts();
     let _ = file.try_lock();
     let since = changed(&file.metadata()?);
     Ok((Begun { path, since }, file))

@@ -1,9 +1,9 @@
 //! Files under temporary names, which are taken away again unless they are finished: also when a
 //! signal ends the process ([`remove`]).
 
-use std::fs::{File, Permissions};
+use crate::temporary;
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use tempfile::TempPath;
@@ -21,11 +21,8 @@ impl Unfinished {
     /// A new file in that directory, with the permissions that the umask leaves.
     pub(super) fn in_directory(directory: &Path) -> io::Result<Self> {
         let mut all = all();
-        let made = tempfile::Builder::new()
-            .prefix(".rsunwind-")
-            .permissions(Permissions::from_mode(0o666))
-            .tempfile_in(directory);
-        let (file, path) = made.map_err(as_it_was)?.into_parts();
+        let made = temporary::make(directory, ".rsunwind-".as_ref(), "")?;
+        let (file, path) = made.into_parts();
         all.push(path);
         let path = all[all.len() - 1].to_path_buf();
         Ok(Self { file, path })
@@ -59,12 +56,6 @@ fn all() -> MutexGuard<'static, Vec<TempPath>> {
 fn take(all: &mut Vec<TempPath>, path: &Path) -> Option<TempPath> {
     let place = all.iter().position(|one| **one == *path)?;
     Some(all.swap_remove(place))
-}
-
-/// The kernel's error, without the path that tempfile puts around it.
-fn as_it_was(error: io::Error) -> io::Error {
-    let number = error.raw_os_error();
-    number.map_or(error, io::Error::from_raw_os_error)
 }
 
 #[cfg(test)]

@@ -70,7 +70,7 @@ pub enum Error {
         source: io::Error,
     },
     /// The output cannot be written: found before the program is started.
-    #[error("{}: cannot be written: {source}; name a file that can be with -o FILE (the program was not started)", path.shown())]
+    #[error("{}: cannot be written: {source}; name another file with -o FILE (the program was not started)", path.shown())]
     Output {
         /// The file.
         path: PathBuf,
