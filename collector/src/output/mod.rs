@@ -139,15 +139,16 @@ pub enum FormatError {
 
 /// All formats, a line for each.
 pub(crate) fn list() -> String {
-    let line = |format: &&dyn Format| {
+    let of = |format: &&dyn Format| {
         let extensions = format.extensions().join(" ");
-        format!(
-            "  {:<18} {extensions:<22} {}",
-            format.name(),
-            format.about()
-        )
+        line(format.name(), &extensions, format.about())
     };
-    FORMATS.iter().map(line).collect::<Vec<_>>().join("\n")
+    FORMATS.iter().map(of).collect::<Vec<_>>().join("\n")
+}
+
+/// A format's line in that list.
+pub(crate) fn line(name: &str, extensions: &str, about: &str) -> String {
+    format!("  {name:<18} {extensions:<22} {about}")
 }
 
 /// The format of that name, or else the one that the file's extension says.

@@ -80,9 +80,9 @@ impl Output {
             return Self::recording(path, keep_older);
         }
         output::choose(format, path).map_err(|error| {
-            let line =
-                "rsu          .rsu                   recording, for rsunwind report and export";
-            Error::Format(format!("{error}\n  {line}"))
+            let about = "recording, for rsunwind report and export";
+            let line = output::line(RECORDING, ".rsu", about);
+            Error::Format(format!("{error}\n{line}"))
         })?;
         Self::export(path, format)
     }
