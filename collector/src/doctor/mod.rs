@@ -70,7 +70,11 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
         .iter()
         .map(|(heading, findings)| section(heading, findings))
         .collect();
-    io::stdout().write_all(text.as_bytes())?;
+    match io::stdout().write_all(text.as_bytes()) {
+        // Whoever reads has seen enough: `rsunwind doctor | head`.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+        written => written?,
+    }
     let mut findings = sections.iter().flat_map(|(_, findings)| findings);
     let is_missing = findings.any(|finding| finding.state == State::No);
     Ok(ExitCode::from(u8::from(is_missing)))
