@@ -167,7 +167,9 @@ fn show(
             .as_ref()
             .filter(|said| !said.is_empty() && state.lines.is_empty())
         {
-            return Err(Error::Recording(said.trim().to_owned()));
+            let said = said.trim();
+            let said = said.strip_prefix("rsunwind: ").unwrap_or(said);
+            return Err(Error::Recording(said.to_owned()));
         }
         if signals.read_signal().is_ok_and(|signal| signal.is_some()) {
             return Ok(());
