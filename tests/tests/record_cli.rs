@@ -5,7 +5,9 @@
 //! and time (`record_signals.rs`), and what becomes of the session (`record_session.rs`).
 
 use rsunwind_tests::command::{BUSY, Bench, output, rsunwind, shell, status, text};
+use std::ffi::OsStr;
 use std::fs;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -35,6 +37,40 @@ fn nobody_needs_to_read_what_is_said() {
     command.args(["sh", "-c", "exit 7"]).stderr(writer);
     assert_eq!(command.status().unwrap().code(), Some(7));
     assert!(bench.path("profile.rsu").exists());
+}
+
+#[test]
+fn what_is_no_command_line_is_refused_in_a_sentence() {
+    let bench = Bench::new();
+    let said = |arguments: &[&OsStr]| {
+        let mut command = Command::new(rsunwind());
+        let result = output(command.current_dir(bench.path("")).args(arguments));
+        assert_eq!(result.status.code(), Some(2), "{arguments:?}");
+        text(&result.stderr)
+    };
+    let bytes = OsStr::from_bytes(b"\xff");
+    for arguments in [&[bytes][..], &["record".as_ref(), "--rat".as_ref()]] {
+        let said = said(arguments);
+        assert!(
+            said.contains("--help") && !said.contains("panicked"),
+            "{said}"
+        );
+        assert!(!said.contains("as a value"), "{said}");
+    }
+    let said = said(&["record", "-o", "a.nonsense", "true"].map(OsStr::new));
+    let extensions = said.lines().filter(|line| line.starts_with("  "));
+    let columns: Vec<_> = extensions.map(|line| line.find(" .")).collect();
+    assert!(columns.len() > 5, "{said}");
+    assert!(columns.iter().all(|column| *column == columns[0]), "{said}");
+}
+
+#[test]
+fn nobody_needs_to_read_what_doctor_finds() {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(rsunwind());
+    let result = output(command.arg("doctor").stdout(writer));
+    assert_eq!(text(&result.stderr), "");
 }
 
 #[test]
