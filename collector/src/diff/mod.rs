@@ -18,6 +18,7 @@ use crate::report::look::{Look, padded, without_beginning, without_end, without_
 use crate::report::{self, By, Selection, Sort, columns, pager};
 use crate::visible::say;
 use clap::Args as ClapArgs;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use console::measure_text_width;
 use measure::{Comparison, Measure, compare};
 use sentences::{change, grown, own, words};
@@ -36,8 +37,7 @@ const WIDEST_ORIGIN: usize = 20;
 #[derive(Clone, Debug, ClapArgs)]
 #[command(after_help = "\
 Shares are compared, which hides a program that became slower everywhere alike. --time compares times, if both runs did the same work; --per compares times per operation, if one did more.
-A difference is called noise (~) if sampling alone explains it: it is within three standard deviations of Poisson's
-distribution. That covers nothing else that makes runs differ: compare several runs.
+A difference is called noise (~) if sampling alone explains it: it is within three standard deviations of Poisson's distribution. That covers nothing else that makes runs differ: compare several runs.
 
 Examples:
   rsunwind diff                                                the newest recording here, and the one before it
@@ -72,7 +72,7 @@ pub struct Args {
     pub by: By,
 
     /// Which time is compared: in itself, or with what it called
-    #[arg(short, long, value_enum, default_value_t)]
+    #[arg(short, long, default_value = "self", value_parser = compared())]
     pub sort: Sort,
 
     /// At most this many rows
@@ -90,6 +90,17 @@ pub struct Args {
     /// Which samples, and where names are looked for
     #[command(flatten)]
     pub selection: Selection,
+}
+
+/// What can be compared. The rows are always in the order of the change.
+fn compared() -> impl TypedValueParser<Value = Sort> {
+    let own = PossibleValue::new("self").help("Time in a function itself");
+    let total = PossibleValue::new("total").help("Time with what it called");
+    let names = PossibleValuesParser::new([own, total]);
+    names.map(|name| match &*name {
+        "total" => Sort::Total,
+        _ => Sort::Own,
+    })
 }
 
 /// Why nothing was compared.

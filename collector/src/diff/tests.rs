@@ -134,3 +134,13 @@ fn functions_of_the_programs_own_are_named_where_the_first_row_does_not() {
         "{said}"
     );
 }
+
+/// The rows are in the order of the change whatever is compared.
+#[test]
+fn what_would_change_nothing_is_not_offered() {
+    use clap::{CommandFactory, Parser};
+    let parse = |sort| crate::cli::Cli::try_parse_from(["rsunwind", "diff", "--sort", sort]);
+    assert!(parse("self").is_ok() && parse("total").is_ok());
+    assert!(parse("name").is_err());
+    crate::cli::Cli::command().debug_assert();
+}
