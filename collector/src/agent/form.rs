@@ -3,11 +3,10 @@
 use super::otlp;
 use crate::clickhouse::rows;
 use crate::output::pprof;
-use crate::output::pprof::proto::Profile;
-use crate::profile;
+use crate::output::pprof::tables::Span;
+use crate::profile::Profile;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use std::cell::OnceCell;
 use std::io::{self, Write as _};
 
 /// A form of message.
@@ -22,33 +21,18 @@ pub(super) enum Form {
 }
 
 /// A window, of which forms are made.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Source<'a> {
-    profile: &'a profile::Profile,
-    window: rows::Window<'a>,
-    /// Of which some forms are made.
-    pprof: OnceCell<Profile>,
+    pub(super) profile: &'a Profile,
+    pub(super) window: rows::Window<'a>,
 }
 
-impl<'a> Source<'a> {
-    pub(super) const fn new(profile: &'a profile::Profile, window: rows::Window<'a>) -> Self {
-        Self {
-            profile,
-            window,
-            pprof: OnceCell::new(),
+impl Source<'_> {
+    const fn span(&self) -> Span {
+        Span {
+            from_ns: self.window.from_ns,
+            to_ns: self.window.to_ns,
         }
-    }
-
-    fn pprof(&self) -> &Profile {
-        self.pprof.get_or_init(|| {
-            let window = &self.window;
-            let signed = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
-            Profile {
-                time_nanos: signed(window.from_ns),
-                duration_nanos: signed(window.to_ns.saturating_sub(window.from_ns)),
-                ..pprof::message(self.profile)
-            }
-        })
     }
 }
 
@@ -73,10 +57,14 @@ impl Form {
     pub(super) fn encode(self, source: &Source<'_>) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
         match self {
-            Self::Pprof => pprof::write_message(source.pprof(), &mut bytes)?,
+            Self::Pprof => pprof::write_message(source.profile, Some(source.span()), &mut bytes)?,
             Self::Otlp => {
                 let mut gzip = GzEncoder::new(&mut bytes, Compression::fast());
-                gzip.write_all(&otlp::encode(source.pprof(), source.window.attributes))?;
+                gzip.write_all(&otlp::encode(
+                    source.profile,
+                    source.span(),
+                    source.window.attributes,
+                ))?;
                 gzip.finish()?;
             }
             Self::Rows => bytes = rows::packed(source.profile, &source.window)?,

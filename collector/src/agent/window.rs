@@ -130,7 +130,10 @@ pub(super) fn make(
             to_ns: made.to_ns,
             realtime_offset_ns,
         };
-        let source = Source::new(&profile, window);
+        let source = Source {
+            profile: &profile,
+            window,
+        };
         for form in &asked.forms {
             let bytes = form.encode(&source);
             let bytes = bytes.map_err(|error| error.to_string())?;
