@@ -1,5 +1,4 @@
 """The engine of the chdb wheel as a server of its own, and rows of recordings as an agent makes them."""
-import base64
 import gzip
 import itertools
 import json
@@ -65,18 +64,65 @@ class Rows:
     """Those of a whole recording, as the agent makes them of a window."""
 
     def __init__(self, rsunwind, recording, attributes):
-        packed = json.loads(message(rsunwind, recording, attributes))
-        self.frames = packed["frames"]
+        self.frames, stacks = [], []
+        for number, value in fields(message(rsunwind, recording, attributes)):
+            if number == 1:
+                self.frames.append(frame(value))
+            elif number == 2:
+                stacks.append(dict(fields(value)).get(2, b""))
+            else:
+                # By columns.
+                setattr(self, {3: "window", 4: "samples"}[number], gzip.decompress(value))
         hashes = [frame["hash"] for frame in self.frames]
-        self.stacks = [{"frames": [hashes[place] for place in stack["frames"]]} for stack in packed["stacks"]]
-        # By columns.
-        self.samples, self.window = (gzip.decompress(base64.b64decode(packed[key])) for key in ("samples", "window"))
+        self.stacks = [{"frames": [hashes[place] for place in varints(stack)]} for stack in stacks]
 
     def insert(self, engine, token):
         engine.insert("rsunwind_frames", self.frames)
         engine.insert("rsunwind_stacks", self.stacks)
         engine.insert("rsunwind_windows", self.window, token)
         engine.insert("rsunwind_samples", self.samples, token)
+
+
+def varints(body):
+    """Seven bits in each byte, the lowest first."""
+    number = shift = 0
+    for byte in body:
+        number |= (byte & 0x7F) << shift
+        shift += 7
+        if byte < 0x80:
+            yield number
+            number = shift = 0
+
+
+def fields(body):
+    """The numbers of a protocol buffer's fields, and their values."""
+    at = 0
+
+    def varint():
+        nonlocal at
+        begin = at
+        while body[at] >= 0x80:
+            at += 1
+        at += 1
+        return next(varints(body[begin:at]))
+
+    while at < len(body):
+        number, kind = divmod(varint(), 8)
+        if kind == 0:
+            yield number, varint()
+            continue
+        length = varint() if kind == 2 else 8
+        value = body[at : at + length]
+        at += length
+        yield number, value if kind == 2 else int.from_bytes(value, "little")
+
+
+def frame(body):
+    """A row of the table of frames."""
+    columns = dict(enumerate(["hash", "function", "short", "file", "line", "binary", "build_id", "language", "inlined"], 1))
+    row = {columns[number]: value.decode() if isinstance(value, bytes) else value for number, value in fields(body)}
+    # What is empty is left out.
+    return {**{name: 0 if name in ("hash", "line", "inlined") else "" for name in columns.values()}, **row}
 
 
 def column(body, name, kind, width):

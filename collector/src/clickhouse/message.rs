@@ -11,6 +11,8 @@ use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
 const LONGEST: u64 = 256 << 20;
+/// Nor are there more rows: one of two bytes takes some hundred in memory.
+const MOST_ROWS: usize = 1 << 20;
 
 /// The rows of a window.
 #[derive(PartialEq, Eq, Message)]
@@ -129,6 +131,9 @@ pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
 /// If it is not as it was packed, a stack has a frame that is not there, or the window's row is not
 /// there: nothing at all would be rows without any, too.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
+    if fields(bytes).is_none_or(|fields| fields > MOST_ROWS) {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
     let rows = Rows::decode(bytes)?;
     let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
     let are_there = places.all(|place| (*place as usize) < rows.frames.len());
@@ -136,6 +141,20 @@ pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
         true => Ok(rows),
         false => Err(io::ErrorKind::InvalidData.into()),
     }
+}
+
+/// How many fields a message has, if all are of the kind that those of [`Rows`] are.
+fn fields(mut bytes: &[u8]) -> Option<usize> {
+    const KIND: u8 = 7;
+    const WITH_LENGTH: u8 = 2;
+    let mut fields = 0;
+    while let Some((key, rest)) = bytes.split_first() {
+        bytes = rest;
+        let length = prost::decode_length_delimiter(&mut bytes).ok()?;
+        bytes = bytes.get(length..).filter(|_| key & KIND == WITH_LENGTH)?;
+        fields += 1;
+    }
+    Some(fields)
 }
 
 #[cfg(test)]
@@ -166,5 +185,7 @@ mod tests {
         let beyond = packed(vec![0, 1]).pack().unwrap();
         assert!(unpack(&beyond).is_err() && rows(b"{}").is_err() && rows(b"").is_err());
         assert!(unpack(b"\x1f\x8b").is_err());
+        let many = |rows| [&[10, 0].repeat(rows)[..], b"\x1a\x01w"].concat();
+        assert!(rows(&many(100)).is_ok() && rows(&many(MOST_ROWS)).is_err());
     }
 }
