@@ -125,6 +125,54 @@ impl<I: Index> Interner<I> {
     }
 }
 
+index!(
+    /// Of [`Strings`].
+    StringId
+);
+
+/// Distinct strings, the first of which is empty.
+#[derive(Debug)]
+pub(crate) struct Strings {
+    all: Vec<String>,
+    known: Interner<StringId>,
+}
+
+impl Default for Strings {
+    fn default() -> Self {
+        let all = vec![String::new()];
+        let known = Interner::of(&all);
+        Self { all, known }
+    }
+}
+
+impl Strings {
+    /// Where a string is, at the end if it is new.
+    pub(crate) fn place(&mut self, text: &str) -> u32 {
+        let code = self.known.code(&text);
+        let same = |id: StringId| self.all[id.index()] == text;
+        let found = self.known.find(code, same).unwrap_or_else(|| {
+            let id = StringId::next_of(self.all.len());
+            self.all.push(text.to_owned());
+            self.known.insert(code, id);
+            id
+        });
+        found.number()
+    }
+
+    /// The string there; an empty one where none is.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code))]
+    pub(crate) fn at(&self, place: impl TryInto<usize>) -> &str {
+        let place = place.try_into().ok();
+        let found = place.and_then(|place| self.all.get(place));
+        found.map_or("", String::as_str)
+    }
+
+    /// All of them, by their places.
+    pub(crate) fn list(self) -> Vec<String> {
+        self.all
+    }
+}
+
 /// A caller and what it calls, by number: what trees are made of.
 pub(crate) trait Pair: Copy {
     /// As one number.
@@ -196,7 +244,7 @@ const fn spread(code: u32) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Interner;
+    use super::{Interner, Strings};
     use crate::recording::FrameId;
 
     #[test]
@@ -206,5 +254,13 @@ mod tests {
         let mut place = |thing| interner.place(&mut all, thing).index();
         assert_eq!(["b", "c", "a", "c"].map(&mut place), [1, 2, 0, 2]);
         assert_eq!(all, ["a", "b", "c"]);
+    }
+
+    #[test]
+    fn each_string_is_held_once_and_the_first_is_empty() {
+        let mut strings = Strings::default();
+        let mut place = |text| strings.place(text);
+        assert_eq!(["a", "", "b", "a"].map(&mut place), [1, 0, 2, 1]);
+        assert_eq!(strings.list(), ["", "a", "b"]);
     }
 }

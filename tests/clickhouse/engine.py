@@ -64,17 +64,23 @@ class Rows:
     """Those of a whole recording, as the agent makes them of a window."""
 
     def __init__(self, rsunwind, recording, attributes):
-        self.frames, stacks = [], []
+        strings, parts = [], {}
         for number, value in fields(message(rsunwind, recording, attributes)):
             if number == 1:
-                self.frames.append(frame(value))
-            elif number == 2:
-                stacks.append(dict(fields(value)).get(2, b""))
+                strings.append(value.decode())
             else:
-                # By columns.
-                setattr(self, {3: "window", 4: "samples"}[number], gzip.decompress(value))
-        hashes = [frame["hash"] for frame in self.frames]
-        self.stacks = [{"frames": [hashes[place] for place in varints(stack)]} for stack in stacks]
+                parts[number] = value
+        frames, stacks = (dict(fields(parts[number])) for number in (2, 3))
+        texts = ["function", "short", "file", "binary", "build_id", "language"]
+        names = ["function", "short", "file", "line", "binary", "build_id", "language", "inlined"]
+        columns = {name: list(varints(frames[number])) for number, name in enumerate(names, 2)}
+        columns |= {name: [strings[place] for place in columns[name]] for name in texts}
+        hashes = fixed(frames[1])
+        self.frames = [dict(zip(["hash", *names], row)) for row in zip(hashes, *(columns[name] for name in names))]
+        places = varints(stacks[3])
+        self.stacks = [{"frames": [hashes[next(places)] for _ in range(depth)]} for depth in varints(stacks[2])]
+        # By columns.
+        self.window, self.samples = (gzip.decompress(parts[number]) for number in (4, 5))
 
     def insert(self, engine, token):
         engine.insert("rsunwind_frames", self.frames)
@@ -117,12 +123,8 @@ def fields(body):
         yield number, value if kind == 2 else int.from_bytes(value, "little")
 
 
-def frame(body):
-    """A row of the table of frames."""
-    columns = dict(enumerate(["hash", "function", "short", "file", "line", "binary", "build_id", "language", "inlined"], 1))
-    row = {columns[number]: value.decode() if isinstance(value, bytes) else value for number, value in fields(body)}
-    # What is empty is left out.
-    return {**{name: 0 if name in ("hash", "line", "inlined") else "" for name in columns.values()}, **row}
+def fixed(body):
+    return [number for [number] in struct.iter_unpack("<Q", body)]
 
 
 def column(body, name, kind, width):

@@ -1,10 +1,10 @@
 //! A window as OpenTelemetry's request to export profiles (`opentelemetry.proto` 1.10, package
 //! `v1development`). It has pprof's tables: numbers there begin with 1, and 0 is nothing, as here.
 
-use crate::intern::HashMap;
+use crate::intern::{HashMap, Strings};
 use crate::output::pprof::field::Field;
 use crate::output::pprof::proto;
-use crate::output::pprof::tables::{Sink, Span, Strings, hand_over};
+use crate::output::pprof::tables::{Sink, Span, hand_over};
 use crate::profile::{CallId, Profile};
 use opentelemetry_proto::tonic::common::v1::any_value::Value;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, InstrumentationScope, KeyValue};
@@ -173,13 +173,13 @@ impl Tables {
             return *known;
         }
         let key = match strings.at(label.key) {
-            "process" => strings.place("process.executable.name"),
-            "thread" => strings.place("thread.name"),
-            "pid" => strings.place("process.pid"),
-            "tid" => strings.place("thread.id"),
-            _ => label.key,
+            "process" => place(strings.place("process.executable.name")),
+            "thread" => place(strings.place("thread.name")),
+            "pid" => place(strings.place("process.pid")),
+            "tid" => place(strings.place("thread.id")),
+            _ => index(label.key),
         };
-        let attribute = self.attribute(index(key), label.str, label.num, strings);
+        let attribute = self.attribute(key, label.str, label.num, strings);
         self.labels.insert(name, attribute);
         attribute
     }
@@ -232,7 +232,7 @@ impl Sink for Tables {
         let attribute_indices = match strings.at(found.build_id) {
             "" => Vec::new(),
             _ => {
-                let key = index(strings.place("process.executable.build_id.gnu"));
+                let key = place(strings.place("process.executable.build_id.gnu"));
                 vec![self.attribute(key, found.build_id, 0, strings)]
             }
         };
@@ -310,8 +310,8 @@ fn bytes_of(digits: &str) -> Option<Vec<u8>> {
     (rest.is_empty() && bytes.iter().any(|byte| *byte != 0)).then_some(bytes)
 }
 
-fn place(elements_before: u32) -> i32 {
-    i32::try_from(elements_before).unwrap_or(0)
+fn place(of_element: u32) -> i32 {
+    i32::try_from(of_element).unwrap_or(0)
 }
 
 fn index(of_pprof: i64) -> i32 {

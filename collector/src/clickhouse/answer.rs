@@ -23,6 +23,20 @@ impl Sums {
     }
 }
 
+/// A row of the table of frames.
+#[derive(Debug, Deserialize)]
+pub(super) struct Frame {
+    pub(super) hash: u64,
+    pub(super) function: String,
+    pub(super) short: String,
+    pub(super) file: String,
+    pub(super) line: u32,
+    pub(super) binary: String,
+    pub(super) build_id: String,
+    pub(super) language: String,
+    pub(super) inlined: u32,
+}
+
 /// A row of the table of stacks.
 #[derive(Debug, Deserialize)]
 pub(super) struct Stack {

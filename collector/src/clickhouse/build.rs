@@ -1,7 +1,6 @@
 //! Makes a profile of rows.
 
 use super::answer;
-use super::message::FrameRow;
 use super::rows::{KERNEL, NATIVE, NONE};
 use crate::intern::{HashMap, Index};
 use crate::profile::{
@@ -46,7 +45,7 @@ pub(super) struct Builder {
 
 impl Builder {
     /// Knows a frame. What it is called goes to terminals and files.
-    pub(super) fn frame(&mut self, row: &FrameRow) {
+    pub(super) fn frame(&mut self, row: &answer::Frame) {
         let shared = |text: &str| Arc::<str>::from(visible(text));
         let image = !row.binary.is_empty();
         let image = image.then(|| self.image(&visible(&row.binary), &row.build_id));

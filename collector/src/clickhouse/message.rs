@@ -6,91 +6,143 @@ use flate2::Compression;
 use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use prost::Message;
-use serde::Deserialize;
 use std::io::{self, Read as _, Write as _};
 
 /// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
-const LONGEST: u64 = 256 << 20;
-/// Nor are there more rows: one of two bytes takes some hundred in memory.
-const MOST_ROWS: usize = 1 << 20;
+const LONGEST: u64 = 64 << 20;
+/// Nor are there more strings: one of two bytes takes some thirty in memory.
+const MOST_STRINGS: usize = 1 << 20;
 
 /// The rows of a window.
 #[derive(PartialEq, Eq, Message)]
 pub(crate) struct Rows {
-    #[prost(message, repeated, tag = "1")]
-    pub(crate) frames: Vec<FrameRow>,
-    #[prost(message, repeated, tag = "2")]
-    pub(crate) stacks: Vec<StackRow>,
+    /// What frames are called; the first is empty.
+    #[prost(string, repeated, tag = "1")]
+    pub(crate) strings: Vec<String>,
+    #[prost(message, required, tag = "2")]
+    pub(crate) frames: Frames,
+    #[prost(message, required, tag = "3")]
+    pub(crate) stacks: Stacks,
     /// Its row of the table of windows: the body of a request.
-    #[prost(bytes = "vec", tag = "3")]
+    #[prost(bytes = "vec", tag = "4")]
     pub(crate) window: Vec<u8>,
     /// Its samples, likewise.
-    #[prost(bytes = "vec", tag = "4")]
+    #[prost(bytes = "vec", tag = "5")]
     pub(crate) samples: Vec<u8>,
 }
 
-/// A row of the table of frames.
-#[derive(Clone, PartialEq, Eq, Message, Deserialize)]
-pub(crate) struct FrameRow {
-    #[prost(fixed64, tag = "1")]
-    pub(crate) hash: u64,
-    #[prost(string, tag = "2")]
-    pub(crate) function: String,
-    #[prost(string, tag = "3")]
-    pub(crate) short: String,
-    #[prost(string, tag = "4")]
-    pub(crate) file: String,
-    #[prost(uint32, tag = "5")]
-    pub(crate) line: u32,
-    #[prost(string, tag = "6")]
-    pub(crate) binary: String,
-    #[prost(string, tag = "7")]
-    pub(crate) build_id: String,
-    #[prost(string, tag = "8")]
-    pub(crate) language: String,
-    #[prost(uint32, tag = "9")]
-    pub(crate) inlined: u32,
+/// Rows of the table of frames, column by column. Texts are places in [`Rows::strings`].
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Frames {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub(crate) hash: Vec<u64>,
+    #[prost(uint32, repeated, tag = "2")]
+    pub(crate) function: Vec<u32>,
+    #[prost(uint32, repeated, tag = "3")]
+    pub(crate) short: Vec<u32>,
+    #[prost(uint32, repeated, tag = "4")]
+    pub(crate) file: Vec<u32>,
+    #[prost(uint32, repeated, tag = "5")]
+    pub(crate) line: Vec<u32>,
+    #[prost(uint32, repeated, tag = "6")]
+    pub(crate) binary: Vec<u32>,
+    #[prost(uint32, repeated, tag = "7")]
+    pub(crate) build_id: Vec<u32>,
+    #[prost(uint32, repeated, tag = "8")]
+    pub(crate) language: Vec<u32>,
+    #[prost(uint32, repeated, tag = "9")]
+    pub(crate) inlined: Vec<u32>,
 }
 
-/// A row of the table of stacks.
+/// Rows of the table of stacks.
 #[derive(Clone, PartialEq, Eq, Message)]
-pub(crate) struct StackRow {
-    #[prost(fixed64, tag = "1")]
-    pub(crate) hash: u64,
-    /// Places in [`Rows::frames`], from the innermost.
+pub(crate) struct Stacks {
+    #[prost(fixed64, repeated, tag = "1")]
+    pub(crate) hash: Vec<u64>,
+    /// How many frames each has.
     #[prost(uint32, repeated, tag = "2")]
+    pub(crate) depth: Vec<u32>,
+    /// Places in [`Rows::frames`], of one stack behind the other, each from the innermost.
+    #[prost(uint32, repeated, tag = "3")]
     pub(crate) frames: Vec<u32>,
 }
 
+impl Frames {
+    fn texts(&self) -> [&Vec<u32>; 6] {
+        let [function, short, file] = [&self.function, &self.short, &self.file];
+        let [binary, build_id, language] = [&self.binary, &self.build_id, &self.language];
+        [function, short, file, binary, build_id, language]
+    }
+
+    /// Whether each row is whole, with so many strings.
+    fn is_whole(&self, strings: usize) -> bool {
+        let columns = self.texts().into_iter().chain([&self.line, &self.inlined]);
+        let mut texts = self.texts().into_iter().flatten();
+        texts.all(|place| (*place as usize) < strings)
+            && columns.into_iter().all(|one| one.len() == self.hash.len())
+    }
+}
+
+impl Stacks {
+    /// Each with its hash. Of what was read it is whole ([`rows`]).
+    fn each(&self) -> impl Iterator<Item = (u64, &[u32])> {
+        let mut rest = &self.frames[..];
+        let depths = self.depth.iter().map(|depth| *depth as usize);
+        self.hash
+            .iter()
+            .zip(depths)
+            .map_while(move |(hash, depth)| {
+                let (frames, behind) = rest.split_at_checked(depth)?;
+                rest = behind;
+                Some((*hash, frames))
+            })
+    }
+
+    /// Whether each row is whole, with so many frames.
+    fn is_whole(&self, frames: usize) -> bool {
+        let all: u64 = self.depth.iter().map(|depth| u64::from(*depth)).sum();
+        self.frames.iter().all(|place| (*place as usize) < frames)
+            && self.depth.len() == self.hash.len()
+            && self.frames.len() as u64 == all
+    }
+}
+
 impl Rows {
-    /// Those frames as the body of an insert; `None` if there are none.
+    /// Those frames, by their hashes, as the body of an insert; `None` if there are none.
     pub(crate) fn frames_that(
         &self,
-        mut are_meant: impl FnMut(&FrameRow) -> bool,
+        mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
-        let rows: Vec<_> = self.frames.iter().filter(|row| are_meant(row)).collect();
-        let all = || rows.iter().copied();
+        let frames = &self.frames;
+        let rows = frames.hash.iter().zip(0..);
+        let rows = rows.filter(|(hash, _)| are_meant(**hash));
+        let rows: Vec<usize> = rows.map(|(_, row)| row).collect();
+        let of = |column: &Vec<u32>, row: &usize| column.get(*row).copied().unwrap_or(0);
+        let numbers = |column| rows.iter().map(move |row| of(column, row));
+        let text = |place: u32| self.strings.get(place as usize).map_or("", String::as_str);
+        let texts = |column| numbers(column).map(text);
+        let hash = |row: &usize| frames.hash.get(*row).copied().unwrap_or(0);
         let mut block = Block::of(rows.len());
-        block.u64s("hash", all().map(|row| row.hash));
-        block.texts("function", all().map(|row| &*row.function));
-        block.texts("short", all().map(|row| &*row.short));
-        block.texts("file", all().map(|row| &*row.file));
-        block.u32s("line", all().map(|row| row.line));
-        block.texts("binary", all().map(|row| &*row.binary));
-        block.texts("build_id", all().map(|row| &*row.build_id));
-        block.texts("language", all().map(|row| &*row.language));
-        block.u32s("inlined", all().map(|row| row.inlined));
+        block.u64s("hash", rows.iter().map(hash));
+        block.texts("function", texts(&frames.function));
+        block.texts("short", texts(&frames.short));
+        block.texts("file", texts(&frames.file));
+        block.u32s("line", numbers(&frames.line));
+        block.texts("binary", texts(&frames.binary));
+        block.texts("build_id", texts(&frames.build_id));
+        block.texts("language", texts(&frames.language));
+        block.u32s("inlined", numbers(&frames.inlined));
         (!rows.is_empty()).then(|| block.finish())
     }
 
     /// Those stacks, likewise. What is called by the same lies together.
     pub(crate) fn stacks_that(
         &self,
-        mut are_meant: impl FnMut(&StackRow) -> bool,
+        mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
-        let stacks = self.stacks.iter().filter(|row| are_meant(row));
-        let hash = |place: &u32| self.frames.get(*place as usize).map_or(0, |row| row.hash);
-        let stacks = stacks.map(|row| row.frames.iter().map(hash).collect());
+        let stacks = self.stacks.each().filter(|(hash, _)| are_meant(*hash));
+        let hash = |place: &u32| self.frames.hash.get(*place as usize).copied().unwrap_or(0);
+        let stacks = stacks.map(|(_, frames)| frames.iter().map(hash).collect());
         let mut rows: Vec<Vec<u64>> = stacks.collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
@@ -128,16 +180,16 @@ pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
 /// The rows in what is not compressed any more.
 ///
 /// # Errors
-/// If it is not as it was packed, a stack has a frame that is not there, or the window's row is not
+/// If it is not as it was packed, a row refers to what is not there, or the window's row is not
 /// there: nothing at all would be rows without any, too.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
-    if fields(bytes).is_none_or(|fields| fields > MOST_ROWS) {
+    if fields(bytes).is_none_or(|fields| fields > MOST_STRINGS) {
         return Err(io::ErrorKind::InvalidData.into());
     }
     let rows = Rows::decode(bytes)?;
-    let mut places = rows.stacks.iter().flat_map(|stack| &stack.frames);
-    let are_there = places.all(|place| (*place as usize) < rows.frames.len());
-    match are_there && !rows.window.is_empty() {
+    let are_whole = rows.frames.is_whole(rows.strings.len());
+    let are_whole = are_whole && rows.stacks.is_whole(rows.frames.hash.len());
+    match are_whole && !rows.window.is_empty() {
         true => Ok(rows),
         false => Err(io::ErrorKind::InvalidData.into()),
     }
@@ -158,34 +210,66 @@ fn fields(mut bytes: &[u8]) -> Option<usize> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// A frame and its stack.
+    pub(crate) fn example([frame, stack]: [u64; 2]) -> Rows {
+        Rows {
+            strings: ["", "ä\n\""].map(str::to_owned).into(),
+            frames: Frames {
+                hash: vec![frame],
+                function: vec![1],
+                short: vec![0],
+                file: vec![0],
+                line: vec![7],
+                binary: vec![0],
+                build_id: vec![0],
+                language: vec![0],
+                inlined: vec![0],
+            },
+            stacks: Stacks {
+                hash: vec![stack],
+                depth: vec![2],
+                frames: vec![0, 0],
+            },
+            window: b"w".to_vec(),
+            samples: Vec::new(),
+        }
+    }
+
     #[test]
-    fn rows_are_read_back_and_what_is_none_is_refused() {
-        let packed = |frames: Vec<u32>| {
-            let frame = FrameRow {
-                hash: u64::MAX,
-                function: "ä\n\"".into(),
-                line: 7,
-                ..FrameRow::default()
-            };
-            Rows {
-                frames: vec![frame],
-                stacks: vec![StackRow { hash: 1, frames }],
-                window: b"i".to_vec(),
-                samples: Vec::new(),
-            }
-        };
-        let packing = packed(vec![0, 0]);
-        let read = unpack(&packing.pack().unwrap()).unwrap();
-        assert_eq!(read, packing);
-        assert!(read.frames_that(|_| true).is_some() && read.frames_that(|_| false).is_none());
-        assert!(read.stacks_that(|_| true).is_some() && read.stacks_that(|_| false).is_none());
-        let beyond = packed(vec![0, 1]).pack().unwrap();
-        assert!(unpack(&beyond).is_err() && rows(b"{}").is_err() && rows(b"").is_err());
-        assert!(unpack(b"\x1f\x8b").is_err());
-        let many = |rows| [&[10, 0].repeat(rows)[..], b"\x1a\x01w"].concat();
-        assert!(rows(&many(100)).is_ok() && rows(&many(MOST_ROWS)).is_err());
+    fn rows_are_read_back() {
+        let rows = example([u64::MAX, 1]);
+        let read = unpack(&rows.pack().unwrap()).unwrap();
+        assert_eq!(read, rows);
+        assert!(read.frames_that(|hash| hash == u64::MAX).is_some());
+        assert!(read.stacks_that(|hash| hash == 1).is_some());
+        assert!(read.frames_that(|_| false).is_none() && read.stacks_that(|_| false).is_none());
+        let stacks: Vec<_> = read.stacks.each().collect();
+        assert_eq!(stacks, [(1, &[0, 0][..])]);
+    }
+
+    #[test]
+    fn what_is_none_is_refused() {
+        let changes: [fn(&mut Rows); 8] = [
+            |rows| rows.strings.truncate(1),
+            |rows| rows.frames.function.clear(),
+            |rows| rows.frames.hash.push(2),
+            |rows| rows.frames.inlined.push(2),
+            |rows| rows.stacks.frames[1] = 1,
+            |rows| rows.stacks.depth[0] = 3,
+            |rows| rows.stacks.hash.clear(),
+            |rows| rows.window.clear(),
+        ];
+        for (number, change) in changes.iter().enumerate() {
+            let mut rows = example([2, 1]);
+            change(&mut rows);
+            assert!(unpack(&rows.pack().unwrap()).is_err(), "{number}");
+        }
+        assert!(rows(b"{}").is_err() && rows(b"").is_err() && unpack(b"\x1f\x8b").is_err());
+        let whole = example([2, 1]).encode_to_vec();
+        let with = |strings| [&whole, &[10, 0].repeat(strings)[..]].concat();
+        assert!(rows(&with(100)).is_ok() && rows(&with(MOST_STRINGS)).is_err());
     }
 }

@@ -1,10 +1,9 @@
 //! Samples of ClickHouse's as a profile: the sums of stacks by thread, of all hosts together.
 
 use super::address::{self, Wanted};
-use super::answer::{self, Stack, Sums};
+use super::answer::{self, Frame, Stack, Sums};
 use super::asking;
 use super::build::Builder;
-use super::message::FrameRow;
 use crate::http::{Client, Failure};
 use crate::profile::Profile;
 use crate::progress;
@@ -78,7 +77,7 @@ fn read(text: &str) -> Result<Profile, Error> {
     }
     let stacks = format!("SELECT stack FROM rsunwind_samples WHERE {where_}");
     let stacks = format!("FROM rsunwind_stacks WHERE hash IN ({stacks})");
-    let frames: Vec<FrameRow> = engine.rows(&format!(
+    let frames: Vec<Frame> = engine.rows(&format!(
         "SELECT hash, function, short, file, line, binary, build_id, language, inlined \
          FROM rsunwind_frames WHERE hash IN (SELECT arrayJoin(frames) {stacks}) LIMIT 1 BY hash"
     ))?;

@@ -1,12 +1,13 @@
 //! A profile as rows: each sample one, frames and stacks by their hashes.
 
-use super::message::{FrameRow, Rows, StackRow};
+use super::message::Rows;
 use super::native::Block;
-use crate::intern::HashMap;
+use crate::intern::{HashMap, Strings};
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
 use crate::symbolize::Image;
 use crate::visible::visible;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::hash::Hasher as _;
 use std::io;
 use twox_hash::XxHash64;
@@ -38,14 +39,18 @@ pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
         profile,
         build_ids: &build_ids,
         rows: Rows::default(),
+        strings: Strings::default(),
         frames: HashMap::default(),
-        hashes: Vec::new(),
+        hashes: String::new(),
+        ends: Vec::new(),
         stacks: HashMap::default(),
+        text: String::new(),
     };
     for sample in profile.weighed() {
         maker.stack(sample.stack);
     }
     maker.window(window)?;
+    maker.rows.strings = maker.strings.list();
     maker.rows.pack()
 }
 
@@ -66,11 +71,15 @@ struct Maker<'a> {
     /// Of its images.
     build_ids: &'a [String],
     rows: Rows,
+    strings: Strings,
     /// Places in the rows.
     frames: HashMap<SourceFrameId, u32>,
-    /// The hashes of the frames in the rows, as text.
-    hashes: Vec<String>,
+    /// The hashes of the frames in the rows, as text, and where each ends in it.
+    hashes: String,
+    ends: Vec<usize>,
     stacks: HashMap<CallId, u64>,
+    /// Of the stack that is made.
+    text: String,
 }
 
 impl Maker<'_> {
@@ -137,22 +146,27 @@ impl Maker<'_> {
         if self.stacks.contains_key(&id) {
             return;
         }
-        let mut frames = Vec::new();
         // As the table's definition has it.
-        let mut text = String::new();
+        self.text.clear();
+        let mut depth = 0;
         let mut at = Some(id);
         while let Some(call) = at.and_then(|id| self.profile.stacks.get(id.index())) {
             let place = self.frame(call.frame);
-            if !frames.is_empty() {
-                text.push(',');
+            if depth > 0 {
+                self.text.push(',');
             }
-            text.push_str(self.hashes.get(place as usize).map_or("", String::as_str));
-            frames.push(place);
+            let mut ends = self.ends[..=place as usize].iter().rev();
+            let end = ends.next().copied().unwrap_or(0);
+            let begin = ends.next().copied().unwrap_or(0);
+            self.text.push_str(&self.hashes[begin..end]);
+            self.rows.stacks.frames.push(place);
+            depth += 1;
             at = call.parent;
         }
-        let hash = XxHash64::oneshot(0, text.as_bytes());
+        let hash = XxHash64::oneshot(0, self.text.as_bytes());
         self.stacks.insert(id, hash);
-        self.rows.stacks.push(StackRow { hash, frames });
+        self.rows.stacks.hash.push(hash);
+        self.rows.stacks.depth.push(depth);
     }
 
     fn frame(&mut self, id: SourceFrameId) -> u32 {
@@ -166,36 +180,36 @@ impl Maker<'_> {
         let binary = image.map_or("", |image| &*image.path);
         let build_id = function.image.and_then(|id| self.build_ids.get(id.index()));
         let file = frame.file.as_deref().or(function.source.as_deref());
-        let [function_name, short, file, binary, language] = [
+        let texts = [
             &*function.name,
             function.short.as_deref().unwrap_or(""),
             file.unwrap_or(""),
             binary,
+            build_id.map_or("", String::as_str),
             language(profile, function),
         ]
-        .map(|text| visible(text).into_owned());
-        let mut row = FrameRow {
-            hash: 0,
-            function: function_name,
-            short,
-            file,
-            line: frame.line,
-            binary,
-            build_id: build_id.cloned().unwrap_or_default(),
-            language,
-            inlined: frame.inline_depth,
-        };
+        .map(visible);
         let mut hasher = XxHash64::with_seed(0);
-        let texts = [&row.function, &row.short, &row.file, &row.binary];
-        let texts = texts.into_iter().chain([&row.build_id, &row.language]);
-        texts.for_each(|one| text(&mut hasher, one));
-        hasher.write_u32(row.line);
-        hasher.write_u32(row.inlined);
-        row.hash = hasher.finish();
-        let place = u32::try_from(self.rows.frames.len()).unwrap_or(u32::MAX);
+        texts.iter().for_each(|one| text(&mut hasher, one));
+        hasher.write_u32(frame.line);
+        hasher.write_u32(frame.inline_depth);
+        let hash = hasher.finish();
+        let _ = write!(self.hashes, "{hash}");
+        self.ends.push(self.hashes.len());
+        let [function, short, file, binary, build_id, language] =
+            texts.map(|text| self.strings.place(&text));
+        let frames = &mut self.rows.frames;
+        let place = small(frames.hash.len() as u64);
+        frames.hash.push(hash);
+        frames.function.push(function);
+        frames.short.push(short);
+        frames.file.push(file);
+        frames.line.push(frame.line);
+        frames.binary.push(binary);
+        frames.build_id.push(build_id);
+        frames.language.push(language);
+        frames.inlined.push(frame.inline_depth);
         self.frames.insert(id, place);
-        self.hashes.push(row.hash.to_string());
-        self.rows.frames.push(row);
         place
     }
 }

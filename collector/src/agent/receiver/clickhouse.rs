@@ -7,7 +7,7 @@ use crate::clickhouse::message;
 use crate::clickhouse::table::{Table, statements};
 use crate::clickhouse::{asking, rows};
 use crate::http::{self, Answer, Client, Failure};
-use std::collections::HashSet;
+use crate::intern::HashSet;
 use std::time::{Duration, Instant};
 
 /// So many frames and stacks are remembered that were sent.
@@ -27,7 +27,7 @@ pub(super) struct There {
 impl Default for There {
     fn default() -> Self {
         Self {
-            hashes: HashSet::new(),
+            hashes: HashSet::default(),
             since: Instant::now(),
         }
     }
@@ -56,15 +56,15 @@ impl There {
         let Ok(mut rows) = message::unpack(&message.bytes) else {
             return Outcome::Refused("it is damaged, or of another version".into());
         };
-        let mut new = HashSet::new();
+        let mut new = HashSet::default();
         let mut is_new = |table, hash| {
             let name = (table == Table::Stacks, hash);
             !self.hashes.contains(&name) && new.insert(name)
         };
         for table in Table::ALL {
             let body = match table {
-                Table::Frames => rows.frames_that(|frame| is_new(table, frame.hash)),
-                Table::Stacks => rows.stacks_that(|stack| is_new(table, stack.hash)),
+                Table::Frames => rows.frames_that(|hash| is_new(table, hash)),
+                Table::Stacks => rows.stacks_that(|hash| is_new(table, hash)),
                 Table::Windows => Some(Ok(std::mem::take(&mut rows.window))),
                 Table::Samples => Some(Ok(std::mem::take(&mut rows.samples))),
             };
@@ -145,7 +145,7 @@ fn lacks_table(answer: &Result<Answer, Failure>) -> bool {
 mod tests {
     use super::*;
     use crate::agent::receiver::Kind;
-    use crate::clickhouse::message::{FrameRow, Rows, StackRow};
+    use crate::clickhouse::message::tests::example;
     use crate::test_server::serve;
     use std::sync::mpsc;
 
@@ -156,19 +156,7 @@ mod tests {
         "HTTP/1.1 404 No\r\nContent-Length: 16\r\nConnection: close\r\n\r\nCode: 60. No one";
 
     fn message(hashes: [u64; 2], from_ns: u64) -> Message {
-        let [frame, stack] = hashes;
-        let rows = Rows {
-            frames: vec![FrameRow {
-                hash: frame,
-                ..FrameRow::default()
-            }],
-            stacks: vec![StackRow {
-                hash: stack,
-                frames: vec![0],
-            }],
-            window: b"w".to_vec(),
-            ..Rows::default()
-        };
+        let rows = example(hashes);
         Message {
             bytes: rows.pack().unwrap().into(),
             attributes: std::sync::Arc::default(),

@@ -35,6 +35,7 @@ impl Field {
     }
 
     /// Adds one that is encoded already, in parts.
+    #[cfg_attr(not(feature = "agent"), expect(dead_code))]
     pub(crate) fn push_encoded(&mut self, parts: &[&[u8]]) {
         self.bytes.push(self.key);
         let length = parts.iter().map(|part| part.len()).sum();

@@ -12,13 +12,14 @@ pub(crate) mod proto;
 pub(crate) mod tables;
 
 use super::{Format, Holds, Options};
+use crate::intern::Strings;
 use crate::profile::{CallId, Profile};
 use field::Field;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use prost::Message as _;
 use std::io::{self, Write};
-use tables::{Sink, Span, Strings, hand_over};
+use tables::{Sink, Span, hand_over};
 
 pub(super) struct Pprof;
 

@@ -3,7 +3,7 @@
 
 use super::super::{command, started_at, thread_name};
 use super::proto;
-use crate::intern::{HashMap, Interner, index};
+use crate::intern::{HashMap, Strings};
 use crate::profile::{CallId, Frame, FunctionId, Profile, Sample, SourceFrameId, is_time};
 use crate::recording::{LabelsId, ThreadId};
 use crate::symbolize::ImageId;
@@ -49,47 +49,6 @@ pub(crate) fn hand_over(
     sink: &mut impl Sink,
 ) -> proto::Profile {
     Builder::new(profile, sink).build(span)
-}
-
-index!(
-    /// Of [`Strings`].
-    StringId
-);
-
-/// The table of strings; the first one is empty.
-#[derive(Debug)]
-pub(crate) struct Strings {
-    all: Vec<String>,
-    known: Interner<StringId>,
-}
-
-impl Default for Strings {
-    fn default() -> Self {
-        let all = vec![String::new()];
-        let known = Interner::of(&all);
-        Self { all, known }
-    }
-}
-
-impl Strings {
-    /// Where a string is, at the end of the table if it is new.
-    pub(crate) fn place(&mut self, text: &str) -> i64 {
-        let code = self.known.code(&text);
-        let same = |id: StringId| self.all[id.index()] == text;
-        let found = self.known.find(code, same).unwrap_or_else(|| {
-            let id = StringId::next_of(self.all.len());
-            self.all.push(text.to_owned());
-            self.known.insert(code, id);
-            id
-        });
-        i64::from(found.number())
-    }
-
-    /// The string there.
-    pub(crate) fn at(&self, place: i64) -> &str {
-        let place = usize::try_from(place).unwrap_or(0);
-        self.all.get(place).map_or("", String::as_str)
-    }
 }
 
 struct Builder<'a, S> {
@@ -165,7 +124,7 @@ impl<'a, S: Sink> Builder<'a, S> {
         }
         self.main_binary_first();
         self.samples();
-        self.out.string_table = self.strings.all;
+        self.out.string_table = self.strings.list();
         self.out
     }
 
@@ -384,7 +343,7 @@ impl<'a, S: Sink> Builder<'a, S> {
     }
 
     fn string(&mut self, text: &str) -> i64 {
-        self.strings.place(text)
+        i64::from(self.strings.place(text))
     }
 }
 
