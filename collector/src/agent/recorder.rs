@@ -129,8 +129,8 @@ impl Recorder {
         let _ = kill(Pid::from_raw(self.child.id().cast_signed()), signal);
     }
 
-    /// Lets the recording, which has that length, grow on. Not before its program was started, which
-    /// must not have the limit.
+    /// Lets the recording, which has that length, grow on. Not before its program was started,
+    /// which must not have the limit.
     pub(super) fn extend(&mut self, length: u64) {
         if self.limit < length.saturating_add(LEASH / 2) {
             self.limit = length.saturating_add(LEASH);

@@ -1,5 +1,5 @@
-//! A repeated field of a protocol buffer, whose elements are encoded as they come: a message is what
-//! its fields are, one behind the other.
+//! A repeated field of a protocol buffer, whose elements are encoded as they come: a message is
+//! what its fields are, one behind the other.
 
 use prost::Message;
 
