@@ -49,7 +49,7 @@ pub fn share(of: u64, all: u64) -> f64 {
 pub fn look_at(within: bool, what: impl FnOnce() -> String) {
     assert!(JUDGED.get(), "assert_measured! is for tests that judge()");
     if !within {
-        let what = what();
+        let what = format!("{} ({:.0} ms stolen)", what(), stolen_ns() / 1e6);
         eprintln!("off: {what}");
         panic_any(Off(what))
     }

@@ -8,7 +8,7 @@ use rsunwind_tests::attach::{
 };
 use rsunwind_tests::command::{Bench, output, rsunwind, succeed, text};
 use rsunwind_tests::profiles::{delivered, names, profile};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
 use std::process::Command;
 use std::thread;
@@ -33,9 +33,11 @@ fn children_and_the_next_program_are_copied() {
         assert_eq!(used.len(), 4, "{printed}");
         assert!(used.contains_key(&pid), "it has replaced its program");
         for (tid, ns) in used {
-            let got = delivered(&profile, tid, |_| true) as f64;
-            let (ns, most) = (ns as f64, ns as f64 * 0.02 + 5e6);
-            assert_measured!((got - ns).abs() <= most, "{tid}: {got} of {ns} ns");
+            let (got, ns) = (delivered(&profile, tid, |_| true) as f64, ns as f64);
+            assert_measured!(
+                stands_for(got, ns, ns * 0.02 + 5e6),
+                "{tid}: {got} of {ns} ns"
+            );
         }
     });
 }
@@ -100,8 +102,11 @@ fn fork_children_unwind_themselves_and_nothing_is_left_in_them() {
         for (child, used_ns) in families {
             let all = delivered(&profile, child, |_| true);
             let inner = in_function(&profile, child, "inner");
-            let most = used_ns / 50 + 5_000_000;
-            assert_measured!(all.abs_diff(used_ns) <= most, "{all} of {used_ns} ns");
+            let used = used_ns as f64;
+            assert_measured!(
+                stands_for(all as f64, used, used * 0.02 + 5e6),
+                "{all} of {used_ns} ns"
+            );
             // Copies of its beginning have no names of Python's: until the kernel's record of the
             // fork is read and a thread of it can be held, a twentieth to a third of a second.
             assert_measured!(inner * 2 > used_ns, "{inner} of {used_ns} ns");
@@ -158,7 +163,8 @@ fn assert_recorded(profile: &Profile, (tid, ns): (u32, u64), (function, part_ns)
         in_function(profile, tid, function),
     );
     for (got, ns) in [(all, ns), (part, part_ns)] {
-        let is_near = got.abs_diff(ns) <= ns / 50 + 8_000_000;
+        let (samples, cpu_ns) = (got as f64, ns as f64);
+        let is_near = stands_for(samples, cpu_ns, cpu_ns * 0.02 + 8e6);
         assert_measured!(is_near, "{function}: {got} of {ns} ns");
     }
 }

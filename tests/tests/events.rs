@@ -2,7 +2,7 @@
 
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, stands_for};
 use rsunwind_tests::victim;
 use std::path::Path;
 use std::process::Command;
@@ -74,7 +74,7 @@ fn page_faults_are_counted_where_they_happen() {
             let weight: u64 = recording.samples.iter().map(|sample| sample.weight).sum();
             let sampled = weight as f64 * 1e9 / 999.0;
             assert_measured!(
-                (0.9..1.1).contains(&(sampled / cpu_ns as f64)),
+                stands_for(sampled, cpu_ns as f64, cpu_ns as f64 * 0.1),
                 "{sampled} of {cpu_ns}"
             );
         }
