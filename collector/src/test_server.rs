@@ -15,12 +15,14 @@ const CERTIFICATE: &str = include_str!("test_server.pem");
 
 /// Answers requests with those, in this order, each on a connection of its own, and gives the lines
 /// of their heads. It ends with the process.
-pub(crate) fn serve(answers: &[&str]) -> (String, Receiver<Vec<String>>) {
+pub(crate) fn serve(answers: &[impl AsRef<[u8]>]) -> (String, Receiver<Vec<String>>) {
     listen("http", answers, Some)
 }
 
 /// The same by TLS, and a file with its certificate.
-pub(crate) fn serve_by_tls(answers: &[&str]) -> (String, Receiver<Vec<String>>, NamedTempFile) {
+pub(crate) fn serve_by_tls(
+    answers: &[impl AsRef<[u8]>],
+) -> (String, Receiver<Vec<String>>, NamedTempFile) {
     let mut file = NamedTempFile::new().unwrap();
     file.write_all(CERTIFICATE.as_bytes()).unwrap();
     let provider = rustls::crypto::ring::default_provider();
@@ -45,13 +47,13 @@ pub(crate) fn serve_by_tls(answers: &[&str]) -> (String, Receiver<Vec<String>>, 
 
 fn listen<S: Read + Write>(
     scheme: &str,
-    answers: &[&str],
+    answers: &[impl AsRef<[u8]>],
     open: impl Fn(TcpStream) -> Option<S> + Send + 'static,
 ) -> (String, Receiver<Vec<String>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("{scheme}://{}", listener.local_addr().unwrap());
     let (requests, posted) = channel();
-    let answers: Vec<String> = answers.iter().map(|one| (*one).to_owned()).collect();
+    let answers: Vec<Vec<u8>> = answers.iter().map(|one| one.as_ref().to_vec()).collect();
     thread::spawn(move || {
         let streams = listener.incoming().flatten().filter_map(open);
         for (stream, answer) in streams.zip(answers) {
@@ -64,7 +66,7 @@ fn listen<S: Read + Write>(
             });
             let mut body = vec![0; length.unwrap_or(0)];
             let _ = reader.read_exact(&mut body);
-            let _ = reader.get_mut().write_all(answer.as_bytes());
+            let _ = reader.get_mut().write_all(&answer);
             let _ = requests.send(head);
         }
     });

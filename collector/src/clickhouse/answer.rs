@@ -1,30 +1,81 @@
-//! What ClickHouse answers to the queries of [`super::read`]: a JSON array on each line.
+//! What ClickHouse answers to the queries of [`super::read`]: rows in its format
+//! `RowBinaryWithNamesAndTypes`.
+//! <https://clickhouse.com/docs/interfaces/formats/RowBinaryWithNamesAndTypes>
 
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
+/// What answers are in.
+pub(super) const FORMAT: &str = "RowBinaryWithNamesAndTypes";
+/// No answer of ours has more columns.
+const MOST_COLUMNS: usize = 64;
+
+/// A row of an answer.
+pub(super) trait Row: Sized {
+    /// The types of its columns. Strings may be of low cardinality, too.
+    const TYPES: &'static [&'static str];
+
+    /// Reads the next; `None` if it is cut short, or has text that is no UTF-8.
+    fn read(from: &mut Cursor<'_>) -> Option<Self>;
+}
 
 /// The samples of a thread whose weights are of the same period.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Sums {
+    /// That of the thread and the period.
+    pub(super) key: u64,
+    /// Hashes.
+    pub(super) stacks: Vec<u64>,
+    /// The sum of the weights of each stack.
+    pub(super) weights: Vec<u64>,
+}
+
+impl Row for Sums {
+    const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)", "Array(UInt64)"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            key: from.number()?,
+            stacks: from.numbers()?,
+            weights: from.numbers()?,
+        })
+    }
+}
+
+/// A thread, and a period of its samples.
+#[derive(Debug)]
+pub(super) struct Thread {
+    pub(super) key: u64,
     pub(super) process: String,
     pub(super) thread: String,
     pub(super) period_ns: u64,
     /// When the first and the last sample were, ms since 1970.
     pub(super) first_ms: u64,
     pub(super) last_ms: u64,
-    /// The hash of each stack, and the sum of its weights.
-    pub(super) stacks: Vec<(u64, u64)>,
 }
 
-impl Sums {
+impl Thread {
     /// What no other has.
     pub(super) fn name(&self) -> (&str, &str, u64) {
         (&self.process, &self.thread, self.period_ns)
     }
 }
 
+impl Row for Thread {
+    const TYPES: &'static [&'static str] =
+        &["UInt64", "String", "String", "UInt64", "UInt64", "UInt64"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            key: from.number()?,
+            process: from.text()?,
+            thread: from.text()?,
+            period_ns: from.number()?,
+            first_ms: from.number()?,
+            last_ms: from.number()?,
+        })
+    }
+}
+
 /// A row of the table of frames.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Frame {
     pub(super) hash: u64,
     pub(super) function: String,
@@ -37,53 +88,206 @@ pub(super) struct Frame {
     pub(super) inlined: u32,
 }
 
+impl Row for Frame {
+    const TYPES: &'static [&'static str] = &[
+        "UInt64", "String", "String", "String", "UInt32", "String", "String", "String", "UInt32",
+    ];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            hash: from.number()?,
+            function: from.text()?,
+            short: from.text()?,
+            file: from.text()?,
+            line: from.short_number()?,
+            binary: from.text()?,
+            build_id: from.text()?,
+            language: from.text()?,
+            inlined: from.short_number()?,
+        })
+    }
+}
+
 /// A row of the table of stacks.
-#[derive(Debug, Deserialize)]
+#[derive(Debug)]
 pub(super) struct Stack {
     pub(super) hash: u64,
     /// Hashes of frames, from the innermost.
     pub(super) frames: Vec<u64>,
 }
 
+impl Row for Stack {
+    const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            hash: from.number()?,
+            frames: from.numbers()?,
+        })
+    }
+}
+
+impl Row for String {
+    const TYPES: &'static [&'static str] = &["String"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        from.text()
+    }
+}
+
 /// The rows of an answer.
 ///
 /// # Errors
-/// Which line is none, and why.
-pub(super) fn rows<T: DeserializeOwned>(body: &[u8]) -> Result<Vec<T>, String> {
-    let lines = body.split(|byte| *byte == b'\n').enumerate();
-    let lines = lines.filter(|(_, line)| !line.is_empty());
-    let row = |(number, line)| {
-        let read = serde_json::from_slice(line);
-        read.map_err(|why| format!("line {}: {why}", number + 1))
-    };
-    lines.map(row).collect()
+/// What is not as it must be.
+pub(super) fn rows<R: Row>(body: &[u8]) -> Result<Vec<R>, String> {
+    let mut from = Cursor { rest: body };
+    let types = from.types().ok_or("it does not begin with columns")?;
+    if types != R::TYPES {
+        return Err(format!("its columns are {types:?} and not {:?}", R::TYPES));
+    }
+    let mut rows = Vec::new();
+    while !from.rest.is_empty() {
+        let row = R::read(&mut from);
+        rows.push(row.ok_or_else(|| format!("row {} is damaged", rows.len() + 1))?);
+    }
+    Ok(rows)
+}
+
+/// What is left of an answer.
+pub(super) struct Cursor<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Cursor<'a> {
+    /// The types of the columns, behind their names.
+    fn types(&mut self) -> Option<Vec<&'a str>> {
+        let columns = self.length()?;
+        if columns > MOST_COLUMNS {
+            return None;
+        }
+        for _ in 0..columns {
+            self.slice()?;
+        }
+        let plain = |kind: &'a str| {
+            let inner = kind.strip_prefix("LowCardinality(");
+            inner
+                .and_then(|kind| kind.strip_suffix(')'))
+                .unwrap_or(kind)
+        };
+        let types = (0..columns).map(|_| Some(plain(std::str::from_utf8(self.slice()?).ok()?)));
+        types.collect()
+    }
+
+    fn take(&mut self, bytes: usize) -> Option<&'a [u8]> {
+        let (taken, rest) = self.rest.split_at_checked(bytes)?;
+        self.rest = rest;
+        Some(taken)
+    }
+
+    /// Seven bits in each byte, the lowest first.
+    fn length(&mut self) -> Option<usize> {
+        let mut length = 0;
+        for shift in (0..63).step_by(7) {
+            let [byte] = *self.take(1)? else { return None };
+            length |= usize::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                return Some(length);
+            }
+        }
+        None
+    }
+
+    fn slice(&mut self) -> Option<&'a [u8]> {
+        let length = self.length()?;
+        self.take(length)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        std::str::from_utf8(self.slice()?).ok().map(str::to_owned)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        Some(u64::from_le_bytes(self.take(8)?.try_into().ok()?))
+    }
+
+    fn short_number(&mut self) -> Option<u32> {
+        Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
+    }
+
+    fn numbers(&mut self) -> Option<Vec<u64>> {
+        let length = self.length()?.checked_mul(8)?;
+        let (numbers, _) = self.take(length)?.as_chunks();
+        Some(
+            numbers
+                .iter()
+                .map(|bytes| u64::from_le_bytes(*bytes))
+                .collect(),
+        )
+    }
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    #[test]
-    fn lines_are_rows_and_what_is_none_is_named() {
-        let stacks: Vec<Stack> = rows(b"[18446744073709551615,[1,2]]\n[7,[]]\n").unwrap();
-        assert_eq!(
-            (stacks[0].hash, &*stacks[0].frames),
-            (u64::MAX, &[1, 2][..])
-        );
-        assert!(stacks[1].frames.is_empty() && rows::<Stack>(b"").unwrap().is_empty());
-        for damaged in [
-            "[1]",
-            "[1,[-1]]",
-            "[1,[],2]",
-            "[1,[2",
-            "<html>",
-            "\u{0}",
-            "[\"1\",[]]",
-        ] {
-            let why = rows::<Stack>(format!("[7,[]]\n{damaged}\n").as_bytes()).unwrap_err();
-            assert!(why.starts_with("line 2: "), "{damaged}: {why}");
+    /// The beginning of an answer.
+    pub(in super::super) fn head<R: Row>() -> Vec<u8> {
+        let mut head = vec![R::TYPES.len() as u8];
+        for text in R::TYPES.iter().map(|_| &"x").chain(R::TYPES) {
+            head.extend(self::text(text));
         }
-        let deep = "[".repeat(1 << 20);
-        assert!(rows::<Stack>(deep.as_bytes()).is_err());
+        head
+    }
+
+    pub(in super::super) fn text(text: &str) -> Vec<u8> {
+        [&[text.len() as u8], text.as_bytes()].concat()
+    }
+
+    pub(in super::super) fn numbers(numbers: &[u64]) -> Vec<u8> {
+        let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+        [numbers.len() as u8].into_iter().chain(bytes).collect()
+    }
+
+    fn stacks(rows: &[u8]) -> Result<Vec<Stack>, String> {
+        super::rows(&[&head::<Stack>(), rows].concat())
+    }
+
+    #[test]
+    fn rows_are_read_and_what_is_none_is_named() {
+        let one = [&u64::MAX.to_le_bytes()[..], &numbers(&[1, 2])].concat();
+        let other = [&7_u64.to_le_bytes()[..], &numbers(&[])].concat();
+        let both = [&one[..], &other].concat();
+        let read = stacks(&both).unwrap();
+        assert_eq!((read[0].hash, &*read[0].frames), (u64::MAX, &[1, 2][..]));
+        assert!(read[1].frames.is_empty() && stacks(b"").unwrap().is_empty());
+        for end in (1..other.len()).map(|end| one.len() + end) {
+            assert_eq!(stacks(&both[..end]).unwrap_err(), "row 2 is damaged");
+        }
+        let endless = [&7_u64.to_le_bytes()[..], &[0xff; 9], &[0]].concat();
+        assert_eq!(stacks(&endless).unwrap_err(), "row 1 is damaged");
+    }
+
+    #[test]
+    fn columns_are_of_the_types_that_were_asked_for() {
+        let cheap = b"\x01\x01x\x16LowCardinality(String)\x02ab";
+        assert_eq!(rows::<String>(cheap).unwrap(), ["ab"]);
+        let why = rows::<Stack>(cheap).unwrap_err();
+        assert!(
+            why.contains("are [\"String\"] and not [\"UInt64\", "),
+            "{why}"
+        );
+        for other in [
+            &b""[..],
+            b"<html>",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
+            &[0x41; 999],
+        ] {
+            let why = rows::<Stack>(other).unwrap_err();
+            assert_eq!(why, "it does not begin with columns");
+        }
+        assert_eq!(
+            rows::<String>(b"\x01\x01x\x06String\x01\xff").unwrap_err(),
+            "row 1 is damaged"
+        );
     }
 }

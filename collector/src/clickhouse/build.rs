@@ -19,6 +19,9 @@ use std::sync::Arc;
 
 /// A stack whose frames are not in the tables.
 pub(super) const NO_STACK: &str = "[its stack is not in the tables]";
+/// The function and the frame that stand for that.
+const UNKNOWN: FunctionId = FunctionId::new(0);
+const UNKNOWN_FRAME: SourceFrameId = SourceFrameId::new(0);
 
 /// A profile that is being made.
 #[derive(Default)]
@@ -32,20 +35,55 @@ pub(super) struct Builder {
     images: HashMap<(String, String), ImageId>,
     languages: HashMap<String, LanguageId>,
     of_function: HashMap<Function, FunctionId>,
+    /// Frames that are on stacks, by their hashes.
     of_hash: HashMap<u64, SourceFrameId>,
     of_call: HashMap<Call, CallId>,
     of_stack: HashMap<u64, CallId>,
     processes: HashMap<String, ProcessId>,
     /// By process, name and period.
     threads: HashMap<(ProcessId, String, u64), ThreadId>,
-    missing: Option<SourceFrameId>,
     /// From when to when, ms since 1970.
     times: Option<(u64, u64)>,
 }
 
 impl Builder {
-    /// Knows a frame. What it is called goes to terminals and files.
+    pub(super) fn new() -> Self {
+        let mut made = Self::default();
+        let unknown = made.function(Function {
+            name: NO_STACK.into(),
+            short: None,
+            image: None,
+            mode: Mode::Note,
+            source: None,
+            begins: 0,
+        });
+        made.frames.push(Frame::bare(unknown));
+        made
+    }
+
+    /// Knows a stack.
+    pub(super) fn stack(&mut self, row: &answer::Stack) {
+        let mut at = None;
+        for hash in row.frames.iter().rev() {
+            let unknown = |_: &_| Frame::bare(UNKNOWN);
+            let frame = placed(&mut self.of_hash, &mut self.frames, *hash, unknown);
+            at = Some(self.call(at, frame));
+        }
+        if let Some(made) = at {
+            self.of_stack.insert(row.hash, made);
+        }
+    }
+
+    /// Those of all frames on stacks that are known.
+    pub(super) fn hashes_of_frames(&self) -> impl Iterator<Item = u64> {
+        self.of_hash.keys().copied()
+    }
+
+    /// Knows a frame that is on stacks. What it is called goes to terminals and files.
     pub(super) fn frame(&mut self, row: &answer::Frame) {
+        let Some(id) = self.of_hash.get(&row.hash).copied() else {
+            return;
+        };
         let shared = |text: &str| Arc::<str>::from(visible(text));
         let image = !row.binary.is_empty();
         let image = image.then(|| self.image(&visible(&row.binary), &row.build_id));
@@ -71,24 +109,17 @@ impl Builder {
                 .filter(|_| matches!(mode, Mode::Language(_))),
             begins: 0,
         });
-        let frame = Frame {
+        self.frames[id.index()] = Frame {
             file: file.map(shared),
             line: row.line,
             inline_depth: row.inlined,
             ..Frame::bare(function)
         };
-        let id = self.add(frame);
-        self.of_hash.insert(row.hash, id);
     }
 
     fn function(&mut self, function: Function) -> FunctionId {
         let functions = &mut self.functions;
         placed(&mut self.of_function, functions, function, Clone::clone)
-    }
-
-    fn add(&mut self, frame: Frame) -> SourceFrameId {
-        self.frames.push(frame);
-        SourceFrameId::next_of(self.frames.len() - 1)
     }
 
     fn image(&mut self, path: &str, build_id: &str) -> ImageId {
@@ -104,8 +135,8 @@ impl Builder {
         )
     }
 
-    /// Adds the samples of a thread. `stacks`: frames from the innermost, by hash.
-    pub(super) fn sums(&mut self, row: &answer::Sums, stacks: &HashMap<u64, Vec<u64>>) {
+    /// Adds the samples of a thread.
+    pub(super) fn samples(&mut self, row: &answer::Thread, sums: &answer::Sums) {
         let times = self.times.get_or_insert((row.first_ms, row.last_ms));
         *times = (times.0.min(row.first_ms), times.1.max(row.last_ms));
         let [process, thread] = [&row.process, &row.thread].map(|name| visible(name).into_owned());
@@ -124,16 +155,11 @@ impl Builder {
             thread,
             |(process, name, period)| thread_of(*process, name, *period),
         );
-        for (hash, weight) in &row.stacks {
-            let stack = match self.of_stack.get(hash) {
-                Some(known) => *known,
-                None => {
-                    let frames = stacks.get(hash).map(|frames| &frames[..]);
-                    let made = self.stack(frames.unwrap_or_default());
-                    self.of_stack.insert(*hash, made);
-                    made
-                }
-            };
+        let mut stacks: Vec<_> = sums.stacks.iter().zip(&sums.weights).collect();
+        stacks.sort_unstable();
+        for (hash, weight) in stacks {
+            let known = self.of_stack.get(hash).copied();
+            let stack = known.unwrap_or_else(|| self.call(None, UNKNOWN_FRAME));
             self.samples.push(Sample {
                 thread,
                 time_ns: ns(row.first_ms),
@@ -149,41 +175,9 @@ impl Builder {
         }
     }
 
-    fn stack(&mut self, leaf_first: &[u64]) -> CallId {
-        let mut at = None;
-        for hash in leaf_first.iter().rev() {
-            let frame = match self.of_hash.get(hash) {
-                Some(frame) => *frame,
-                None => self.missing(),
-            };
-            at = Some(self.call(at, frame));
-        }
-        at.unwrap_or_else(|| {
-            let missing = self.missing();
-            self.call(None, missing)
-        })
-    }
-
     fn call(&mut self, parent: Option<CallId>, frame: SourceFrameId) -> CallId {
         let call = Call { parent, frame };
         placed(&mut self.of_call, &mut self.calls, call, |call| *call)
-    }
-
-    fn missing(&mut self) -> SourceFrameId {
-        if let Some(known) = self.missing {
-            return known;
-        }
-        let function = self.function(Function {
-            name: NO_STACK.into(),
-            short: None,
-            image: None,
-            mode: Mode::Note,
-            source: None,
-            begins: 0,
-        });
-        let id = self.add(Frame::bare(function));
-        self.missing = Some(id);
-        id
     }
 
     /// All of it. `command` is what stands above reports.
