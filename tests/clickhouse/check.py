@@ -93,8 +93,8 @@ windows = "SELECT count(), sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_win
 [sent] = engine.ask("SELECT uniqExact(window), count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples WHERE service = 'faults'")
 equal("windows, rows, weight, ns after faults and kill -9", sent, account)
 equal("windows, as the agent says", f"{sent[0]} windows sent" in says, True)
-names = "SELECT uniqExact(stack) FROM rsunwind_samples WHERE service = 'faults' AND stack NOT IN (SELECT hash FROM rsunwind_stacks WHERE {})"
-equal("stacks without their frames", engine.ask(names.format("arrayAll(f -> f IN (SELECT hash FROM rsunwind_frames), frames)")), [[0]])
+names = "SELECT uniqExact(stack) FROM rsunwind_samples WHERE service = 'faults' AND stack NOT IN (SELECT hash FROM rsunwind_stacks WHERE service = 'faults' AND {})"
+equal("stacks without their frames", engine.ask(names.format("arrayAll(f -> f IN (SELECT hash FROM rsunwind_frames WHERE service = 'faults'), frames)")), [[0]])
 seconds = sent[3] / 1e9
 shown("CPU time of it, s", round(seconds, 2))
 if not 12 <= seconds < 14:
@@ -109,9 +109,9 @@ for at in range(0, rows, step):
         concat('worker-', toString(number % 16)), 2000 + number % 16, 'native',
         cityHash64((number % 20) * 50000 + toUInt64(50000 * pow((cityHash64(number) % 1000000) / 1000000.0, 4))),
         1, 10101010, intDiv(number, 450), CAST(map(), 'Map(String, String)') FROM numbers({at}, {min(step, rows - at)})""")
-engine.ask("""INSERT INTO rsunwind_frames SELECT number, concat('function', toString(number)), '', 'file.c', 1, '/bin/server', '', 'native', 0
-    FROM numbers(60000)""")
-engine.ask("""INSERT INTO rsunwind_stacks (hash, frames) SELECT cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,
+engine.ask("""INSERT INTO rsunwind_frames SELECT concat('svc', toString(intDiv(number, 60000))), number % 60000,
+    concat('function', toString(number % 60000)), '', 'file.c', 1, '/bin/server', '', 'native', 0 FROM numbers(20 * 60000)""")
+engine.ask("""INSERT INTO rsunwind_stacks SELECT concat('svc', toString(intDiv(number, 50000))), cityHash64(number), arrayReverse(arrayMap(i -> cityHash64(i, bitShiftRight(number,
     toUInt8(greatest(0, 20 - intDiv(i, 2))))) % 60000, range(30 + number % 20))) FROM numbers(1000000)""")
 engine.ask("OPTIMIZE TABLE rsunwind_samples FINAL")
 [[size]] = engine.ask("SELECT sum(data_compressed_bytes) / sum(rows) FROM system.parts WHERE active AND table = 'rsunwind_samples'")

@@ -76,9 +76,10 @@ class Rows:
         columns = {name: list(varints(frames[number])) for number, name in enumerate(names, 2)}
         columns |= {name: [strings[place] for place in columns[name]] for name in texts}
         hashes = fixed(frames[1])
-        self.frames = [dict(zip(["hash", *names], row)) for row in zip(hashes, *(columns[name] for name in names))]
+        service = {"service": attributes["service.name"]}
+        self.frames = [service | dict(zip(["hash", *names], row)) for row in zip(hashes, *(columns[name] for name in names))]
         places = varints(stacks[3])
-        self.stacks = [{"frames": [hashes[next(places)] for _ in range(depth)]} for depth in varints(stacks[2])]
+        self.stacks = [service | {"frames": [hashes[next(places)] for _ in range(depth)]} for depth in varints(stacks[2])]
         # By columns.
         self.window, self.samples = (gzip.decompress(parts[number]) for number in (4, 5))
 

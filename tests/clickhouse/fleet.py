@@ -119,8 +119,9 @@ def send():
         for name, value in replaced.items():
             samples, window = samples.replace(name, value), window.replace(name, value)
         if number == 0:
-            insist("rsunwind_frames", template.rows.frames)
-            insist("rsunwind_stacks", template.rows.stacks)
+            of_service = {"service": names[SERVICE]}
+            insist("rsunwind_frames", [row | of_service for row in template.rows.frames])
+            insist("rsunwind_stacks", [row | of_service for row in template.rows.stacks])
         insist("rsunwind_windows", window, f"{token:016x}")
         insist("rsunwind_samples", samples, f"{token:016x}")
         acknowledged.add(token)
@@ -166,9 +167,9 @@ equal("windows, rows, weight, ns, as they were sent", there, account)
 equal("windows that were acknowledged", len(acknowledged), agents * windows)
 [there] = engine.ask("SELECT count(), sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows")
 equal("the same by the windows' account", there, account)
-unknown = "SELECT count() FROM rsunwind_samples WHERE stack NOT IN (SELECT hash FROM rsunwind_stacks)"
+unknown = "SELECT count() FROM rsunwind_samples WHERE (service, stack) NOT IN (SELECT service, hash FROM rsunwind_stacks)"
 equal("samples whose stack is not there", engine.ask(unknown), [[0]])
-unknown = "SELECT count() FROM (SELECT arrayJoin(frames) AS f FROM rsunwind_stacks) WHERE f NOT IN (SELECT hash FROM rsunwind_frames)"
+unknown = "SELECT count() FROM (SELECT service, arrayJoin(frames) AS f FROM rsunwind_stacks) WHERE (service, f) NOT IN (SELECT service, hash FROM rsunwind_frames)"
 equal("stacks whose frames are not there", engine.ask(unknown), [[0]])
 parts = "SELECT sum(data_compressed_bytes) / sum(rows), count() FROM system.parts WHERE active AND table = 'rsunwind_samples'"
 [[size, count]] = engine.ask(parts)

@@ -39,17 +39,24 @@ pub fn in_tables(receiver: &Receiver) -> Tables {
     let (mut frames, mut stacks) = (HashSet::new(), HashSet::new());
     let (mut tokens, mut found) = (HashSet::new(), Tables::default());
     let number = |row: &Value, key: &str| row[key].as_u64().expect("a number");
+    let of_service =
+        |row: &Value, hash| (row["service"].as_str().expect("a name").to_owned(), hash);
     for one in &receiver.taken("/?database=profiles&query=INSERT%20INTO%20") {
         let (table, rows) = inserted(one);
         let token = one.path.split("insert_deduplication_token=").nth(1);
         for row in &rows {
             match table {
-                "rsunwind_frames" => assert!(frames.insert(number(row, "hash"))),
+                "rsunwind_frames" => {
+                    assert!(frames.insert(of_service(row, number(row, "hash"))));
+                }
                 "rsunwind_stacks" => {
                     let all = row["frames"].as_array().expect("a list").iter();
                     let all: Vec<_> = all.map(|one| one.as_u64().expect("a hash")).collect();
-                    assert!(all.iter().all(|frame| frames.contains(frame)));
-                    assert!(stacks.insert(hash(&all)));
+                    assert!(
+                        all.iter()
+                            .all(|frame| frames.contains(&of_service(row, *frame)))
+                    );
+                    assert!(stacks.insert(of_service(row, hash(&all))));
                 }
                 "rsunwind_windows" => {
                     let id = format!("{:016x}", number(row, "window"));
@@ -59,9 +66,9 @@ pub fn in_tables(receiver: &Receiver) -> Tables {
                     found.labels = row["labels"].clone();
                 }
                 _ => {
-                    let service = row["service"].as_str().expect("a name");
-                    found.services.insert(service.to_owned());
-                    assert!(stacks.contains(&number(row, "stack")));
+                    let stack = of_service(row, number(row, "stack"));
+                    assert!(stacks.contains(&stack));
+                    found.services.insert(stack.0);
                     assert!(tokens.contains(token.expect("a window")));
                     found.cpu_ns += row["cpu_ns"].as_i64().expect("a number");
                 }

@@ -24,8 +24,8 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(message::unpack(&rows.pack().unwrap()).unwrap() == rows);
-    let frames = rows.frames_that(|hash| hash > 0);
+    let frames = rows.frames_that("shop", |hash| hash > 0);
     assert!(frames.is_some() == rows.frames.hash.iter().any(|hash| *hash > 0));
-    let stacks = rows.stacks_that(|_| true);
+    let stacks = rows.stacks_that("shop", |_| true);
     assert!(stacks.is_some() != rows.stacks.hash.is_empty());
 });

@@ -111,6 +111,7 @@ impl Rows {
     /// Those frames, by their hashes, as the body of an insert; `None` if there are none.
     pub(crate) fn frames_that(
         &self,
+        service: &str,
         mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
         let frames = &self.frames;
@@ -123,6 +124,7 @@ impl Rows {
         let texts = |column| numbers(column).map(text);
         let hash = |row: &usize| frames.hash.get(*row).copied().unwrap_or(0);
         let mut block = Block::of(rows.len());
+        block.texts("service", rows.iter().map(|_| service));
         block.u64s("hash", rows.iter().map(hash));
         block.texts("function", texts(&frames.function));
         block.texts("short", texts(&frames.short));
@@ -138,6 +140,7 @@ impl Rows {
     /// Those stacks, likewise. What is called by the same lies together.
     pub(crate) fn stacks_that(
         &self,
+        service: &str,
         mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
         let stacks = self.stacks.each().filter(|(hash, _)| are_meant(*hash));
@@ -146,6 +149,7 @@ impl Rows {
         let mut rows: Vec<Vec<u64>> = stacks.collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
+        block.texts("service", rows.iter().map(|_| service));
         block.lists("frames", rows.iter().map(Vec::as_slice));
         (!rows.is_empty()).then(|| block.finish())
     }
@@ -243,9 +247,11 @@ pub(crate) mod tests {
         let rows = example([u64::MAX, 1]);
         let read = unpack(&rows.pack().unwrap()).unwrap();
         assert_eq!(read, rows);
-        assert!(read.frames_that(|hash| hash == u64::MAX).is_some());
-        assert!(read.stacks_that(|hash| hash == 1).is_some());
-        assert!(read.frames_that(|_| false).is_none() && read.stacks_that(|_| false).is_none());
+        assert!(read.frames_that("shop", |hash| hash == u64::MAX).is_some());
+        assert!(read.stacks_that("shop", |hash| hash == 1).is_some());
+        assert!(
+            read.frames_that("", |_| false).is_none() && read.stacks_that("", |_| false).is_none()
+        );
         let stacks: Vec<_> = read.stacks.each().collect();
         assert_eq!(stacks, [(1, &[0, 0][..])]);
     }

@@ -126,7 +126,9 @@ impl Engine<'_> {
         hashes.sort_unstable();
         hashes.dedup();
         let ask = |portion: &[u64]| {
-            let mut asked = format!("SELECT {columns} WHERE hash IN reinterpret(unhex('");
+            let names = self.wanted.names;
+            let mut asked =
+                format!("SELECT {columns} WHERE {names} AND hash IN reinterpret(unhex('");
             for hash in portion {
                 let _ = write!(asked, "{:016x}", hash.swap_bytes());
             }

@@ -49,15 +49,18 @@ SETTINGS non_replicated_deduplication_window = 100000;
 
 -- A stack: the frames from the innermost (frames[1]) to where the thread begins.
 CREATE TABLE IF NOT EXISTS rsunwind_stacks (
+    -- What a report of one service needs lies together.
+    service LowCardinality(String),
     -- What agents send is the frames alone.
     hash UInt64 DEFAULT xxHash64(arrayStringConcat(frames, ',')),
     -- rsunwind_frames.hash
     frames Array(UInt64) CODEC(ZSTD(1))
 )
 ENGINE = ReplacingMergeTree
-ORDER BY hash;
+ORDER BY (service, hash);
 
 CREATE TABLE IF NOT EXISTS rsunwind_frames (
+    service LowCardinality(String),
     hash UInt64,
     function String,
     -- The same without template arguments and parameters.
@@ -73,4 +76,4 @@ CREATE TABLE IF NOT EXISTS rsunwind_frames (
     inlined UInt32
 )
 ENGINE = ReplacingMergeTree
-ORDER BY hash;
+ORDER BY (service, hash);

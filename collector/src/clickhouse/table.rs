@@ -4,7 +4,7 @@
 const SCHEMA: &str = include_str!("schema.sql");
 
 /// A table.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Table {
     Frames,
     Stacks,
@@ -29,12 +29,12 @@ impl Table {
     /// The same with the columns of what is sent, where they are not all.
     pub(crate) const fn columns(self) -> &'static str {
         match self {
-            Self::Stacks => "rsunwind_stacks (frames)",
+            Self::Stacks => "rsunwind_stacks (service, frames)",
             _ => self.name(),
         }
     }
 
-    /// Whether equal rows have equal hashes, so that each needs to be sent once.
+    /// Whether equal rows of a service have equal hashes, so that each needs to be sent once.
     pub(crate) const fn is_by_hash(self) -> bool {
         matches!(self, Self::Frames | Self::Stacks)
     }

@@ -8,6 +8,7 @@ use crate::clickhouse::table::{Table, statements};
 use crate::clickhouse::{asking, rows};
 use crate::http::{self, Answer, Client, Failure};
 use crate::intern::HashSet;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// So many frames and stacks are remembered that were sent.
@@ -17,17 +18,18 @@ const LONGEST: Duration = Duration::from_secs(3600);
 /// What an answer begins with that says that a table is not there.
 const NO_TABLE: &[u8] = b"Code: 60.";
 
-/// Hashes of frames and stacks that the receiver has.
+/// Frames and stacks that the receiver has.
 #[derive(Debug)]
 pub(super) struct There {
-    hashes: HashSet<(bool, u64)>,
+    /// By service, table and hash.
+    known: HashSet<(Arc<str>, Table, u64)>,
     since: Instant,
 }
 
 impl Default for There {
     fn default() -> Self {
         Self {
-            hashes: HashSet::default(),
+            known: HashSet::default(),
             since: Instant::now(),
         }
     }
@@ -43,7 +45,7 @@ impl There {
         patience: Duration,
     ) -> Outcome {
         let deadline = Instant::now() + receiver.timeout.min(patience);
-        if self.hashes.len() > MOST || self.since.elapsed() > LONGEST {
+        if self.known.len() > MOST || self.since.elapsed() > LONGEST {
             *self = Self::default();
         }
         let id = rows::window_id(&message.attributes, message.from_ns, message.to_ns);
@@ -57,14 +59,16 @@ impl There {
             return Outcome::Refused("it is damaged, or of another version".into());
         };
         let mut new = HashSet::default();
+        let service = message.attributes.get("service.name");
+        let service = Arc::from(service.map_or("", String::as_str));
         let mut is_new = |table, hash| {
-            let name = (table == Table::Stacks, hash);
-            !self.hashes.contains(&name) && new.insert(name)
+            let name = (Arc::clone(&service), table, hash);
+            !self.known.contains(&name) && new.insert(name)
         };
         for table in Table::ALL {
             let body = match table {
-                Table::Frames => rows.frames_that(|hash| is_new(table, hash)),
-                Table::Stacks => rows.stacks_that(|hash| is_new(table, hash)),
+                Table::Frames => rows.frames_that(&service, |hash| is_new(table, hash)),
+                Table::Stacks => rows.stacks_that(&service, |hash| is_new(table, hash)),
                 Table::Windows => Some(Ok(std::mem::take(&mut rows.window))),
                 Table::Samples => Some(Ok(std::mem::take(&mut rows.samples))),
             };
@@ -78,7 +82,7 @@ impl There {
                 other => return other,
             }
         }
-        self.hashes.extend(new);
+        self.known.extend(new);
         Outcome::Taken(None)
     }
 }
