@@ -148,7 +148,7 @@ def message(rsunwind, recording, attributes):
         "window": [0, U64, 0, U64],
         "forms": ["rows"],
         "attributes": attributes,
-        "books": {"late": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7},
+        "books": {"late": [], "beside": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7},
     }
     out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
     return gzip.decompress(out.stdout.split(b"\n", 1)[1])

@@ -78,7 +78,7 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
     let (mut sum, mut windows) = (0, 0);
     let (mut last, mut before) = (0, 0);
     let mut books = json!({
-        "late": [], "threads": [], "lives": [], "sent": 0, "owed": [0, 0, 0, 0, 0, 0, 0],
+        "late": [], "beside": [], "threads": [], "lives": [], "sent": 0, "owed": [0, 0, 0, 0, 0, 0, 0],
     });
     loop {
         let status = recorder.try_wait().unwrap();
@@ -119,7 +119,7 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
     let times = whole.samples.iter().map(|sample| sample.time_ns);
     let (first, end) = (times.clone().min().unwrap(), times.max().unwrap());
     let (mut sum, mut last, mut before) = (0, 0, 0);
-    let mut sent = correlate::Sent::new();
+    let mut sent = correlate::Sent::default();
     for part in 1..=8 {
         let until = if part == 8 {
             u64::MAX

@@ -41,7 +41,7 @@ struct Life {
 /// All of it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Books {
-    /// What was sent without a user stack, which may come yet.
+    /// What was sent before samples came that stand for it, too.
     pub(super) late: Sent,
     /// What was sent of threads, ns.
     threads: BTreeMap<ThreadName, u64>,
@@ -274,7 +274,8 @@ impl Books {
         });
         let owed = REASONS.map(|reason| self.owed.get(&reason).copied().unwrap_or(0));
         json!({
-            "late": of_threads(&self.late),
+            "late": of_threads(&self.late.late),
+            "beside": of_threads(&self.late.beside),
             "threads": of_threads(&self.threads),
             "lives": lives.collect::<Vec<_>>(),
             "sent": self.sent_ns,
@@ -306,7 +307,10 @@ impl Books {
             });
         let owed = numbers::<{ REASONS.len() }>(value.get("owed")?)?;
         Some(Self {
-            late: of_threads("late")?,
+            late: Sent {
+                late: of_threads("late")?,
+                beside: of_threads("beside")?,
+            },
             threads: of_threads("threads")?,
             lives: lives.collect::<Option<_>>()?,
             sent_ns: value.get("sent")?.as_u64()?,

@@ -317,7 +317,14 @@ impl Stacks {
         let there: HashSet<_> = threads.map(|id| name_of(recording, id)).collect();
         self.sent
             .retain(|name, sent| *sent > 0 && there.contains(name));
-        (self.made, self.sent)
+        let beside = self.beside.left().into_iter();
+        let sent = Sent {
+            late: self.sent,
+            beside: beside
+                .map(|(id, weight)| (name_of(recording, id), weight))
+                .collect(),
+        };
+        (self.made, sent)
     }
 
     /// Kernel samples that the thread itself took no user stack for: each has its own weight. CPU

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 /// [`OpenError`] for the first path of which nothing could be read. In a directory, files that are
 /// no recordings are reported as damages if another one is.
 pub fn read(paths: &[impl AsRef<Path>]) -> Result<Recording, OpenError> {
-    read_window(paths, Window::WHOLE, &mut Sent::new())
+    read_window(paths, Window::WHOLE, &mut Sent::default())
 }
 
 /// The same, with the samples of a window only. `sent` is what windows before it had without a user
@@ -55,7 +55,7 @@ pub fn read_window(
 /// [`OpenError`] if it is none at all.
 pub fn read_bytes(name: impl Into<PathBuf>, bytes: Vec<u8>) -> Result<Recording, OpenError> {
     let contents = Contents::of_bytes(name, bytes)?;
-    correlate(contents, Window::WHOLE, &mut Sent::new())
+    correlate(contents, Window::WHOLE, &mut Sent::default())
 }
 
 fn correlate(contents: Contents, window: Window, sent: &mut Sent) -> Result<Recording, OpenError> {
@@ -80,7 +80,7 @@ fn correlate_in(
     let found = std::thread::scope(|scope| {
         let (read, mut parts) = (&read, parts.into_iter());
         let first = parts.next();
-        let others = parts.map(|part| scope.spawn(|| read(part, Sent::new())));
+        let others = parts.map(|part| scope.spawn(|| read(part, Sent::default())));
         let others: Vec<_> = others.collect();
         let first = first.map(|first| read(first, std::mem::take(sent)));
         let others = others.into_iter().map(|other| match other.join() {
@@ -95,7 +95,8 @@ fn correlate_in(
     let (mut made, mut damages) = (Vec::new(), Vec::new());
     for (of_part, sent_of_part, of_files) in found {
         made.push(of_part);
-        sent.extend(sent_of_part);
+        sent.late.extend(sent_of_part.late);
+        sent.beside.extend(sent_of_part.beside);
         damages.push(of_files);
     }
     parts::together(made, &mut recording);
@@ -113,7 +114,7 @@ fn read_part(
     window: Window,
     sent: Sent,
 ) -> Result<(Made, Sent, Vec<Damages>), OpenError> {
-    let mut stacks = Stacks::of(window, sent);
+    let mut stacks = Stacks::of(recording, window, sent);
     while let Some(chunk) = part.next()? {
         let mut samples = ChunkSamples::new(recording, &mut stacks, chunk.thread, chunk.by);
         chunk.walk(|step, damages| samples.step(&step, damages));

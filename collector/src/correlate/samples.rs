@@ -16,6 +16,7 @@ use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, Method, Sample, SampleHead, flags};
+use std::collections::BTreeMap;
 
 /// Deeper stacks than this are taken for damage; walks have a limit far below.
 const DEEPEST: usize = 1 << 16;
@@ -67,7 +68,8 @@ pub(super) struct Stacks {
     pub(super) made: Made,
     pub(super) waiting: WaitingRoom,
     pub(super) window: Window,
-    pub(super) sent: Sent,
+    /// See [`Sent::late`].
+    pub(super) sent: BTreeMap<ThreadName, u64>,
     pub(super) beside: Beside,
     /// Where handlers of a process return to.
     trampolines: HashSet<(ProcessId, u64)>,
@@ -79,13 +81,18 @@ pub(super) struct Stacks {
 }
 
 impl Stacks {
-    pub(super) fn of(window: Window, sent: Sent) -> Self {
+    pub(super) fn of(recording: &Recording, window: Window, sent: Sent) -> Self {
+        let threads = (0..recording.threads.len()).map(ThreadId::next_of);
+        let before = threads.filter_map(|id| {
+            let weight = sent.beside.get(&name_of(recording, id))?;
+            Some((id, *weight))
+        });
         Self {
             made: Made::default(),
             waiting: WaitingRoom::default(),
             window,
-            sent,
-            beside: Beside::default(),
+            sent: sent.late,
+            beside: Beside::of(window, before),
             trampolines: HashSet::default(),
             recent: Recent::of(window),
             regions: HashMap::default(),

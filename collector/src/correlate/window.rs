@@ -5,15 +5,24 @@
 //! taken: all of its weight is in that stack, whether the kernel's halves are still there or not.
 //! For a kernel sample whose user stack has not come the next window waits. If it has not come by
 //! then the sample is given without one, and [`Sent`] remembers that: of the weight of the user
-//! stack, when it comes, so much less is given.
+//! stack, when it comes, so much less is given. It remembers, too, what was copied beside a thread:
+//! what the thread's next sample stands for may have begun windows before, with copies that are in
+//! the recording no more.
 
 use std::collections::BTreeMap;
 
 /// A thread, as chunks name it: pid, process key, tid and thread key.
 pub type ThreadName = (u32, u64, u32, u64);
 
-/// The weight of kernel samples that earlier windows had without a user stack, by thread.
-pub type Sent = BTreeMap<ThreadName, u64>;
+/// Weight that earlier windows had, by thread: samples of the threads' own that come yet stand for
+/// it, too.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sent {
+    /// That of kernel samples without a user stack.
+    pub late: BTreeMap<ThreadName, u64>,
+    /// That of copies beside the thread.
+    pub beside: BTreeMap<ThreadName, u64>,
+}
 
 /// A window; times are `CLOCK_MONOTONIC`, ns.
 #[derive(Clone, Copy, Debug)]

@@ -48,7 +48,7 @@ fn three_processes() -> Vec<u8> {
 fn parts_of_a_recording_make_what_the_whole_makes() {
     let read = |most| {
         let contents = Contents::of_bytes("x.rsu", three_processes()).unwrap();
-        correlate_in(contents, Window::WHOLE, &mut Sent::new(), most).unwrap()
+        correlate_in(contents, Window::WHOLE, &mut Sent::default(), most).unwrap()
     };
     let whole = read(1);
     assert_eq!((whole.processes.len(), whole.damage_count()), (3, 1));
