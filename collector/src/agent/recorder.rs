@@ -132,11 +132,17 @@ impl Recorder {
     /// Lets the recording, which has that length, grow on. Not before its program was started,
     /// which must not have the limit.
     pub(super) fn extend(&mut self, length: u64) {
-        if self.limit < length.saturating_add(LEASH / 2) {
-            self.limit = length.saturating_add(LEASH);
-            limit::file_size(self.child.id(), self.limit);
+        if let Some(limit) = anew(self.limit, length) {
+            self.limit = limit;
+            limit::file_size(self.child.id(), limit);
         }
     }
+}
+
+/// How long the recording, which has that length, may become, if that is worth saying anew.
+fn anew(said: u64, length: u64) -> Option<u64> {
+    let limit = length.saturating_add(LEASH);
+    (said < limit.saturating_sub(LEASH / 32)).then_some(limit)
 }
 
 fn folder() -> io::Result<TempDir> {
@@ -154,4 +160,23 @@ fn folder() -> io::Result<TempDir> {
         }
     }
     Err(failure)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// While a window is read, which may take a minute, nothing is said.
+    #[test]
+    fn at_any_time_a_recording_may_grow_by_nearly_all_of_the_leash() {
+        let mut said = 0;
+        for length in (0..4 * LEASH).step_by(100_000) {
+            said = anew(said, length).unwrap_or(said);
+            let left = said - length;
+            assert!(
+                left <= LEASH && left > LEASH / 16 * 15,
+                "{left} at {length}"
+            );
+        }
+    }
 }
