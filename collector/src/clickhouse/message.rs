@@ -185,10 +185,12 @@ pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
 ///
 /// # Errors
 /// If it is not as it was packed, a row refers to what is not there, or the window's row is not
-/// there: nothing at all would be rows without any, too.
+/// there: nothing at all would be rows without any, too. [`io::ErrorKind::FileTooLarge`] if there
+/// are too many strings.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
-    if fields(bytes).is_none_or(|fields| fields > MOST_STRINGS) {
-        return Err(io::ErrorKind::InvalidData.into());
+    let fields = fields(bytes).ok_or(io::ErrorKind::InvalidData)?;
+    if fields > MOST_STRINGS {
+        return Err(io::ErrorKind::FileTooLarge.into());
     }
     let rows = Rows::decode(bytes)?;
     let are_whole = rows.frames.is_whole(rows.strings.len());
@@ -199,15 +201,19 @@ pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
     }
 }
 
-/// How many fields a message has, if all are of the kind that those of [`Rows`] are.
+/// How many fields a message has, if all are of the kind that those of [`Rows`] are, and each key
+/// has one byte as theirs do: of a longer one, the rest would be taken for a length.
 fn fields(mut bytes: &[u8]) -> Option<usize> {
     const KIND: u8 = 7;
     const WITH_LENGTH: u8 = 2;
+    const GOES_ON: u8 = 0x80;
     let mut fields = 0;
     while let Some((key, rest)) = bytes.split_first() {
         bytes = rest;
         let length = prost::decode_length_delimiter(&mut bytes).ok()?;
-        bytes = bytes.get(length..).filter(|_| key & KIND == WITH_LENGTH)?;
+        bytes = bytes
+            .get(length..)
+            .filter(|_| key & (KIND | GOES_ON) == WITH_LENGTH)?;
         fields += 1;
     }
     Some(fields)
@@ -277,5 +283,8 @@ pub(crate) mod tests {
         let whole = example([2, 1]).encode_to_vec();
         let with = |strings| [&whole, &[10, 0].repeat(strings)[..]].concat();
         assert!(rows(&with(100)).is_ok() && rows(&with(MOST_STRINGS)).is_err());
+        // Keys that are longer than they need be, among which the count would lose its place.
+        let hidden = |strings| [&whole, &[0x8a, 0, 2, b'~', b'a'].repeat(strings)[..]].concat();
+        assert!(rows(&hidden(MOST_STRINGS + 26 - MOST_STRINGS % 26)).is_err());
     }
 }
