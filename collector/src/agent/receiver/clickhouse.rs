@@ -7,8 +7,8 @@ use crate::clickhouse::message;
 use crate::clickhouse::table::{Table, statements};
 use crate::clickhouse::{asking, rows};
 use crate::http::{self, Answer, Client, Failure};
-use crate::intern::HashSet;
-use std::sync::Arc;
+use crate::intern::{HashMap, HashSet};
+use std::io;
 use std::time::{Duration, Instant};
 
 /// So many frames and stacks are remembered that were sent.
@@ -21,15 +21,15 @@ const NO_TABLE: &[u8] = b"Code: 60.";
 /// Frames and stacks that the receiver has.
 #[derive(Debug)]
 pub(super) struct There {
-    /// By service, table and hash.
-    known: HashSet<(Arc<str>, Table, u64)>,
+    /// By service, the tables and hashes.
+    known: HashMap<String, HashSet<(Table, u64)>>,
     since: Instant,
 }
 
 impl Default for There {
     fn default() -> Self {
         Self {
-            known: HashSet::default(),
+            known: HashMap::default(),
             since: Instant::now(),
         }
     }
@@ -45,7 +45,7 @@ impl There {
         patience: Duration,
     ) -> Outcome {
         let deadline = Instant::now() + receiver.timeout.min(patience);
-        if self.known.len() > MOST || self.since.elapsed() > LONGEST {
+        if self.known.values().map(HashSet::len).sum::<usize>() > MOST || self.since.elapsed() > LONGEST {
             *self = Self::default();
         }
         let id = rows::window_id(&message.attributes, message.from_ns, message.to_ns);
@@ -55,20 +55,22 @@ impl There {
             deadline,
             token: format!("{id:016x}"),
         };
-        let Ok(mut rows) = message::unpack(&message.bytes) else {
-            return Outcome::Refused("it is damaged, or of another version".into());
+        let mut rows = match message::unpack(&message.bytes) {
+            Ok(rows) => rows,
+            Err(error) if error.kind() == io::ErrorKind::FileTooLarge => {
+                return Outcome::Refused("it is too large: make windows shorter".into());
+            }
+            Err(_) => return Outcome::Refused("it is damaged, or of another version".into()),
         };
-        let mut new = HashSet::default();
         let service = message.attributes.get("service.name");
-        let service = Arc::from(service.map_or("", String::as_str));
-        let mut is_new = |table, hash| {
-            let name = (Arc::clone(&service), table, hash);
-            !self.known.contains(&name) && new.insert(name)
-        };
+        let service = service.map_or("", String::as_str);
+        let known = self.known.entry(service.to_owned()).or_default();
+        let mut new = HashSet::default();
+        let mut is_new = |table, hash| !known.contains(&(table, hash)) && new.insert((table, hash));
         for table in Table::ALL {
             let body = match table {
-                Table::Frames => rows.frames_that(&service, |hash| is_new(table, hash)),
-                Table::Stacks => rows.stacks_that(&service, |hash| is_new(table, hash)),
+                Table::Frames => rows.frames_that(service, |hash| is_new(table, hash)),
+                Table::Stacks => rows.stacks_that(service, |hash| is_new(table, hash)),
                 Table::Windows => Some(Ok(std::mem::take(&mut rows.window))),
                 Table::Samples => Some(Ok(std::mem::take(&mut rows.samples))),
             };
@@ -82,7 +84,7 @@ impl There {
                 other => return other,
             }
         }
-        self.known.extend(new);
+        known.extend(new);
         Outcome::Taken(None)
     }
 }
@@ -181,6 +183,33 @@ mod tests {
             value("query=INSERT%20INTO%20rsunwind_").unwrap_or_default(),
             value("token="),
         )
+    }
+
+    #[test]
+    fn it_is_said_whether_a_message_is_damaged_or_too_large() {
+        let receiver = Receiver {
+            kind: Kind::ClickHouse,
+            address: "http://127.0.0.1:1/".into(),
+            headers: std::collections::BTreeMap::new(),
+            certificate: None,
+            timeout: Duration::from_secs(60),
+        };
+        let client = Client::new(None).unwrap();
+        let refused = |bytes: Vec<u8>| {
+            let message = Message {
+                bytes: bytes.into(),
+                ..message([1, 2], 5)
+            };
+            match There::default().send(&client, &receiver, &message, Duration::MAX) {
+                Outcome::Refused(why) => why,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(refused(vec![7]).contains("damaged"));
+        let mut large = example([1, 2]);
+        large.samples = vec![0; 64 << 20];
+        let why = refused(large.pack().unwrap());
+        assert!(why.contains("large") && !why.contains("damaged"), "{why}");
     }
 
     #[test]
