@@ -115,8 +115,8 @@ struct Tables {
     attributes: Field,
     stacks: Field,
     samples: Field,
-    /// By key, text and number.
-    known_attributes: HashMap<(i32, i64, i64), i32>,
+    /// By key, text, and number if it is one.
+    known_attributes: HashMap<(i32, i64, Option<i64>), i32>,
     /// The attributes of labels, likewise.
     labels: HashMap<(i64, i64, i64), i32>,
     known_stacks: HashMap<CallId, i32>,
@@ -172,6 +172,8 @@ impl Tables {
         if let Some(known) = self.labels.get(&name) {
             return *known;
         }
+        // Any other is a text, and may be empty.
+        let number = matches!(strings.at(label.key), "pid" | "tid").then_some(label.num);
         let key = match strings.at(label.key) {
             "process" => place(strings.place("process.executable.name")),
             "thread" => place(strings.place("thread.name")),
@@ -179,7 +181,7 @@ impl Tables {
             "tid" => place(strings.place("thread.id")),
             _ => index(label.key),
         };
-        let attribute = self.attribute(key, label.str, label.num, strings);
+        let attribute = self.attribute(key, label.str, number, strings);
         self.labels.insert(name, attribute);
         attribute
     }
@@ -208,15 +210,21 @@ impl Tables {
         )
     }
 
-    fn attribute(&mut self, key_strindex: i32, string: i64, number: i64, of: &Strings) -> i32 {
+    fn attribute(
+        &mut self,
+        key_strindex: i32,
+        string: i64,
+        number: Option<i64>,
+        of: &Strings,
+    ) -> i32 {
         let attributes = &mut self.attributes;
         let name = (key_strindex, string, number);
         *self.known_attributes.entry(name).or_insert_with(|| {
-            let value = match string {
-                0 => AnyValue {
+            let value = match number {
+                Some(number) => AnyValue {
                     value: Some(Value::IntValue(number)),
                 },
-                _ => text(of.at(string)),
+                None => text(of.at(string)),
             };
             place(attributes.push(&otel::KeyValueAndUnit {
                 key_strindex,
@@ -233,7 +241,7 @@ impl Sink for Tables {
             "" => Vec::new(),
             _ => {
                 let key = place(strings.place("process.executable.build_id.gnu"));
-                vec![self.attribute(key, found.build_id, 0, strings)]
+                vec![self.attribute(key, found.build_id, None, strings)]
             }
         };
         self.mappings.push(&otel::Mapping {
@@ -393,6 +401,17 @@ mod tests {
         for _ in 0..3 {
             assert_eq!(next(), (0, with(&["trace_id", "span_id"])));
         }
+    }
+
+    #[test]
+    fn a_label_that_says_nothing_is_a_text_all_the_same() {
+        let (profile, tables) = request(&[&[("a", "")]]);
+        let values = profile.samples[0].attribute_indices.iter().map(|at| {
+            let attribute = &tables.attribute_table[usize::try_from(*at).unwrap()];
+            let value = attribute.value.as_ref().unwrap().value.as_ref();
+            matches!(value, Some(Value::StringValue(_)))
+        });
+        assert_eq!(values.collect::<Vec<_>>(), [true, true, true, false, false]);
     }
 
     /// Whatever refers to nothing refers to the first entry.
