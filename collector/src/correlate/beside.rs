@@ -50,8 +50,9 @@ impl Beside {
     }
 
     /// What is left of the weight of a sample of the thread's own; and what the copies weigh from
-    /// before its own account began, which is with the first. In a part of a recording that may not
-    /// be there any more.
+    /// before its own account began, which is a period before the first, or, of the thread that was
+    /// held while the library came, then. In a part of a recording the first may not be there any
+    /// more.
     pub(super) fn own(
         &mut self,
         thread: ThreadId,
@@ -74,13 +75,15 @@ impl Beside {
             };
             *sum = sum.saturating_add(weight);
         }
+        let before_first = |owed: u64| owed.saturating_sub(weight.saturating_sub(1));
         if !window.has(time_ns) {
-            return (weight, if is_first { known } else { 0 });
+            return (weight, if is_first { before_first(known) } else { 0 });
         }
         let owed = copies.owed.saturating_add(meanwhile);
         if is_first {
             copies.owed = 0;
-            return (weight, owed);
+            let before = before_first(owed);
+            return (weight.saturating_sub(owed - before), before);
         }
         copies.owed = owed.saturating_sub(weight);
         (weight.saturating_sub(owed), 0)

@@ -88,6 +88,27 @@ fn what_was_copied_meanwhile_is_not_in_the_threads_own_samples() {
     assert_eq!(recording.threads[0].totals.weight, 12);
 }
 
+/// One that was held while the library came has its account from then on, and its first sample when
+/// it was in user mode for long enough.
+#[test]
+fn what_was_copied_before_a_threads_first_sample_may_be_in_that() {
+    let copied = [(42_010, 3, true), (42_050, 2, true), (42_150, 2, true)];
+    let own = own(42, &[(42_100, 7), (42_200, 3)]);
+    let (recording, samples) = found(&[copies(42, &copied), own]);
+    let weights = samples
+        .iter()
+        .map(|(time_ns, weight, _)| (*time_ns, *weight));
+    let expected = [
+        (42_010, 3),
+        (42_050, 2),
+        (42_100, 2),
+        (42_150, 2),
+        (42_200, 1),
+    ];
+    assert_eq!(weights.collect::<Vec<_>>(), expected);
+    assert_eq!(recording.threads[0].late_cpu_ns, 0);
+}
+
 #[test]
 fn a_thread_that_says_nothing_itself_stands_for_itself() {
     let copied = [(42_010, 3, false), (42_150, 2, true)];
