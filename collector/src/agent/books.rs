@@ -6,8 +6,8 @@
 //! window that could not be read changes nothing.
 
 use crate::charge::{Reason, Row};
-use crate::correlate::{Sent, ThreadName};
-use crate::recording::{Process, ProcessId, Recording, Thread, ThreadId};
+use crate::correlate::{Sent, follow_names};
+use crate::recording::{Process, ProcessId, Recording, Thread, ThreadId, ThreadName};
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::process::Origin;
 use engine::wire::sample::Trigger;
@@ -61,6 +61,7 @@ impl Books {
         after_ns: u64,
         until_ns: u64,
     ) -> Vec<Row> {
+        follow_names(&mut self.threads, recording);
         for sample in recording.samples.iter().filter(|s| s.event == CPU_EVENT) {
             let period = recording.period_ns(sample.thread);
             self.add(

@@ -133,6 +133,22 @@ fn a_window_that_was_lost_is_time_in_no_sample() {
 }
 
 #[test]
+fn a_thread_whose_name_is_the_kernels_until_it_says_its_own_is_the_same() {
+    let mut recording = Recording::default();
+    process(&mut recording, 10, 1, 0);
+    let mut books = Books::default();
+    recording.samples = vec![sample(0, 5)];
+    assert_eq!(enter(&mut books, &recording, 0, 100), []);
+    recording.processes[0].key += 1;
+    recording.threads[0].key += 2;
+    recording.adopted.insert((10, 10, 10, 10), (10, 11, 10, 12));
+    recording.samples.clear();
+    ends(&mut recording, 0, 150, 75);
+    let rows = enter(&mut books, &recording, 100, 200);
+    assert_eq!(rows, [(Reason::BetweenSamples, 20), (Reason::Threads, 20)]);
+}
+
+#[test]
 fn damaged_books_are_none() {
     let mut value = Books::default().encode();
     assert_eq!(Books::decode(&value), Some(Books::default()));

@@ -21,7 +21,7 @@ mod tests;
 mod window;
 
 pub use kernel_account::KernelAccount;
-pub use window::{Sent, ThreadName, Window};
+pub use window::{Sent, Window, follow_names};
 
 use crate::recording::{Contents, Damages, FrameId, OpenError, Part, Recording};
 use samples::{ChunkSamples, Made, Stacks};
@@ -75,6 +75,9 @@ fn correlate_in(
     most: usize,
 ) -> Result<Recording, OpenError> {
     let mut recording = std::mem::take(&mut contents.recording);
+    for of_threads in [&mut sent.late, &mut sent.beside] {
+        follow_names(of_threads, &recording);
+    }
     let parts = contents.parts(&recording.threads, most);
     let read = |part, sent| read_part(&recording, part, window, sent);
     let found = std::thread::scope(|scope| {

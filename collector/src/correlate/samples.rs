@@ -6,11 +6,11 @@
 
 use super::beside::Beside;
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
-use super::window::{Sent, ThreadName, Window};
+use super::window::{Sent, Window};
 use crate::intern::{HashMap, HashSet};
 use crate::recording::{
     Author, Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording, Regions,
-    StackId, StackNode, StackTable, Step, ThreadId,
+    StackId, StackNode, StackTable, Step, ThreadId, ThreadName,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;

@@ -9,10 +9,8 @@
 //! what the thread's next sample stands for may have begun windows before, with copies that are in
 //! the recording no more.
 
+use crate::recording::{Recording, ThreadName};
 use std::collections::BTreeMap;
-
-/// A thread, as chunks name it: pid, process key, tid and thread key.
-pub type ThreadName = (u32, u64, u32, u64);
 
 /// Weight that earlier windows had, by thread: samples of the threads' own that come yet stand for
 /// it, too.
@@ -22,6 +20,17 @@ pub struct Sent {
     pub late: BTreeMap<ThreadName, u64>,
     /// That of copies beside the thread.
     pub beside: BTreeMap<ThreadName, u64>,
+}
+
+/// Finds the threads again that say something of themselves by now, and so have another name.
+pub fn follow_names(of_threads: &mut BTreeMap<ThreadName, u64>, recording: &Recording) {
+    let known = recording.adopted.iter().filter(|_| !of_threads.is_empty());
+    let found = known.filter_map(|(name, own)| Some((*name, *own, *of_threads.get(name)?)));
+    for (name, own, weight) in found.collect::<Vec<_>>() {
+        of_threads.remove(&name);
+        let sum = of_threads.entry(own).or_default();
+        *sum = sum.saturating_add(weight);
+    }
 }
 
 /// A window; times are `CLOCK_MONOTONIC`, ns.

@@ -46,7 +46,7 @@ pub use labels::{LabelSets, Labels};
 pub(crate) use labels::{Regions, settle};
 pub use model::{
     Arming, CodeObject, Event, EventSource, FileReport, Process, RawFrame, RawSample, Recording,
-    SessionInfo, StackNode, Thread, ThreadEnd, Totals,
+    SessionInfo, StackNode, Thread, ThreadEnd, ThreadName, Totals,
 };
 pub use modules::{Module, ModuleMap};
 pub(crate) use stack_table::StackTable;
@@ -54,6 +54,7 @@ pub(crate) use stack_table::StackTable;
 use crate::progress;
 use chunk_records::{Budget, walk};
 use engine::wire::WireError;
+use engine::wire::chunk::ChunkInfo;
 use engine::wire::file::{self, FileInfo, FileKind};
 use engine::wire::names::NamesPart;
 use engine::wire::record::{RawRecord, RecordKind};
@@ -62,6 +63,7 @@ use facts::Facts;
 use names::Parts;
 use scan::{Place, Scan};
 use source::Source;
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 use switched::Switched;
@@ -240,13 +242,26 @@ impl Reader {
         Ok(())
     }
 
-    /// The rest of the first pass: what is said of threads under other names.
-    fn adopt(&mut self, budget: &mut Budget) -> Result<(), OpenError> {
+    /// The rest of the first pass: what is said of threads under other names. Gives those.
+    fn adopt(
+        &mut self,
+        budget: &mut Budget,
+    ) -> Result<BTreeMap<ThreadName, ThreadName>, OpenError> {
         let mut records = Vec::new();
+        let mut names = BTreeMap::new();
+        let name = |info: &ChunkInfo| (info.pid, info.process_key, info.tid, info.thread_key);
         for adopted in std::mem::take(&mut self.switched).adopt(&self.facts) {
             let file = &mut self.files[adopted.file];
             let first = file.read(&adopted.place, &mut records)?;
             let (facts, owner) = (&mut self.facts, &adopted.owner);
+            // The process may have said something long before the thread does.
+            let of_process = ChunkInfo {
+                thread_key: adopted.place.info.thread_key,
+                ..*owner
+            };
+            for before in [&adopted.place.info, &of_process] {
+                names.insert(name(before), name(owner));
+            }
             let thread = facts.chunk(owner);
             if let Some(thread) = thread {
                 self.places.push((thread, adopted.file, adopted.place));
@@ -262,16 +277,20 @@ impl Reader {
                 }
             });
         }
-        Ok(())
+        names.retain(|name, own| name != own);
+        Ok(names)
     }
 
     /// The end of the first pass.
     fn finish(mut self) -> Result<Contents, OpenError> {
         let lengths = self.files.iter().map(|file| file.report.length);
         let mut budget = Budget::for_file(lengths.fold(0, u64::saturating_add));
-        self.adopt(&mut budget)?;
+        let adopted = self.adopt(&mut budget)?;
         Ok(Contents {
-            recording: self.facts.finish(),
+            recording: Recording {
+                adopted,
+                ..self.facts.finish()
+            },
             files: self.files,
             places: contents::without_copies(self.places),
             budget,

@@ -19,7 +19,7 @@ use engine::wire::file::FileKind;
 use engine::wire::process::Origin;
 use engine::wire::sample::{Frame, Method, StopReason, Trigger};
 use engine::wire::thread::ThreadEndReason;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -37,6 +37,9 @@ pub struct Recording {
     pub processes: Vec<Process>,
     /// Threads, likewise.
     pub threads: Vec<Thread>,
+    /// Threads by the names that the kernel's records have for them, until they say something of
+    /// themselves, and the names that they have in [`Self::threads`].
+    pub adopted: BTreeMap<ThreadName, ThreadName>,
     /// Mapped code, of all processes.
     pub modules: Vec<Module>,
     /// Names of the languages that have frames.
@@ -279,6 +282,9 @@ pub struct Event {
     pub value: u64,
     pub text: String,
 }
+
+/// A thread, as chunks name it: pid, process key, tid and thread key.
+pub type ThreadName = (u32, u64, u32, u64);
 
 /// One thread.
 #[derive(Debug)]

@@ -29,13 +29,12 @@ fn long_call() -> Vec<(u64, Chunk)> {
 
 #[test]
 fn a_call_that_outlasts_windows_has_its_weight_once() {
-    adds_up_to(5 + 9 + 6 + 1, &long_call());
+    adds_up_to(5 + 9 + 6 + 1, 0, &long_call());
 }
 
 /// A thread that unwinds itself in user mode, where it seldom is, and is copied in the kernel every
-/// 10 from 60 to 200. What it says of itself stands for the kernel's time, too.
-#[test]
-fn what_was_copied_beside_a_thread_has_its_weight_once() {
+/// 10 from 60 to 200; with what it says of itself, which stands for the kernel's time, too.
+fn copied_beside(own: &[(u64, u64)]) -> Vec<(u64, Chunk)> {
     let copies = (60..200).step_by(10).map(|at| {
         let mut chunk = Chunk::new(42, 42, FROM_SWITCHES | at);
         (chunk.info.process_key, chunk.info.thread_key) = (41_900, 41_900);
@@ -54,18 +53,33 @@ fn what_was_copied_beside_a_thread_has_its_weight_once() {
         let chunk = chunk.kernel(half, &IN_KERNEL).sample(user, &[0x1010]);
         (at, chunk)
     });
-    let own = [(50, 1, 5), (205, 2, 16), (260, 3, 6), (400, 4, 1)].map(|(at, nonce, weight)| {
+    let own = own.iter().zip(1..).map(|((at, weight), nonce)| {
         let head = SampleHead {
             nonce,
-            ..head(at, weight)
+            ..head(*at, *weight)
         };
-        (at, Chunk::new(42, 42, at).sample(head, &[PROGRAM + 0x90]))
+        let chunk = Chunk::new(42, 42, *at);
+        (*at, chunk.sample(head, &[PROGRAM + 0x90]))
     });
-    adds_up_to(5 + 16 + 6 + 1, &copies.chain(own).collect::<Vec<_>>());
+    copies.chain(own).collect()
 }
 
-/// Windows of any length have that weight together, of what was written then.
-fn adds_up_to(weight: u64, all: &[(u64, Chunk)]) {
+#[test]
+fn what_was_copied_beside_a_thread_has_its_weight_once() {
+    let own = [(50, 5), (205, 16), (260, 6), (400, 1)];
+    adds_up_to(5 + 16 + 6 + 1, 50, &copied_beside(&own));
+}
+
+/// Until then the thread has the name that the kernel's records give it.
+#[test]
+fn so_it_has_where_the_thread_says_nothing_of_itself_until_later() {
+    let own = [(205, 16), (260, 6), (400, 1)];
+    adds_up_to(16 + 6 + 1, 205, &copied_beside(&own));
+}
+
+/// Windows of any length have that weight together, of what was written then. What the thread says
+/// of itself at some time is kept.
+fn adds_up_to(weight: u64, says_ns: u64, all: &[(u64, Chunk)]) {
     for length in (10..230).step_by(7) {
         for settled in [0, 3, 30, 90] {
             let (mut sum, mut sent) = (0, Sent::default());
@@ -79,7 +93,13 @@ fn adds_up_to(weight: u64, all: &[(u64, Chunk)]) {
                     late_until_ns: if until == u64::MAX { until } else { last },
                 };
                 let there = |at: u64| at <= until.saturating_add(settled) && at > before;
-                let mut chunks = vec![with_modules()];
+                let mut kept = with_modules();
+                if says_ns > until.saturating_add(settled) {
+                    (kept.info.tid, kept.info.thread_key) = (0, 0);
+                }
+                let mut named = thread(Chunk::new(42, 42, FROM_SWITCHES), 1, b"by the kernel");
+                (named.info.process_key, named.info.thread_key) = (41_900, 41_900);
+                let mut chunks = vec![kept, named];
                 let written = all.iter().filter(|(at, _)| there(*at));
                 chunks.extend(written.map(|(_, chunk)| chunk.clone()));
                 let contents = Contents::of_bytes("x.rsu", recording(&chunks)).unwrap();
