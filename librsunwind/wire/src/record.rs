@@ -4,6 +4,8 @@ use super::WireError;
 
 /// Bytes before the payload.
 pub const HEADER_SIZE: usize = 8;
+/// Where its check is.
+const CHECK: core::ops::Range<usize> = 4..8;
 
 /// What a payload is. Numbers are part of the format and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -162,6 +164,29 @@ pub fn parse(bytes: &[u8]) -> Result<RawRecord<'_>, WireError> {
     })
 }
 
+/// Leaves the check out of the record that `bytes` begin with, if it is right: of no other bytes
+/// can be said less shortly what they are. Gives the record's length.
+pub fn leave_out_check(bytes: &mut [u8]) -> Option<usize> {
+    let length = parse(bytes).ok()?.length;
+    bytes.get_mut(CHECK)?.fill(0);
+    Some(length)
+}
+
+/// Puts the check back into the record that `bytes` begin with, if it was left out. Gives the
+/// record's length; `None` if it does not end in them.
+pub fn put_check(bytes: &mut [u8]) -> Option<usize> {
+    let (header, _) = bytes.split_first_chunk::<HEADER_SIZE>()?;
+    let header = u64::from_le_bytes(*header);
+    let words = header as u16;
+    let length = usize::from(words).wrapping_shl(3);
+    let check = check(words, (header >> 16) as u8, bytes.get(HEADER_SIZE..length)?);
+    let place = bytes.get_mut(CHECK)?;
+    if place.iter().all(|byte| *byte == 0) {
+        place.copy_from_slice(&check.to_le_bytes());
+    }
+    Some(length)
+}
+
 /// A 32-bit check of a record's content: every step is a bijection of the 64-bit state, so damage
 /// to a single word is always carried to the end, where one chance in 2^32 hides it. A few hundred
 /// bytes cost some tens of nanoseconds.
@@ -199,6 +224,26 @@ mod tests {
             damaged[bit / 8] ^= 1 << (bit % 8);
             assert!(parse(&damaged).is_err(), "bit {bit}");
         }
+    }
+
+    #[test]
+    fn a_check_that_was_left_out_is_put_back_and_no_other() {
+        let mut record = [0xaa; 32];
+        let length = seal(&mut record, RecordKind::Event, 13).unwrap();
+        let mut short = record;
+        assert_eq!(leave_out_check(&mut short), Some(length));
+        assert_eq!(short[4..8], [0; 4]);
+        assert!(parse(&short).is_err());
+        assert_eq!(put_check(&mut short[..23]), None);
+        assert_eq!(put_check(&mut short), Some(length));
+        assert_eq!(short, record);
+        let mut wrong = record;
+        wrong[9] ^= 1;
+        let before = wrong;
+        assert_eq!(leave_out_check(&mut wrong), None);
+        assert_eq!(put_check(&mut wrong), Some(length));
+        assert_eq!(wrong, before);
+        assert_eq!(put_check(&mut [0; 16]), None);
     }
 
     #[test]

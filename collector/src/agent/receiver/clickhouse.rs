@@ -45,7 +45,9 @@ impl There {
         patience: Duration,
     ) -> Outcome {
         let deadline = Instant::now() + receiver.timeout.min(patience);
-        if self.known.values().map(HashSet::len).sum::<usize>() > MOST || self.since.elapsed() > LONGEST {
+        if self.known.values().map(HashSet::len).sum::<usize>() > MOST
+            || self.since.elapsed() > LONGEST
+        {
             *self = Self::default();
         }
         let id = rows::window_id(&message.attributes, message.from_ns, message.to_ns);
