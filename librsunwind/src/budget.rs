@@ -78,6 +78,11 @@ impl Budget {
         self.due_ns.replace(self.believed_ns.get())
     }
 
+    /// What the last walk was taken to cost, with its handler, ns.
+    pub fn believed_ns(&self) -> u64 {
+        self.believed_ns.get()
+    }
+
     /// What is due for the last walk, once.
     pub fn take_due(&self) -> u64 {
         self.due_ns.take()

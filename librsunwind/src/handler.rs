@@ -283,7 +283,12 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         let switches = this.switches_with_event(time_ns);
         this.settle(PROCESS.pace.spares(used_ns, switches));
         let ended_ns = clock::monotonic_ns();
-        let spent_ns = ended_ns.saturating_sub(time_ns);
+        let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
+        let passed_ns = ended_ns.saturating_sub(time_ns);
+        let spent_ns = match by_event {
+            true => this.own_part(passed_ns),
+            false => passed_ns,
+        };
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);
         PROCESS.pace.sampled(Seen {
             used_ns,
@@ -292,9 +297,10 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
             handler_ns: spent_ns,
             due_ns: this.budget.spent(spent_ns, ended_ns),
         });
-        let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
-        let delivery_ns = if by_event { PROCESS.pace.seen_ns() } else { 0 };
-        this.count_handler_time(spent_ns, delivery_ns);
+        match by_event {
+            true => this.count_handler_time(spent_ns, PROCESS.pace.seen_ns()),
+            false => this.count_handler_time(this.budget.believed_ns(), 0),
+        }
         if this.budget.is_worth_a_word() {
             let text = b"walks took more than a sample may: fewer were made, each for several";
             this.event(EventKind::Note, spent_ns, text);

@@ -61,6 +61,25 @@ fn shares_are_within_two_points_of_the_truth() {
     });
 }
 
+/// Of 64 threads on a few processors some lose theirs in the middle of the handler, and have it
+/// again when all the others have had it.
+#[test]
+fn time_in_which_others_have_the_processor_is_no_cost_of_the_handler() {
+    for trigger in ["perf", "timer"] {
+        let profile = profile(&["-F", "1k", "--trigger", trigger], "crew", "64");
+        let threads = profile.recording.threads.iter();
+        let (handler_ns, cpu_ns) = threads.fold((0, 0), |(handler_ns, cpu_ns), thread| {
+            let used_ns = thread.end.expect("it ended").cpu_ns;
+            (handler_ns + thread.totals.handler_ns, cpu_ns + used_ns)
+        });
+        assert!(handler_ns > 0, "{trigger}");
+        assert!(
+            handler_ns * 5 < cpu_ns,
+            "{trigger}: {handler_ns} ns in the handler of {cpu_ns}"
+        );
+    }
+}
+
 #[test]
 fn sixty_four_threads_lose_nothing_and_each_gets_its_weight() {
     judge(|| {

@@ -26,6 +26,9 @@ use engine::wire::record::RecordKind;
 use engine::wire::sample::{SampleHead, flags};
 use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason, ThreadName};
 
+/// So long in the handler, ns, few samples take that have the processor all the time.
+const DOUBTED_NS: u64 = 100_000;
+
 impl ThreadState {
     /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is
     /// silent here: only samples are counted, by their caller. No sample can come between, nor a
@@ -244,6 +247,21 @@ impl ThreadState {
     /// Hands the thread's chunk over: nothing more will be written.
     pub fn seal_chunk(&self) {
         self.output.seal();
+    }
+
+    /// What of that time in the handler, which ends now and was begun by a perf event, was the
+    /// thread's own, ns: where it was long, others may have had the processor meanwhile.
+    ///
+    /// # Signal safety
+    /// One system call at most.
+    pub fn own_part(&self, passed_ns: u64) -> u64 {
+        if passed_ns < DOUBTED_NS {
+            return passed_ns;
+        }
+        let at_sample_ns = self.account.totals.cpu_ns.load(Relaxed);
+        self.cpu_ns().map_or(passed_ns, |now_ns| {
+            now_ns.saturating_sub(at_sample_ns).min(passed_ns)
+        })
     }
 
     /// Adds to the time spent in the handler, and in the kernel on the way to it, ns.
