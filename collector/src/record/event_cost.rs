@@ -9,7 +9,7 @@
 #![allow(unsafe_code)]
 
 use super::args::{Args, Trigger};
-use super::switch_cost;
+use super::switch_cost::{self, Effort};
 use crate::clock;
 use crate::cpu_rings::Ring;
 use crate::numbers::median;
@@ -68,7 +68,7 @@ pub fn setting(args: &Args) -> String {
     let first = affordable::beginning(asked_ns, share, || Some(cost.all_ns));
     let apart_ns = first.period_ns.saturating_mul(first.periods);
     // Nobody listens for programs then.
-    let switch_ns = switch_cost::measure(apart_ns, cost.all_ns, false);
+    let switch_ns = switch_cost::measure(apart_ns, cost.all_ns, false, Effort::EXACT);
     format!("{setting}switch={},", switch_ns.unwrap_or(0))
 }
 

@@ -1,7 +1,8 @@
 //! What the kernel takes for perf events on this machine, measured when recording has ended: for
 //! the account, where it is named an estimate.
 
-use super::{event_cost, switch_cost, thread_cost};
+use super::switch_cost::{self, Effort};
+use super::{event_cost, thread_cost};
 
 /// So few context switches cost too little to be asked for.
 const FEW_SWITCHES: u64 = 100;
@@ -35,9 +36,10 @@ impl Price {
         if switches < FEW_SWITCHES {
             return price;
         }
+        let switch_ns = switch_cost::measure(period_ns, event_ns, listens, Effort::ESTIMATE);
         let thread_ns = listens.then(thread_cost::measure).flatten();
         Self {
-            switch_ns: switch_cost::measure(period_ns, event_ns, listens).unwrap_or(0),
+            switch_ns: switch_ns.unwrap_or(0),
             thread_ns: thread_ns.unwrap_or(0),
             ..price
         }

@@ -13,14 +13,31 @@ use nix::sched::{CpuSet, sched_getaffinity, sched_getcpu, sched_setaffinity};
 use nix::sys::resource::{UsageWho, getrusage};
 use nix::unistd::Pid;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
-/// How often each of the two is woken in a trial.
-const TURNS: usize = 60;
-/// Trials, of which the least with events and the least without count: what else runs on the
-/// machine makes some of them several times too long.
-const TRIALS: usize = 5;
+/// How exactly it is measured. Of the trials the least with events and the least without count:
+/// what else runs on the machine makes some of them several times too long.
+#[derive(Clone, Copy, Debug)]
+pub struct Effort {
+    trials: usize,
+    /// How often each of the two is woken in a trial.
+    turns: usize,
+}
+
+impl Effort {
+    /// For a budget that is to be kept.
+    pub const EXACT: Self = Self {
+        trials: 5,
+        turns: 60,
+    };
+    /// For an estimate: where a processor has to be woken each time, turns take long.
+    pub const ESTIMATE: Self = Self {
+        trials: 3,
+        turns: 30,
+    };
+}
 
 /// What is opened on a thread.
 #[derive(Clone, Copy)]
@@ -40,25 +57,26 @@ struct Used {
 
 /// Cost of a switch, from the processor and back to one, with events of that period, of which each
 /// takes `event_ns`, above that without, ns; `None` where perf is refused.
-pub fn measure(period_ns: u64, event_ns: u64, listens: bool) -> Option<u64> {
+pub fn measure(period_ns: u64, event_ns: u64, listens: bool, effort: Effort) -> Option<u64> {
     let events = Events { period_ns, listens };
     let (mut plain_ns, mut armed_ns) = (u64::MAX, u64::MAX);
-    for _ in 0..TRIALS {
-        plain_ns = plain_ns.min(turns(None, event_ns)?);
-        armed_ns = armed_ns.min(turns(Some(events), event_ns)?);
+    for _ in 0..effort.trials {
+        plain_ns = plain_ns.min(turns(effort.turns, None, event_ns)?);
+        armed_ns = armed_ns.min(turns(effort.turns, Some(events), event_ns)?);
     }
     Some(armed_ns.saturating_sub(plain_ns))
 }
 
 /// Cost of a switch, ns.
-fn turns(events: Option<Events>, event_ns: u64) -> Option<u64> {
+fn turns(number: usize, events: Option<Events>, event_ns: u64) -> Option<u64> {
     let processor = sched_getcpu().ok()?;
     let allowed = sched_getaffinity(Pid::from_raw(0)).ok()?;
     let may = |other: &usize| *other != processor && allowed.is_set(*other) == Ok(true);
     let other = (0..CpuSet::count()).find(may).unwrap_or(processor);
     let (here, there) = UnixStream::pair().ok()?;
     let begin = |socket, is_first, processor| {
-        thread::spawn(move || take_turns(socket, is_first, processor, events))
+        let turns = 0..number;
+        thread::spawn(move || take_turns(turns, (socket, is_first), processor, events))
     };
     let both = [begin(here, true, processor), begin(there, false, other)];
     let [one, other] = both.map(|thread| thread.join().ok().flatten());
@@ -70,8 +88,8 @@ fn turns(events: Option<Events>, event_ns: u64) -> Option<u64> {
 
 /// One of the two; when it fails, the other finds its socket closed.
 fn take_turns(
-    mut socket: UnixStream,
-    is_first: bool,
+    turns: Range<usize>,
+    (mut socket, is_first): (UnixStream, bool),
     processor: usize,
     events: Option<Events>,
 ) -> Option<Used> {
@@ -84,7 +102,7 @@ fn take_turns(
         None => None,
     };
     let before = used()?;
-    for _ in 0..TURNS {
+    for _ in turns {
         if is_first {
             socket.write_all(&[0]).ok()?;
         }
@@ -130,7 +148,7 @@ mod tests {
     fn each_turn_is_a_switch() {
         let both = UnixStream::pair().unwrap();
         let begin = |socket, is_first| {
-            thread::spawn(move || take_turns(socket, is_first, 0, None).unwrap())
+            thread::spawn(move || take_turns(0..30, (socket, is_first), 0, None).unwrap())
         };
         let threads = [begin(both.0, true), begin(both.1, false)];
         let used = threads.map(|thread| thread.join().unwrap());

@@ -10,7 +10,7 @@ use crate::numbers::median;
 use std::thread;
 
 /// Threads of a trial.
-const THREADS: u64 = 24;
+const THREADS: u64 = 12;
 /// Trials, of which the median counts.
 const TRIALS: usize = 5;
 

@@ -17,9 +17,11 @@ pub const QUARTER: u64 = WHOLE / 4;
 /// event was 47 µs, in a virtual machine.
 pub const UNQUESTIONED_NS: u64 = 500_000;
 /// The period of the trial's event, ns.
-pub const TRIAL_PERIOD_NS: u64 = 250_000;
-/// How long a turn of the trial takes at least, ns.
+pub const TRIAL_PERIOD_NS: u64 = 125_000;
+/// How long the trial's work takes, or somewhat longer, ns.
 const TRIAL_NS: u64 = 1_500_000;
+/// So long is enough to tell how many turns that are.
+const ENOUGH_NS: u64 = TRIAL_NS / 16;
 /// Bytes that the trial's work goes over, as programs do: events cost more where they find the
 /// caches taken.
 pub const TRIAL_BYTES: usize = 1 << 20;
@@ -134,10 +136,13 @@ impl<'a, C: Fn() -> u64> Trial<'a, C> {
             plain_ns: 0,
         };
         trial.plain_ns = trial.work();
-        while trial.plain_ns < TRIAL_NS && trial.turns < 1 << 20 {
+        while trial.plain_ns < ENOUGH_NS && trial.turns < 1 << 20 {
             trial.turns = trial.turns.saturating_mul(2);
             trial.plain_ns = trial.work();
         }
+        let more = TRIAL_NS.div_ceil(trial.plain_ns.max(ENOUGH_NS));
+        trial.turns = trial.turns.saturating_mul(more as u32).min(1 << 20);
+        trial.plain_ns = trial.work();
         trial.calm();
         trial
     }
