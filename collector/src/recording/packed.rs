@@ -8,10 +8,11 @@ use engine::wire::chunk::{self, ChunkInfo};
 use engine::wire::file::{self, FileInfo};
 use engine::wire::packed::{BlockInfo, FIRST_BLOCK, Form, HEADER_SIZE, MAGIC, MOST_TIMES};
 use engine::wire::record;
+use flate2::Compression;
+use flate2::read::ZlibDecoder;
 use flate2::write::ZlibEncoder;
-use flate2::{Compression, Decompress, FlushDecompress, Status};
 use std::collections::VecDeque;
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Unpacked bytes that are kept: chunks are asked for thread by thread, and those of several
@@ -124,7 +125,7 @@ impl Packed {
 }
 
 /// What the block there unpacks to. Where it is cut or damaged it is less: what comes before that,
-/// and records whose checks do not match, or are not there.
+/// and records whose checks do not match.
 fn unpacked(file: &Source, at: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     file.read(at, HEADER_SIZE, &mut bytes)?;
@@ -135,23 +136,18 @@ fn unpacked(file: &Source, at: u64) -> io::Result<Vec<u8>> {
     if info.form == Form::Stored {
         return Ok(bytes);
     }
-    let is_cut = bytes.len() < info.packed as usize;
     let mut plain = Vec::with_capacity(info.plain as usize);
-    let end = Decompress::new(true).decompress_vec(&bytes, &mut plain, FlushDecompress::Finish);
-    let is_sound = match end {
-        Ok(Status::StreamEnd) => true,
-        Ok(_) => is_cut,
-        Err(_) => false,
-    };
-    if info.form == Form::ZlibWithoutChecks && is_sound {
-        each_record(&mut plain, record::put_check);
+    let _ = ZlibDecoder::new(&*bytes)
+        .take(info.plain.into())
+        .read_to_end(&mut plain);
+    if info.form == Form::ZlibMergedChecks {
+        each_chunk(&mut plain, record::part_checks);
     }
     Ok(plain)
 }
 
-/// Goes through the records in a block's chunks. `change` gives the length of the one that bytes
-/// begin with, or ends the chunk.
-fn each_record(plain: &mut [u8], change: impl Fn(&mut [u8]) -> Option<usize>) {
+/// Gives the records of each chunk in a block.
+fn each_chunk(plain: &mut [u8], change: impl Fn(&mut [u8])) {
     let begins = FileInfo::parse(plain).map_or(0, |_| file::HEADER_SIZE);
     let mut rest = plain.get_mut(begins..).unwrap_or_default();
     while let Ok(info) = ChunkInfo::parse(rest) {
@@ -160,10 +156,7 @@ fn each_record(plain: &mut [u8], change: impl Fn(&mut [u8]) -> Option<usize>) {
         let end = chunk
             .len()
             .min(chunk::HEADER_SIZE + info.committed as usize);
-        let mut records = chunk.get_mut(chunk::HEADER_SIZE..end).unwrap_or_default();
-        while let Some(length) = change(records) {
-            records = records.get_mut(length..).unwrap_or_default();
-        }
+        change(chunk.get_mut(chunk::HEADER_SIZE..end).unwrap_or_default());
         rest = behind;
     }
 }
@@ -202,12 +195,12 @@ pub(super) fn block(plain: Vec<u8>) -> io::Result<Vec<u8>> {
     let length = |bytes: &[u8]| u32::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput);
     let length_plain = length(&plain)?;
     let mut short = plain.clone();
-    each_record(&mut short, record::leave_out_check);
+    each_chunk(&mut short, record::merge_checks);
     let mut again = short.clone();
-    each_record(&mut again, record::put_check);
+    each_chunk(&mut again, record::part_checks);
     // What is damaged already is to be so again.
     let (mut form, short) = match again == plain {
-        true => (Form::ZlibWithoutChecks, &short),
+        true => (Form::ZlibMergedChecks, &short),
         false => (Form::Zlib, &plain),
     };
     let mut packer = ZlibEncoder::new(Vec::new(), Compression::best());

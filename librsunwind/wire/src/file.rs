@@ -8,7 +8,7 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"RSUNWIND");
 /// The version this code writes, and the newest it reads. (2: samples may say in which call the
 /// signal was held back. 3: what the kernel charged, by which signal threads are asked, and which
 /// module is the library that unwinds. 4: recordings may be packed. 5: samples may have labels.
-/// 6: packed records may be without their checks.)
+/// 6: packed records may have checks in common.)
 pub const VERSION: u32 = 6;
 /// Where the first chunk starts, in bytes.
 pub const HEADER_SIZE: usize = 4096;

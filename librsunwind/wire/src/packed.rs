@@ -11,9 +11,8 @@
 //! block:   | u32 magic | u32 form | u32 packed bytes | u32 plain bytes | packed bytes … |
 //! ```
 //!
-//! Block 0 begins with the file header; all have whole chunks. The checks of records are left out:
-//! nothing else takes so much room where it is packed. zlib has one of the whole block, so what is
-//! damaged takes its block with it; of one that is cut the beginning is left.
+//! Block 0 begins with the file header; all have whole chunks. So what is damaged takes with it
+//! the rest of its block at most.
 
 use super::WireError;
 
@@ -37,8 +36,8 @@ pub enum Form {
     Stored = 0,
     /// With zlib.
     Zlib = 1,
-    /// Likewise, and records are without their checks ([`super::record::put_check`]).
-    ZlibWithoutChecks = 2,
+    /// Likewise, and records have their checks in common ([`super::record::merge_checks`]).
+    ZlibMergedChecks = 2,
 }
 
 /// What the header of a block says.
@@ -70,7 +69,7 @@ impl BlockInfo {
         let form = match form {
             0 => Form::Stored,
             1 => Form::Zlib,
-            2 => Form::ZlibWithoutChecks,
+            2 => Form::ZlibMergedChecks,
             other => return Err(WireError::BadValue("form of a block", other.into())),
         };
         let most = (packed as usize).saturating_mul(MOST_TIMES).min(MOST_PLAIN);
@@ -108,7 +107,7 @@ mod tests {
             block(Form::Stored, 9, 9),
             block(Form::Zlib, 10, 640),
             block(Form::Zlib, 1 << 20, 4 << 20),
-            block(Form::ZlibWithoutChecks, 10, 640),
+            block(Form::ZlibMergedChecks, 10, 640),
         ] {
             let bytes = sound.to_bytes();
             assert_eq!(BlockInfo::parse(&bytes), Ok(sound));

@@ -4,8 +4,6 @@ use super::WireError;
 
 /// Bytes before the payload.
 pub const HEADER_SIZE: usize = 8;
-/// Where its check is.
-const CHECK: core::ops::Range<usize> = 4..8;
 
 /// What a payload is. Numbers are part of the format and are never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -164,27 +162,99 @@ pub fn parse(bytes: &[u8]) -> Result<RawRecord<'_>, WireError> {
     })
 }
 
-/// Leaves the check out of the record that `bytes` begin with, if it is right: of no other bytes
-/// can be said less shortly what they are. Gives the record's length.
-pub fn leave_out_check(bytes: &mut [u8]) -> Option<usize> {
-    let length = parse(bytes).ok()?.length;
-    bytes.get_mut(CHECK)?.fill(0);
-    Some(length)
+/// So many records have one check for all of them where checks are merged.
+const GROUP: usize = 16;
+
+/// Of records that lie one behind the other, leaves out the checks but one for every 16 (or for
+/// fewer at the end), in the last of them: nothing else takes so much room where it is packed. Ends
+/// where a check is not right.
+pub fn merge_checks(records: &mut [u8]) {
+    let mut rest = records;
+    while let Some(group) = Group::first_of(rest) {
+        let (own, behind) = rest.split_at_mut(group.length);
+        let mut are_right = true;
+        each(own, |stored, check| {
+            are_right &= *stored == check.to_le_bytes()
+        });
+        if !are_right {
+            return;
+        }
+        each(own, |stored, _| *stored = [0; 4]);
+        if let Some(stored) = own.get_mut(group.last..).and_then(stored) {
+            *stored = group.check.to_le_bytes();
+        }
+        rest = behind;
+    }
 }
 
-/// Puts the check back into the record that `bytes` begin with, if it was left out. Gives the
-/// record's length; `None` if it does not end in them.
-pub fn put_check(bytes: &mut [u8]) -> Option<usize> {
+/// Puts the checks back that were left out. Records whose common check is not right keep what they
+/// have, which is no check of theirs.
+pub fn part_checks(records: &mut [u8]) {
+    let mut rest = records;
+    while let Some(group) = Group::first_of(rest) {
+        let (own, behind) = rest.split_at_mut(group.length);
+        let common = own.get_mut(group.last..).and_then(stored);
+        if common.is_some_and(|common| *common == group.check.to_le_bytes()) {
+            each(own, |stored, check| *stored = check.to_le_bytes());
+        }
+        rest = behind;
+    }
+}
+
+/// Records that have a check in common.
+struct Group {
+    length: usize,
+    /// Where the last of them begins.
+    last: usize,
+    check: u32,
+}
+
+impl Group {
+    fn first_of(records: &[u8]) -> Option<Self> {
+        let mut group = Self {
+            length: 0,
+            last: 0,
+            check: 0,
+        };
+        for _ in 0..GROUP {
+            let Some((length, check)) = records.get(group.length..).and_then(content) else {
+                break;
+            };
+            group.check = (group.check.rotate_left(5) ^ check).wrapping_mul(0x9e37_79b1);
+            group.last = group.length;
+            group.length = group.length.saturating_add(length);
+        }
+        (group.length > 0).then_some(group)
+    }
+}
+
+/// Gives the stored check of each of those records, and the one of its content.
+fn each(records: &mut [u8], mut take: impl FnMut(&mut [u8; 4], u32)) {
+    let mut rest = records;
+    while let Some((length, check)) = content(rest)
+        && let Some((record, behind)) = rest.split_at_mut_checked(length)
+    {
+        if let Some(stored) = stored(record) {
+            take(stored, check);
+        }
+        rest = behind;
+    }
+}
+
+/// Where the check of the record is that `bytes` begin with.
+fn stored(bytes: &mut [u8]) -> Option<&mut [u8; 4]> {
+    bytes.get_mut(4..)?.first_chunk_mut()
+}
+
+/// The length of the record that `bytes` begin with, and the check of its content; `None` if it
+/// does not end in them.
+fn content(bytes: &[u8]) -> Option<(usize, u32)> {
     let (header, _) = bytes.split_first_chunk::<HEADER_SIZE>()?;
     let header = u64::from_le_bytes(*header);
     let words = header as u16;
     let length = usize::from(words).wrapping_shl(3);
-    let check = check(words, (header >> 16) as u8, bytes.get(HEADER_SIZE..length)?);
-    let place = bytes.get_mut(CHECK)?;
-    if place.iter().all(|byte| *byte == 0) {
-        place.copy_from_slice(&check.to_le_bytes());
-    }
-    Some(length)
+    let payload = bytes.get(HEADER_SIZE..length)?;
+    Some((length, check(words, (header >> 16) as u8, payload)))
 }
 
 /// A 32-bit check of a record's content: every step is a bijection of the 64-bit state, so damage
@@ -227,23 +297,54 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_was_left_out_is_put_back_and_no_other() {
-        let mut record = [0xaa; 32];
-        let length = seal(&mut record, RecordKind::Event, 13).unwrap();
-        let mut short = record;
-        assert_eq!(leave_out_check(&mut short), Some(length));
-        assert_eq!(short[4..8], [0; 4]);
-        assert!(parse(&short).is_err());
-        assert_eq!(put_check(&mut short[..23]), None);
-        assert_eq!(put_check(&mut short), Some(length));
-        assert_eq!(short, record);
-        let mut wrong = record;
-        wrong[9] ^= 1;
-        let before = wrong;
-        assert_eq!(leave_out_check(&mut wrong), None);
-        assert_eq!(put_check(&mut wrong), Some(length));
-        assert_eq!(wrong, before);
-        assert_eq!(put_check(&mut [0; 16]), None);
+    fn checks_that_were_left_out_are_put_back_unless_something_is_damaged() {
+        let record = |number: u8| {
+            let mut buffer = [number; 64];
+            let length = seal(&mut buffer, RecordKind::Event, usize::from(number)).unwrap();
+            buffer[..length].to_vec()
+        };
+        let records: Vec<_> = (0..40).map(record).collect();
+        let whole = records.concat();
+        let mut short = whole.clone();
+        merge_checks(&mut short);
+        assert_eq!(parse_all(&short), 0);
+        let part = |bytes: &[u8]| {
+            let mut bytes = bytes.to_vec();
+            part_checks(&mut bytes);
+            bytes
+        };
+        assert_eq!(part(&short), whole);
+        // One of the second group.
+        let at = records[..20].concat().len();
+        let mut damaged = short.clone();
+        damaged[at + 9] ^= 1;
+        assert_eq!(
+            part(&damaged)[..records[..16].concat().len()],
+            whole[..records[..16].concat().len()]
+        );
+        assert_eq!(parse_all(&part(&damaged)), 16);
+        let behind = records[..32].concat().len();
+        assert_eq!(part(&damaged)[behind..], whole[behind..]);
+        // What is cut has those of the groups that are whole.
+        assert_eq!(parse_all(&part(&short[..at])), 16);
+        // What was damaged before stays so.
+        let mut wrong = whole.clone();
+        wrong[at + 9] ^= 1;
+        let mut merged = wrong.clone();
+        merge_checks(&mut merged);
+        assert_eq!(part(&merged), wrong);
+        merge_checks(&mut []);
+        part_checks(&mut [0; 16]);
+    }
+
+    /// How many records are right up to the first that is not.
+    fn parse_all(mut bytes: &[u8]) -> usize {
+        let mut right = 0;
+        while let Ok(record) = parse(bytes) {
+            right += 1;
+            bytes = &bytes[record.length..];
+        }
+        right
     }
 
     #[test]
