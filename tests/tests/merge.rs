@@ -158,6 +158,28 @@ fn samples_of_a_recorded_program_get_its_stacks() {
     });
 }
 
+/// perf looks for a part of the program's time.
+#[test]
+fn what_perf_did_not_see_is_not_in_it() {
+    judge(|| {
+        if !may_record_all() {
+            return;
+        }
+        let bench = Bench::new();
+        let program = program(&bench);
+        let mut record = bench.record(&["-F", "997", "-q"]);
+        let mut record = record.arg(program).spawn().unwrap();
+        let result = perf(&bench, &["-k", "mono"], Command::new("sleep").arg("0.7"));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        assert!(record.wait().unwrap().success());
+        let result = merge(&bench, &bench.path("profile.rsu"));
+        assert!(result.status.success(), "{}", text(&result.stderr));
+        let folded = std::fs::read_to_string(bench.path("out.folded")).unwrap();
+        assert!(folded.contains(";inner "), "{folded}");
+        assert!(!folded.contains("[between samples]"), "{folded}");
+    });
+}
+
 #[test]
 fn so_do_those_of_a_preloaded_program() {
     judge(|| {

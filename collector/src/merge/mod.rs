@@ -96,6 +96,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
     let recording = correlate::read(&args.files)?;
     let (joined, count) = join(path, &file, recording, args)?;
     let mut profile = args.selection.name(joined);
+    // All is perf's, which may have looked for a while only: what the programs' own clocks say of
+    // the rest of their time is no part of that.
+    profile.remainders.clear();
     let selected = args.selection.filter(&mut profile);
     selected.map_err(export::Error::Read)?;
     let options = Options {
