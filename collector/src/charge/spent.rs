@@ -3,8 +3,9 @@
 
 use super::lives::Lives;
 use super::{Reason, Row, sum};
-use crate::recording::{Process, ProcessId, Recording, Thread, ThreadId};
+use crate::recording::{Process, ProcessId, Recording, Thread, ThreadEnd, ThreadId};
 use engine::wire::offer::CPU_EVENT;
+use engine::wire::thread::ThreadEndReason;
 
 /// The rows of each life.
 pub(super) struct Spent {
@@ -110,6 +111,7 @@ impl Account {
         let began = (run.cpu_ns > 0).then_some(run.thread_cpu_ns);
         let mut said = 0u64;
         let mut main_thread = 0;
+        let mut ended_by_exec = Vec::new();
         for thread_id in threads {
             let thread = &recording.threads[thread_id.index()];
             let from = match (is_main(run, thread), began) {
@@ -119,6 +121,10 @@ impl Account {
             };
             if is_main(run, thread) {
                 main_thread = thread.cpu_ns().max(main_thread);
+            }
+            let by_exec = |end: &ThreadEnd| end.reason == ThreadEndReason::Exec;
+            if thread.end.as_ref().is_some_and(by_exec) {
+                ended_by_exec.push(thread);
             }
             let prepared = is_main(run, thread) && began.is_some();
             let part = Part::of(recording, *thread_id, sampled[thread_id.index()], from);
@@ -153,7 +159,11 @@ impl Account {
         } else {
             clock.process = base.saturating_add(said);
         }
-        clock.main_thread = main_thread;
+        clock.main_thread = match ended_by_exec[..] {
+            // Another thread called exec: it goes on as the first.
+            [caller] => caller.cpu_ns(),
+            _ => main_thread,
+        };
     }
 }
 

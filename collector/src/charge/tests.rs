@@ -309,3 +309,32 @@ fn what_passed_before_a_thread_was_armed_is_its_own() {
     assert_eq!(before, [(main, 1), (other, 80)]);
     assert_eq!(ledger.total_ns(), 180 * MS);
 }
+
+/// Copied, so that no program says where its clock stood.
+#[test]
+fn a_thread_that_calls_exec_goes_on_as_the_first() {
+    let mut recording = command(0);
+    let thread = |recording: &mut Recording, tid, unarmed_ms: u64, samples, reason| {
+        let thread = recording.threads.last_mut().unwrap();
+        thread.tid = tid;
+        thread.armings[0].signal = 0;
+        thread.armings[0].unarmed_cpu_ns = unarmed_ms * MS;
+        thread.totals.unarmed_cpu_ns = unarmed_ms * MS;
+        thread.totals.cpu_ns = (unarmed_ms + samples) * MS;
+        thread.end = Some(ThreadEnd {
+            time_ns: 0,
+            cpu_ns: (unarmed_ms + samples) * MS,
+            reason,
+        });
+    };
+    run(&mut recording, 10, 0, 20, None);
+    thread(&mut recording, 10, 0, 20, ThreadEndReason::ThreadExit);
+    run(&mut recording, 10, 0, 50, None);
+    thread(&mut recording, 11, 0, 50, ThreadEndReason::Exec);
+    recording.processes.pop();
+    recording.threads[1].process = ProcessId::new(0);
+    run(&mut recording, 10, 0, 40, None);
+    recording.threads[2].process = ProcessId::new(1);
+    thread(&mut recording, 10, 50, 40, ThreadEndReason::Stopped);
+    assert_eq!(ms(&Ledger::of(&recording)), [(Reason::Sampled, 110)]);
+}

@@ -214,6 +214,16 @@ impl Run {
         self.threads.get(&tid).map_or(0, Thread::cpu_ns)
     }
 
+    /// Which of its threads has called exec, that goes on as the first of the process: the only one
+    /// that had not ended before.
+    pub(super) fn caller_of_exec(&self, tid: i32) -> i32 {
+        let mut left = self.threads.keys().copied();
+        match (left.next(), left.next()) {
+            (Some(one), None) => one,
+            _ => tid,
+        }
+    }
+
     pub(super) fn name(&mut self, tid: i32, name: Vec<u8>) {
         self.names.insert(tid, name);
     }
