@@ -5,7 +5,7 @@
 
 use super::{Options, Roots, thread_name};
 use crate::intern::{HashMap, Interner, Pair, Pairs, both, index};
-use crate::profile::{CallId, Function, Kind, Kinds, Profile, Sample};
+use crate::profile::{CallId, Function, Kind, Kinds, Profile, Sample, Units};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::source::{OFF_CPU, WALL};
 
@@ -76,16 +76,23 @@ enum Owner {
 }
 
 impl CallTree {
+    /// In sampling periods, or in what the event counted.
     pub(super) fn of(profile: &Profile, options: &Options) -> Self {
-        Self::weighed(profile, options, |sample| sample.weight)
+        let mut tree = Self::counted(profile, options);
+        tree.divide(profile.unit());
+        tree.sum();
+        tree
     }
 
-    /// With each sample as heavy as `weigh` says.
-    pub(super) fn weighed(
-        profile: &Profile,
-        options: &Options,
-        weigh: impl Fn(&Sample) -> u64,
-    ) -> Self {
+    /// In ns, or in what the event counted.
+    pub(super) fn of_times(profile: &Profile, options: &Options) -> Self {
+        let mut tree = Self::counted(profile, options);
+        tree.sum();
+        tree
+    }
+
+    fn counted(profile: &Profile, options: &Options) -> Self {
+        let weigh = |sample: &Sample| profile.time_ns(sample);
         let mut builder = Builder {
             profile,
             options,
@@ -127,8 +134,16 @@ impl CallTree {
                 }
             }
         }
-        builder.tree.sum();
         builder.tree
+    }
+
+    /// Into whole units, whose sum is as right as one of them can be.
+    fn divide(&mut self, unit: u64) {
+        let (mut own, mut waits) = (Units::of(unit), Units::of(unit));
+        for weight in &mut self.weights {
+            weight.own = own.next(weight.own);
+            weight.waits = waits.next(weight.waits);
+        }
     }
 
     fn sum(&mut self) {

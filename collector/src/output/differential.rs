@@ -28,7 +28,7 @@ pub(crate) fn write(
     for (index, profile) in profiles.iter().enumerate() {
         let factor = if index == 0 { factor } else { 1.0 };
         let unit = if in_time { 1000.0 } else { 1.0 };
-        let tree = CallTree::weighed(profile, options, |sample| profile.time_ns(sample));
+        let tree = CallTree::of_times(profile, options);
         let join = |path: &mut String, step: &Step<'_>| two_lines(path, step.name);
         tree.paths(tree.whole() / LEAST, join, |stack, amount| {
             let amount = (amount as f64 * factor / unit).round() as u64;

@@ -373,3 +373,50 @@ fn formats_are_chosen_by_name_or_extension() {
         }
     }
 }
+
+/// The thread's period is another one, as where recordings of two rates are read as one.
+fn of_two_rates() -> Profile {
+    let mut profile = example();
+    let worker = &mut profile.recording.threads[profile.samples[3].thread.index()];
+    worker.armings[0].period_ns = 10_000_000;
+    assert_eq!(profile.whole(), 34_000_000);
+    profile
+}
+
+fn of(profile: &Profile, format: &str, roots: Roots) -> Vec<u8> {
+    let options = Options {
+        roots,
+        ..Options::default()
+    };
+    let mut out = Vec::new();
+    let format = choose(Some(format), Path::new("-")).unwrap();
+    format.write(profile, &options, &mut out).unwrap();
+    out
+}
+
+#[test]
+fn samples_of_two_rates_weigh_what_they_stand_for() {
+    let folded = String::from_utf8(of(&of_two_rates(), "folded", Roots::Auto)).unwrap();
+    let cut = "[truncated: no unwind information];work: more 30\n";
+    assert!(folded.starts_with(cut), "{folded}");
+    assert!(folded.ends_with("_start;main;work: more;leaf 2\n"));
+    let svg = String::from_utf8(of(&of_two_rates(), "svg", Roots::Auto)).unwrap();
+    assert!(svg.contains("<title>_start (4 samples, 11.76%)</title>"));
+    let zipped = of(&of_two_rates(), "firefox", Roots::Auto);
+    let json = flate2::read::GzDecoder::new(&zipped[..]);
+    let json: serde_json::Value = serde_json::from_reader(json).unwrap();
+    let threads = json["threads"].as_array().unwrap().iter();
+    let weights = threads.flat_map(|thread| thread["samples"]["weight"].as_array().unwrap());
+    let weights: u64 = weights.map(|weight| weight.as_u64().unwrap()).sum();
+    assert_eq!((weights, &json["meta"]["interval"]), (34, &1.0.into()));
+    // Not a multiple of it: the sum is right all the same.
+    let mut odd = of_two_rates();
+    let thread = odd.samples[3].thread.index();
+    odd.recording.threads[thread].armings[0].period_ns = 1_400_000;
+    odd.samples[3].weight = 1;
+    odd.samples.extend([odd.samples[3]; 4]);
+    let folded = String::from_utf8(of(&odd, "folded", Roots::Thread)).unwrap();
+    let weights = folded.lines().map(|line| line.rsplit(' ').next().unwrap());
+    let sum: u64 = weights.map(|weight| weight.parse::<u64>().unwrap()).sum();
+    assert_eq!((sum, odd.whole()), (11, 11_000_000));
+}

@@ -100,6 +100,29 @@ pub enum Mode {
     Note,
 }
 
+/// Divides amounts, one after the other, into whole units: their sum is that of the amounts,
+/// rounded.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Units {
+    unit: u64,
+    rest: u64,
+}
+
+impl Units {
+    pub(crate) const fn of(unit: u64) -> Self {
+        Self {
+            unit,
+            rest: unit / 2,
+        }
+    }
+
+    pub(crate) const fn next(&mut self, amount: u64) -> u64 {
+        let all = self.rest.saturating_add(amount);
+        self.rest = all % self.unit;
+        all / self.unit
+    }
+}
+
 /// Which frames are shown that are not the program's own work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Show {
@@ -333,6 +356,20 @@ impl Profile {
             return sample.weight;
         }
         sample.weight.saturating_mul(self.period_ns(sample.thread))
+    }
+
+    /// What amounts are divided by where they are to be numbers of samples: for CPU time the
+    /// shortest period of all, ns, as the threads of several recordings may have different ones.
+    /// Else 1.
+    #[must_use]
+    pub fn unit(&self) -> u64 {
+        if self.shown_event != CPU_EVENT {
+            return 1;
+        }
+        let mut threads: Vec<ThreadId> = self.weighed().map(|sample| sample.thread).collect();
+        threads.dedup();
+        let periods = threads.into_iter().map(|thread| self.period_ns(thread));
+        periods.min().unwrap_or(1_000_000).max(1)
     }
 
     /// What is shown, all together: ns, or what the event counted.

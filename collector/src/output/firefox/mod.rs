@@ -9,7 +9,7 @@ mod regions;
 mod tables;
 
 use super::{Format, Options, command, started_at, thread_name};
-use crate::profile::{CallId, Frame, Kind, Kinds, Profile, SourceFrameId, is_time};
+use crate::profile::{CallId, Frame, Kind, Kinds, Profile, SourceFrameId, Units, is_time};
 use crate::recording::{ProcessId, ThreadId};
 use engine::wire::offer::CPU_EVENT;
 use flate2::Compression;
@@ -94,11 +94,12 @@ impl<'a> Maker<'a> {
         };
         let start = Duration::from_nanos(started_at(profile));
         let start = fx::ReferenceTimestamp::from_duration_since_unix_epoch(start);
-        let period = profile
-            .samples
-            .first()
-            .map(|sample| profile.period_ns(sample.thread));
-        let interval = fx::SamplingInterval::from_nanos(period.unwrap_or(1_000_000));
+        let first = profile.samples.first();
+        let period = first.map_or(1_000_000, |sample| match sample.event {
+            CPU_EVENT => profile.unit(),
+            _ => profile.period_ns(sample.thread),
+        });
+        let interval = fx::SamplingInterval::from_nanos(period);
         let mut out = fx::Profile::new(&name, start, interval);
         out.set_symbolicated(true);
         let kernel = profile
@@ -119,12 +120,13 @@ impl<'a> Maker<'a> {
     }
 
     fn make(mut self) -> fx::Profile {
+        let mut units = Units::of(self.profile.unit());
         for (number, sample) in self.profile.samples.iter().enumerate() {
             let thread = self.thread(sample.thread);
             let stack = self.stack(sample.thread, thread, sample.stack);
             let weight = match is_in_ms(sample.event) {
                 true => number as u64,
-                false => sample.weight,
+                false => units.next(self.profile.time_ns(sample)),
             };
             let weight = i32::try_from(weight).unwrap_or(i32::MAX);
             let cpu = match sample.event {
