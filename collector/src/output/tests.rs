@@ -420,3 +420,33 @@ fn samples_of_two_rates_weigh_what_they_stand_for() {
     let sum: u64 = weights.map(|weight| weight.parse::<u64>().unwrap()).sum();
     assert_eq!((sum, odd.whole()), (11, 11_000_000));
 }
+
+#[test]
+fn wall_clock_time_in_no_sample_is_the_same_in_all_formats() {
+    let mut recording = example().recording;
+    recording.session = Some(crate::recording::SessionInfo {
+        pid: 10,
+        charged_ns: 20_000_000,
+        ..Default::default()
+    });
+    recording.sources.push(crate::recording::EventSource {
+        event: WALL,
+        name: "wall".to_owned(),
+        period: 0,
+        lost: 0,
+    });
+    let mut profile = Profile::new(recording, &Default::default());
+    let mut wait = profile.samples[0];
+    (wait.event, wait.weight) = (OFF_CPU, 9_000_000);
+    profile.aside.push(wait);
+    profile.show(WALL);
+    assert_eq!(profile.whole(), 29_000_000);
+    let folded = String::from_utf8(of(&profile, "folded", Roots::None)).unwrap();
+    assert!(folded.contains("[end of the process] 13000000\n"));
+    let speedscope = of(&profile, "speedscope", Roots::None);
+    let json: serde_json::Value = serde_json::from_slice(&speedscope).unwrap();
+    let profiles = json["profiles"].as_array().unwrap().iter();
+    let sum: u64 = profiles.map(|it| it["endValue"].as_u64().unwrap()).sum();
+    assert_eq!(sum, 29_000_000);
+    assert_eq!(pprof::last_sum(&profile), 29_000_000);
+}

@@ -40,6 +40,7 @@ use crate::symbolize::{ImageId, Places, Symbols, symbolize};
 use engine::address::CodeAddress;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{Method, StopReason};
+use engine::wire::source::WALL;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -328,10 +329,10 @@ impl Profile {
         })
     }
 
-    /// The samples shown, and of CPU time what is in no sample.
+    /// The samples shown, and of CPU time, which is in wall-clock time too, what is in no sample.
     pub fn weighed(&self) -> impl Iterator<Item = &Sample> + Clone {
         let remainders: &[Sample] = match self.shown_event {
-            CPU_EVENT => &self.remainders,
+            CPU_EVENT | WALL => &self.remainders,
             _ => &[],
         };
         self.samples.iter().chain(remainders)

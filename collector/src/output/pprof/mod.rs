@@ -106,6 +106,13 @@ impl Sink for Tables {
     }
 }
 
+/// The sum of the last column, of a profile.
+#[cfg(test)]
+pub(super) fn last_sum(profile: &Profile) -> i64 {
+    let made = tests::made(profile);
+    made.sample.iter().filter_map(|one| one.value.last()).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -113,7 +120,7 @@ mod tests {
     use crate::recording::LabelsId;
     use std::io::Read as _;
 
-    fn made(profile: &Profile) -> proto::Profile {
+    pub(super) fn made(profile: &Profile) -> proto::Profile {
         let (mut packed, mut bytes) = (Vec::new(), Vec::new());
         write_message(profile, None, &mut packed).unwrap();
         let mut unpacking = flate2::read::GzDecoder::new(&packed[..]);
