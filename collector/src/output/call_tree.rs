@@ -18,6 +18,9 @@ index!(
     NodeId
 );
 
+/// The name of all that is too small to be told apart.
+const SMALL: &str = "[many, each too small to be shown]";
+
 /// The stacks of what is shown, and their weights.
 pub(super) struct CallTree {
     nodes: Vec<Node>,
@@ -172,7 +175,7 @@ impl CallTree {
 
     /// Hands over each stack and the weight that ends there, as `join` puts it together: it adds a
     /// name to what its callers made. Below nodes of less weight than `least` nothing is told
-    /// apart. In the order of the names.
+    /// apart, nor are outermost ones of less: they come last, as one. In the order of the names.
     pub(super) fn paths<E>(
         &self,
         least: u64,
@@ -222,6 +225,23 @@ impl CallTree {
             }
             backwards(&mut inner);
             todo.extend(inner.into_iter().map(|id| (id, path.len())));
+        }
+        let roots = self.nodes.iter().zip(&self.weights);
+        let small = roots.filter(|(node, weight)| node.parent.is_none() && weight.total < least);
+        let small = small.fold(0u64, |sum, (_, weight)| sum.saturating_add(weight.total));
+        if small > 0 {
+            let name = Name {
+                whole: SMALL.to_owned(),
+                shown: None,
+            };
+            path.clear();
+            let step = Step {
+                name: &name,
+                kind: None,
+                waits: false,
+            };
+            join(&mut path, &step);
+            visit(&path, small)?;
         }
         Ok(())
     }

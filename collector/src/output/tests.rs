@@ -421,6 +421,51 @@ fn samples_of_two_rates_weigh_what_they_stand_for() {
     assert_eq!((sum, odd.whole()), (11, 11_000_000));
 }
 
+/// Threads that are each less than what is drawn.
+#[test]
+fn a_flame_graph_of_many_small_parts_has_them_all() {
+    let mut profile = example();
+    let one = profile.samples[0];
+    profile.samples = vec![Sample { weight: 1, ..one }; 20_000];
+    profile.samples[0].weight = 20_001;
+    for index in 0..20_000u32 {
+        let thread = crate::recording::Thread {
+            process: crate::recording::ProcessId::next_of(index as usize),
+            tid: index,
+            key: 1,
+            name: String::new(),
+            armings: Vec::new(),
+            end: None,
+            totals: Default::default(),
+            late_cpu_ns: 0,
+        };
+        let process = crate::recording::Process {
+            pid: index,
+            ..Default::default()
+        };
+        profile.recording.processes.push(process);
+        profile.recording.threads.push(thread);
+    }
+    let (all, processes) = (
+        profile.recording.threads.len() - 20_000,
+        profile.recording.processes.len() - 20_000,
+    );
+    for (index, thread) in profile.recording.threads[all..].iter_mut().enumerate() {
+        thread.process = crate::recording::ProcessId::next_of(processes + index);
+    }
+    for (index, sample) in profile.samples.iter_mut().enumerate() {
+        sample.thread = ThreadId::next_of(all + index);
+    }
+    let svg = String::from_utf8(of(&profile, "svg", Roots::Auto)).unwrap();
+    for title in [
+        "<title>all (40,000 samples, 100%)</title>",
+        "<title>_start (20,001 samples, 50.00%)</title>",
+        "<title>[many, each too small to be shown] (19,999 samples, 50.00%)</title>",
+    ] {
+        assert!(svg.contains(title), "{title} is not in\n{svg}");
+    }
+}
+
 #[test]
 fn wall_clock_time_in_no_sample_is_the_same_in_all_formats() {
     let mut recording = example().recording;
