@@ -119,12 +119,15 @@ impl Account {
                 (true, None) => clock.main_thread,
                 (false, _) => 0,
             };
+            // Its clock may not have been looked at since it was copied last, or never.
+            let shown = from.saturating_add(sampled[thread_id.index()]);
+            let clock_ns = thread.cpu_ns().max(shown);
             if is_main(run, thread) {
-                main_thread = thread.cpu_ns().max(main_thread);
+                main_thread = clock_ns.max(main_thread);
             }
             let by_exec = |end: &ThreadEnd| end.reason == ThreadEndReason::Exec;
             if thread.end.as_ref().is_some_and(by_exec) {
-                ended_by_exec.push(thread);
+                ended_by_exec.push(clock_ns);
             }
             let prepared = is_main(run, thread) && began.is_some();
             let part = Part::of(recording, *thread_id, sampled[thread_id.index()], from);
@@ -161,7 +164,7 @@ impl Account {
         }
         clock.main_thread = match ended_by_exec[..] {
             // Another thread called exec: it goes on as the first.
-            [caller] => caller.cpu_ns(),
+            [caller_ns] => caller_ns,
             _ => main_thread,
         };
     }

@@ -338,3 +338,20 @@ fn a_thread_that_calls_exec_goes_on_as_the_first() {
     thread(&mut recording, 10, 50, 40, ThreadEndReason::Stopped);
     assert_eq!(ms(&Ledger::of(&recording)), [(Reason::Sampled, 110)]);
 }
+
+/// The library was brought into it just before, and has said nothing yet.
+#[test]
+fn what_was_copied_before_exec_is_not_of_the_next_program() {
+    let mut recording = command(0);
+    run(&mut recording, 10, 0, 303, None);
+    run(&mut recording, 10, 303, 434, None);
+    for (index, unarmed_ms, cpu_ms) in [(0, 0, 0), (1, 303, 737)] {
+        recording.processes[index].cpu_ns = 0;
+        let thread = &mut recording.threads[index];
+        thread.armings[0].signal = 0;
+        thread.armings[0].unarmed_cpu_ns = unarmed_ms * MS;
+        thread.totals.unarmed_cpu_ns = unarmed_ms * MS;
+        thread.totals.cpu_ns = cpu_ms * MS;
+    }
+    assert_eq!(ms(&Ledger::of(&recording)), [(Reason::Sampled, 737)]);
+}
