@@ -322,13 +322,26 @@ impl Facts {
     }
 
     fn add_segment_totals(&mut self) {
-        for found in self.segments.values() {
+        // A thread that had room again has counted those of its own among all that it lost.
+        let mut told: HashMap<ProcessId, (u64, u64)> = HashMap::default();
+        for thread in &self.recording.threads {
+            let (samples, weight) = told.entry(thread.process).or_default();
+            *samples = samples.saturating_add(thread.totals.lost_samples);
+            *weight = weight.saturating_add(thread.totals.lost_weight);
+        }
+        for (owner, found) in &self.segments {
+            let process = self.processes.get(owner);
+            let told = process.and_then(|process| told.get(process));
+            let (samples, weight) = told.copied().unwrap_or_default();
             let add = |sum: &mut u64, part: u64| *sum = sum.saturating_add(part);
             add(
                 &mut self.recording.chunkless_samples,
-                found.chunkless_samples,
+                found.chunkless_samples.saturating_sub(samples),
             );
-            add(&mut self.recording.chunkless_weight, found.chunkless_weight);
+            add(
+                &mut self.recording.chunkless_weight,
+                found.chunkless_weight.saturating_sub(weight),
+            );
             add(&mut self.recording.unarmed_threads, found.unarmed_threads);
             add(&mut self.recording.damaged_bytes, found.damaged_bytes);
         }

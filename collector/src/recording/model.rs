@@ -58,7 +58,7 @@ pub struct Recording {
     pub sources: Vec<EventSource>,
     /// What its functions were called when it was made, if that is stored in it.
     pub names: StoredNames,
-    /// Samples of threads that had no room to write to.
+    /// Samples of threads that had no room to write to, and never said so themselves.
     pub chunkless_samples: u64,
     /// Their weight, in sampling periods.
     pub chunkless_weight: u64,

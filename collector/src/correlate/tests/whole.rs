@@ -5,7 +5,7 @@ use crate::recording::example::{self, Chunk, head, recording, segment};
 use engine::wire::chunk::{HEADER_SIZE as CHUNK_HEADER, SEGMENT_STRIDE};
 use engine::wire::module::ModuleGone;
 use engine::wire::sample::{Frame, Method, StopReason};
-use engine::wire::session::{PerfMap, Session};
+use engine::wire::session::{PerfMap, SegmentTotals, Session};
 use engine::wire::thread::ThreadEnd as WireThreadEnd;
 
 #[test]
@@ -35,6 +35,24 @@ fn what_a_program_calls_its_threads_stands_before_what_the_kernel_does() {
     let found = read_whole(recording(&[first, other, third]));
     let names: Vec<_> = found.threads.iter().map(|t| (t.tid, &t.name[..])).collect();
     assert_eq!(names, [(42, "serves"), (43, "renamed"), (44, "python3")]);
+}
+
+/// One of two threads had a chunk again after it had none.
+#[test]
+fn samples_that_found_no_room_are_counted_once() {
+    let mut first = process(Chunk::new(42, 42, 0), 0, b"prog").sample(head(5, 1), &[0x1010]);
+    (first.info.lost_samples, first.info.lost_weight) = (3, 6);
+    let totals = SegmentTotals {
+        chunkless_samples: 5,
+        chunkless_weight: 9,
+        ..SegmentTotals::default()
+    };
+    let own = Chunk::new(42, 0, 1);
+    let own = own.record(RecordKind::SegmentTotals, |out| totals.encode(out));
+    let found = read_whole(recording(&[first, own]));
+    assert_eq!((found.chunkless_samples, found.chunkless_weight), (2, 3));
+    let lost = found.threads.iter().map(|thread| thread.totals.lost_weight);
+    assert_eq!(lost.sum::<u64>() + found.chunkless_weight, 9);
 }
 
 #[test]
