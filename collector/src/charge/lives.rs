@@ -74,9 +74,14 @@ impl Lives {
             let parent = parent.map(|parent| of_run[parent.index()]);
             life.parent = parent.filter(|parent| *parent != index);
         }
-        if let Some(session) = &recording.session {
-            let named = by_pid.get(&session.pid).into_iter().flatten();
-            if let Some(command) = named.copied().min_by_key(|life| first(&all[*life]).key) {
+        for session in recording.sessions() {
+            let named = by_pid.get(&session.pid).into_iter().flatten().copied();
+            let named = named.filter(|life| !all[*life].is_command);
+            let from_then = |life: &usize| {
+                let key = first(&all[*life]).key;
+                (key < session.start_ns, key)
+            };
+            if let Some(command) = named.min_by_key(from_then) {
                 all[command].is_command = true;
                 all[command].charged_ns = (session.charged_ns > 0).then_some(session.charged_ns);
             }

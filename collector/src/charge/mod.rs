@@ -155,7 +155,8 @@ impl Ledger {
             .sort_by_key(|one| std::cmp::Reverse(one.ns));
         ledger.strangers.retain(|one| one.ns > 0);
         let named = inside.saturating_add(brief).saturating_add(strangers);
-        let charged = recording.session.as_ref().map_or(0, |s| s.charged_ns);
+        let charged = recording.sessions().map(|session| session.charged_ns);
+        let charged = charged.fold(0, u64::saturating_add);
         ledger.is_closed = charged > 0;
         let mut rows: Vec<Row> = spent.rows.into_iter().flatten().collect();
         for (reason, ns) in [(Reason::Brief, brief), (Reason::NotSampled, strangers)] {

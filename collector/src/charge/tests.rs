@@ -355,3 +355,18 @@ fn what_was_copied_before_exec_is_not_of_the_next_program() {
     }
     assert_eq!(ms(&Ledger::of(&recording)), [(Reason::Sampled, 737)]);
 }
+
+#[test]
+fn each_of_several_recordings_has_its_command() {
+    let mut recording = command(300);
+    recording.other_sessions.push(SessionInfo {
+        pid: 20,
+        charged_ns: 500 * MS,
+        ..SessionInfo::default()
+    });
+    run(&mut recording, 20, 0, 99, Some(100));
+    run(&mut recording, 10, 0, 99, Some(100));
+    let ledger = Ledger::of(&recording);
+    assert_eq!(ledger.total_ns(), 800 * MS);
+    assert_eq!(ledger.of_reason(Reason::End), 600 * MS);
+}

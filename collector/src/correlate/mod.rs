@@ -119,7 +119,7 @@ fn read_part(
 ) -> Result<(Made, Sent, Vec<Damages>), OpenError> {
     let mut stacks = Stacks::of(recording, window, sent);
     while let Some(chunk) = part.next()? {
-        let mut samples = ChunkSamples::new(recording, &mut stacks, chunk.thread, chunk.by);
+        let mut samples = ChunkSamples::new(recording, &mut stacks, &chunk);
         chunk.walk(|step, damages| samples.step(&step, damages));
     }
     let (made, sent) = stacks.finish(recording);

@@ -9,8 +9,8 @@ use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, Window};
 use crate::intern::{HashMap, HashSet};
 use crate::recording::{
-    Author, Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording, Regions,
-    StackId, StackNode, StackTable, Step, ThreadId, ThreadName,
+    Author, ChunkRecords, Damages, FrameId, LabelsId, ProcessId, RawFrame, RawSample, Recording,
+    Regions, StackId, StackNode, StackTable, Step, ThreadId, ThreadName,
 };
 use engine::address::{CodeAddress, RuntimeAddress};
 use engine::wire::WireError;
@@ -194,6 +194,7 @@ pub(super) struct ChunkSamples<'a> {
     pub(super) stacks: &'a mut Stacks,
     pub(super) thread: ThreadId,
     by: Author,
+    file: usize,
     before: Before,
     kernel: KernelReader,
 }
@@ -202,14 +203,14 @@ impl<'a> ChunkSamples<'a> {
     pub(super) fn new(
         recording: &'a Recording,
         stacks: &'a mut Stacks,
-        thread: ThreadId,
-        by: Author,
+        chunk: &ChunkRecords<'_>,
     ) -> Self {
         Self {
             recording,
             stacks,
-            thread,
-            by,
+            thread: chunk.thread,
+            by: chunk.by,
+            file: chunk.file,
             before: Before::default(),
             kernel: KernelReader::default(),
         }
@@ -241,7 +242,8 @@ impl<'a> ChunkSamples<'a> {
     }
 
     fn kernel_sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
-        let (head, frames) = self.kernel.read(payload)?;
+        let (mut head, frames) = self.kernel.read(payload)?;
+        head.event = self.recording.event_of(self.file, head.event);
         self.stacks.waiting.enter(self.thread, head, frames);
         Ok(())
     }

@@ -52,6 +52,8 @@ pub(crate) struct ChunkRecords<'a> {
     pub(crate) thread: ThreadId,
     /// Who wrote it.
     pub(crate) by: Author,
+    /// Which file it is in.
+    pub(crate) file: usize,
     records: &'a [u8],
     /// Of the first record in the file, bytes.
     offset: u64,
@@ -170,6 +172,7 @@ impl Part<'_> {
         Ok(Some(ChunkRecords {
             thread,
             by,
+            file,
             records: &self.records,
             offset,
             budget: &mut self.budget,

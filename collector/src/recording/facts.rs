@@ -20,6 +20,7 @@ use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::clocks::Clocks;
 use engine::wire::label::LabelSet;
 use engine::wire::record::{RawRecord, RecordKind};
+use engine::wire::source::WALL;
 use engine::wire::{charge, code, event, module, process, session, source, thread};
 use std::collections::BTreeMap;
 
@@ -51,6 +52,8 @@ pub(super) struct Facts {
     /// Of line tables, what is not in the description: where it begins, by process and code object.
     more_lines: HashMap<(ProcessId, u64), Parts>,
     known_labels: Interner<LabelsId>,
+    /// The file whose records are read.
+    file: usize,
     /// Where code of JITs begins, by its process and number.
     made_code: HashMap<(ProcessId, u64), u64>,
 }
@@ -272,21 +275,10 @@ impl Facts {
                 ended.push(found);
             }
             Some(RecordKind::Session) => {
-                let found = session::Session::decode(record.payload)?;
-                self.recording.session = Some(account(&found));
+                self.session(account(&session::Session::decode(record.payload)?));
             }
             Some(RecordKind::Source) => {
-                let found = source::Source::decode(record.payload)?;
-                let sources = &mut self.recording.sources;
-                if sources.iter().all(|known| known.event != found.event) {
-                    sources.push(EventSource {
-                        event: found.event,
-                        name: text(found.name),
-                        period: found.period,
-                        lost: found.lost,
-                    });
-                    sources.sort();
-                }
+                self.source(&source::Source::decode(record.payload)?);
             }
             Some(RecordKind::Clocks) => {
                 let found = Clocks::decode(record.payload)?;
@@ -305,6 +297,52 @@ impl Facts {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Records are of that file from now on.
+    pub(super) fn begin_file(&mut self, index: usize) {
+        self.file = index;
+    }
+
+    /// A session may be told of several times; the last one stands for all.
+    fn session(&mut self, found: SessionInfo) {
+        let is_same = |one: &SessionInfo| (one.pid, one.start_ns) == (found.pid, found.start_ns);
+        let others = &mut self.recording.other_sessions;
+        others.retain(|one| !is_same(one));
+        others.extend(self.recording.session.take().filter(|one| !is_same(one)));
+        self.recording.session = Some(found);
+    }
+
+    /// An event of this file, which may have another number in others.
+    fn source(&mut self, found: &source::Source<'_>) {
+        let numbers = &mut self.recording.event_numbers;
+        if numbers.contains_key(&(self.file, found.event)) {
+            return;
+        }
+        let of_file = numbers.range((self.file, 0)..=(self.file, u32::MAX));
+        let taken: HashSet<u32> = of_file.map(|(_, number)| *number).collect();
+        let (name, sources) = (text(found.name), &mut self.recording.sources);
+        let is_it = |one: &&mut EventSource| one.name == name && !taken.contains(&one.event);
+        let number = if let Some(known) = sources.iter_mut().find(is_it) {
+            known.lost = known.lost.saturating_add(found.lost);
+            known.event
+        } else {
+            let last = sources.iter().map(|known| known.event).max();
+            let is_free = sources.iter().all(|known| known.event != found.event);
+            let event = match is_free {
+                true => found.event,
+                false => last.map_or(WALL, |last| last.max(WALL)) + 1,
+            };
+            sources.push(EventSource {
+                event,
+                name,
+                period: found.period,
+                lost: found.lost,
+            });
+            sources.sort();
+            event
+        };
+        numbers.insert((self.file, found.event), number);
     }
 
     /// Takes in names that a file has.

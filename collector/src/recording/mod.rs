@@ -38,7 +38,7 @@ mod switched;
 pub mod write;
 
 pub(crate) use chunk_records::Step;
-pub(crate) use contents::{Author, Contents, Part};
+pub(crate) use contents::{Author, ChunkRecords, Contents, Part};
 pub use error::{Damage, Damages, OpenError};
 pub use ids::{CodeId, FrameId, LabelsId, LanguageId, ModuleId, ProcessId, StackId, ThreadId};
 pub use kernel_half::KernelHalf;
@@ -141,6 +141,7 @@ impl Reader {
         let mut damages = Damages::default();
         let header = check_header(&path, &source, &start, &mut damages)?;
         let index = self.files.len();
+        self.facts.begin_file(index);
         let mut chunks = 0;
         let (facts, places) = (&mut self.facts, &mut self.places);
         let switched = &mut self.switched;

@@ -31,6 +31,8 @@ pub struct Recording {
     pub files: Vec<FileReport>,
     /// The collector's account, if it lived to write it.
     pub session: Option<SessionInfo>,
+    /// Those before it, where several recordings are read as one.
+    pub other_sessions: Vec<SessionInfo>,
     /// Readings of the collector's clocks, by time.
     pub clocks: Vec<Clocks>,
     /// Program runs, in the order in which they were met.
@@ -56,6 +58,8 @@ pub struct Recording {
     pub samples: Vec<RawSample>,
     /// Events that were sampled beside CPU time, by number.
     pub sources: Vec<EventSource>,
+    /// Their numbers by file, and by the numbers that they have there.
+    pub event_numbers: BTreeMap<(usize, u32), u32>,
     /// What its functions were called when it was made, if that is stored in it.
     pub names: StoredNames,
     /// Samples of threads that had no room to write to, and never said so themselves.
@@ -493,6 +497,18 @@ pub struct RawSample {
 }
 
 impl Recording {
+    /// All sessions.
+    pub fn sessions(&self) -> impl Iterator<Item = &SessionInfo> {
+        self.other_sessions.iter().chain(&self.session)
+    }
+
+    /// The number of an event that has that one in a file.
+    #[must_use]
+    pub fn event_of(&self, file: usize, event: u32) -> u32 {
+        let number = self.event_numbers.get(&(file, event));
+        number.copied().unwrap_or(event)
+    }
+
     /// The frames of a stack, from leaf to root.
     pub fn walk(&self, stack: Option<StackId>) -> impl Iterator<Item = RawFrame> + '_ {
         let mut next = stack;

@@ -3,10 +3,13 @@
 use super::*;
 use crate::recording::example::{self, Chunk, head, recording, segment};
 use engine::wire::chunk::{HEADER_SIZE as CHUNK_HEADER, SEGMENT_STRIDE};
+use engine::wire::kernel::KernelHead;
 use engine::wire::module::ModuleGone;
 use engine::wire::sample::{Frame, Method, StopReason};
 use engine::wire::session::{PerfMap, SegmentTotals, Session};
+use engine::wire::source::Source;
 use engine::wire::thread::ThreadEnd as WireThreadEnd;
+use std::collections::BTreeMap;
 
 #[test]
 fn a_recording_and_a_segment_read_the_same() {
@@ -35,6 +38,61 @@ fn what_a_program_calls_its_threads_stands_before_what_the_kernel_does() {
     let found = read_whole(recording(&[first, other, third]));
     let names: Vec<_> = found.threads.iter().map(|t| (t.tid, &t.name[..])).collect();
     assert_eq!(names, [(42, "serves"), (43, "renamed"), (44, "python3")]);
+}
+
+/// Each has numbers of its own for what it was asked for.
+#[test]
+fn events_of_several_recordings_keep_their_names() {
+    let of = |pid: u32, names: &[&str]| {
+        let kernel = |event: u32| KernelHead {
+            cursor: event.into(),
+            time_ns: event.into(),
+            event,
+            value: u64::from(pid) + u64::from(event),
+            ..KernelHead::default()
+        };
+        let own = process(Chunk::new(pid, pid, 0), 0, b"prog");
+        let own = (1..=names.len() as u32).fold(own, |own, event| own.kernel(kernel(event), &[]));
+        let collector = names
+            .iter()
+            .zip(1..)
+            .fold(Chunk::new(0, 0, 0), |chunk, (name, event)| {
+                let source = Source {
+                    event,
+                    lost: 1,
+                    name: name.as_bytes(),
+                    ..Source::default()
+                };
+                chunk.record(RecordKind::Source, |out| source.encode(out))
+            });
+        recording(&[own, collector])
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let files = [
+        ("1.rsu", of(100, &["page-faults", "cycles"])),
+        ("2.rsu", of(200, &["cycles", "context-switches"])),
+        ("3.rsu", of(300, &["page-faults"])),
+    ];
+    let paths = files.map(|(name, bytes)| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path
+    });
+    let found = read(&paths).unwrap();
+    let named = |event| found.sources.iter().find(|one| one.event == event).unwrap();
+    let samples = found.samples.iter();
+    let counted = samples.map(|sample| (sample.value, &*named(sample.event).name));
+    let counted: BTreeMap<_, _> = counted.collect();
+    let wanted = [
+        (101, "page-faults"),
+        (102, "cycles"),
+        (201, "cycles"),
+        (202, "context-switches"),
+        (301, "page-faults"),
+    ];
+    assert_eq!(counted, BTreeMap::from(wanted));
+    let lost: u64 = found.sources.iter().map(|source| source.lost).sum();
+    assert_eq!((found.sources.len(), lost), (3, 5));
 }
 
 /// One of two threads had a chunk again after it had none.
