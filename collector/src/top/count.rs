@@ -56,9 +56,9 @@ pub(super) fn lines(
 
     let mut table = Table::default();
     let shown = Shown::of(profile, view, focus);
-    let all = shown.rows(profile, |sample| profile.time_ns(sample));
-    table.lines = all.into_iter().map(Line::of).collect();
-    table.index();
+    for row in shown.rows(profile, |sample| profile.time_ns(sample)) {
+        table.add(&row);
+    }
     let new = shown.rows(profile, |sample| recent(profile, sample));
     for row in &new {
         table.put(row, Column::Own, percent(row.own_ns));
@@ -130,13 +130,9 @@ struct Table {
 }
 
 impl Table {
-    fn index(&mut self) {
-        let lines = self.lines.iter().enumerate();
-        self.places = lines.map(|(at, line)| (name(&line.row), at)).collect();
-    }
-
-    /// Notes an amount; of what has no line yet it makes one.
-    fn put(&mut self, row: &Row, column: Column, amount: f64) {
+    /// The line of all rows that are called the same: a program before and behind an exec, or
+    /// libraries of one name in several places.
+    fn line(&mut self, row: &Row) -> &mut Line {
         let next = self.lines.len();
         let at = *self.places.entry(name(row)).or_insert(next);
         if at == next {
@@ -146,7 +142,18 @@ impl Table {
                 ..row.clone()
             }));
         }
-        self.lines[at].recent[column as usize] = amount;
+        &mut self.lines[at]
+    }
+
+    fn add(&mut self, row: &Row) {
+        let there = &mut self.line(row).row;
+        there.own_ns = there.own_ns.saturating_add(row.own_ns);
+        there.total_ns = there.total_ns.saturating_add(row.total_ns);
+    }
+
+    /// Notes a recent amount.
+    fn put(&mut self, row: &Row, column: Column, amount: f64) {
+        self.line(row).recent[column as usize] += amount;
     }
 }
 
@@ -244,6 +251,40 @@ mod tests {
     fn of(counted: &Counted, name: &str) -> [f64; 4] {
         let mut lines = counted.lines.iter();
         lines.find(|line| line.row.name == name).unwrap().recent
+    }
+
+    /// The same process with the same name and command, as where one makes itself anew.
+    #[test]
+    fn rows_that_are_called_the_same_are_one_line() {
+        let mut profile = example();
+        let now_ns = profile.start_ns() + 20_000_000_000;
+        for sample in &mut profile.samples {
+            sample.time_ns = now_ns - 1_000_000_000;
+        }
+        let one = lines(&mut profile, now_ns, By::Process, None);
+        let [line] = &one.lines[..] else {
+            panic!("{:?}", one.lines);
+        };
+        let (recent, own_ns) = (line.recent, line.row.own_ns);
+        let first = &profile.recording.processes[0];
+        let again = crate::recording::Process {
+            pid: first.pid,
+            executable: first.executable.clone(),
+            command: first.command.clone(),
+            period_ns: first.period_ns,
+            ..Default::default()
+        };
+        profile.recording.processes.push(again);
+        let last = profile.recording.processes.len() - 1;
+        let worker = profile.samples[3].thread;
+        profile.recording.threads[worker.index()].process =
+            crate::recording::ProcessId::next_of(last);
+        let both = lines(&mut profile, now_ns, By::Process, None);
+        let [line] = &both.lines[..] else {
+            panic!("{:?}", both.lines);
+        };
+        assert_eq!((line.recent, line.row.own_ns), (recent, own_ns));
+        assert!(recent[0] > 0.0 && own_ns == 7_000_000);
     }
 
     #[test]
