@@ -19,6 +19,8 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 const LONGEST_ADDRESS: usize = 128;
 /// What a receiver asks for is believed up to that.
 const LONGEST_ASKED: Duration = Duration::from_secs(300);
+/// So often, one after the other, it is asked again at once if that is what it asks for.
+const AT_ONCE: u32 = 3;
 
 /// What became of the windows of one receiver.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -300,8 +302,7 @@ fn send_on(shared: &Shared) {
                 if state.deadline.is_some() && (failures > 1 || asked.is_some()) {
                     return;
                 }
-                let pause = asked.map_or_else(|| pause(failures), |asked| asked.min(LONGEST_ASKED));
-                rest(shared, state, pause);
+                rest(shared, state, pause(failures, asked));
             }
         }
     }
@@ -374,8 +375,17 @@ fn rest(shared: &Shared, mut state: MutexGuard<'_, State>, pause: Duration) {
     }
 }
 
-/// Longer from failure to failure, and not the same for all agents that failed at once.
-fn pause(failures: u32) -> Duration {
+/// As long as was asked for; else longer from failure to failure, and not the same for all agents
+/// that failed at once.
+fn pause(failures: u32, asked: Option<Duration>) -> Duration {
+    if let Some(asked) = asked {
+        // Who always says "at once" would be asked a thousand times a second.
+        let least = match failures > AT_ONCE {
+            true => FIRST_PAUSE,
+            false => Duration::ZERO,
+        };
+        return asked.clamp(least, LONGEST_ASKED);
+    }
     let doubled = FIRST_PAUSE.saturating_mul(1 << failures.saturating_sub(1).min(5));
     let random = u64::from(std::process::id()).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56;
     doubled

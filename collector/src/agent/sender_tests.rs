@@ -129,3 +129,14 @@ fn one_that_a_receiver_fails_on_does_not_hold_up_the_rest() {
     let (_, left) = state.queue.first().unwrap();
     assert_eq!((state.queue.len(), left.from_ns), (1, 0));
 }
+
+#[test]
+fn a_receiver_that_asks_for_no_rest_is_not_asked_without_end() {
+    let paused = |failures, seconds| pause(failures, Some(Duration::from_secs(seconds)));
+    assert_eq!(paused(1, 0), Duration::ZERO);
+    assert_eq!(paused(1, 120), Duration::from_secs(120));
+    assert_eq!(paused(1, u64::MAX), LONGEST_ASKED);
+    assert_eq!(paused(AT_ONCE, 0), Duration::ZERO);
+    assert_eq!(paused(AT_ONCE + 1, 0), FIRST_PAUSE);
+    assert!(pause(1, None) >= FIRST_PAUSE / 2 && pause(u32::MAX, None) <= LONGEST_PAUSE);
+}
