@@ -3,6 +3,7 @@
 
 use super::read::Error;
 use crate::clock;
+use crate::http::shown;
 use crate::units;
 use percent_encoding::percent_decode_str;
 
@@ -113,6 +114,7 @@ impl Wanted {
                 _ => match key.strip_prefix(REGION) {
                     Some(label) => conditions.push(self.labelled("regions", label, value)),
                     None => {
+                        let key = shown(&key);
                         return Err(format!(
                             "there is no {key}; there are service, host, process, thread, language, label.KEY, region.KEY, from, to, secure"
                         ));
@@ -151,8 +153,11 @@ impl Wanted {
 fn without_user(text: &str) -> String {
     let behind = text.strip_prefix(SCHEME).unwrap_or(text);
     let (place, rest) = behind.split_at(behind.find('?').unwrap_or(behind.len()));
-    let place = place.rsplit_once('@').map_or(place, |(_, place)| place);
-    format!("{SCHEME}{place}{rest}")
+    match place.rsplit_once('@') {
+        Some((_, place)) => format!("{SCHEME}{place}{rest}"),
+        // What stands before one may be a password with a `?` in it.
+        None => format!("{SCHEME}{}", shown(behind)),
+    }
 }
 
 /// Now, ns since 1970.
@@ -224,6 +229,11 @@ mod tests {
         assert!(says("clickhouse://h?host=a&host=b").contains("two of host"));
         let hidden = says("clickhouse://user:secret@h/d?x=1");
         assert!(hidden.starts_with("clickhouse://h/d?x=1: "), "{hidden}");
+        let hidden = says("clickhouse://user:sec?ret@h/d");
+        assert!(
+            hidden.starts_with("clickhouse://h/d: there is no h/d"),
+            "{hidden}"
+        );
         let base = |text: &str| parse(text, 0).unwrap().base;
         assert_eq!(base("clickhouse://h:1"), "http://h:1/");
         assert_eq!(base("clickhouse://[::1]?secure=1"), "https://[::1]:8443/");
