@@ -6,6 +6,8 @@
 pub(super) const FORMAT: &str = "RowBinaryWithNamesAndTypes";
 /// No answer of ours has more columns.
 const MOST_COLUMNS: usize = 64;
+/// Rows take no more memory, bytes: an empty text takes one byte of an answer, and 24 here.
+const MOST_MEMORY: usize = 1 << 30;
 
 /// A row of an answer.
 pub(super) trait Row: Sized {
@@ -31,11 +33,12 @@ impl Row for Sums {
     const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)", "Array(UInt64)"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
-        Some(Self {
+        let sums = Self {
             key: from.number()?,
             stacks: from.numbers()?,
             weights: from.numbers()?,
-        })
+        };
+        (sums.stacks.len() == sums.weights.len()).then_some(sums)
     }
 }
 
@@ -140,13 +143,21 @@ impl Row for String {
 /// # Errors
 /// What is not as it must be.
 pub(super) fn rows<R: Row>(body: &[u8]) -> Result<Vec<R>, String> {
+    rows_within(body, MOST_MEMORY)
+}
+
+fn rows_within<R: Row>(body: &[u8], memory: usize) -> Result<Vec<R>, String> {
     let mut from = Cursor { rest: body };
     let types = from.types().ok_or("it does not begin with columns")?;
     if types != R::TYPES {
         return Err(format!("its columns are {types:?} and not {:?}", R::TYPES));
     }
+    let most = memory / size_of::<R>();
     let mut rows = Vec::new();
     while !from.rest.is_empty() {
+        if rows.len() == most {
+            return Err(format!("it has more than {most} rows"));
+        }
         let row = R::read(&mut from);
         rows.push(row.ok_or_else(|| format!("row {} is damaged", rows.len() + 1))?);
     }
@@ -265,6 +276,26 @@ pub(super) mod tests {
         }
         let endless = [&7_u64.to_le_bytes()[..], &[0xff; 9], &[0]].concat();
         assert_eq!(stacks(&endless).unwrap_err(), "row 1 is damaged");
+    }
+
+    #[test]
+    fn rows_take_no_more_memory_than_they_may() {
+        let body = |rows| [head::<String>(), vec![0; rows]].concat();
+        let texts = |rows| rows_within::<String>(&body(rows), 3 * size_of::<String>());
+        assert_eq!(texts(3), Ok(vec![String::new(); 3]));
+        assert_eq!(texts(4).unwrap_err(), "it has more than 3 rows");
+    }
+
+    #[test]
+    fn each_stack_has_a_weight() {
+        let sums = |weights: &[u64]| {
+            let row = [&[0; 8], &*numbers(&[1, 2]), &numbers(weights)].concat();
+            rows::<Sums>(&[head::<Sums>(), row].concat()).map(|rows| rows.len())
+        };
+        assert_eq!(sums(&[3, 4]), Ok(1));
+        for weights in [&[3][..], &[3, 4, 5]] {
+            assert_eq!(sums(weights).unwrap_err(), "row 1 is damaged");
+        }
     }
 
     #[test]

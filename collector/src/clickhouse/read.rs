@@ -96,11 +96,21 @@ fn read(text: &str) -> Result<Profile, Error> {
     })?;
     // What is asked for twice is the same twice.
     threads.sort_unstable_by(|one, other| one.name().cmp(&other.name()));
-    let sums: HashMap<u64, Sums> = sums.into_iter().map(|row| (row.key, row)).collect();
+    let rows = sums.len();
+    let mut sums: HashMap<u64, Sums> = sums.into_iter().map(|row| (row.key, row)).collect();
+    let mut is_whole = sums.len() == rows;
     for thread in &threads {
-        if let Some(sums) = sums.get(&thread.key) {
-            builder.samples(thread, sums);
+        // One that has none has only samples that came after the sums.
+        if let Some(sums) = sums.remove(&thread.key) {
+            builder.samples(thread, &sums);
         }
+    }
+    is_whole &= sums.is_empty();
+    if !is_whole {
+        // A replica that is behind may have answered, or samples were deleted meanwhile.
+        return Err(engine.refused(
+            "its answers do not belong together: some samples are of no thread that it knows: ask again",
+        ));
     }
     let said = wanted.parameters.iter();
     let said = said.map(|(key, value)| format!("{key}={}", visible(value)));
@@ -338,6 +348,48 @@ mod tests {
                 why.starts_with("http://127.0.0.1:") && why.contains(": "),
                 "{why}"
             );
+        }
+    }
+
+    #[test]
+    fn samples_of_a_thread_that_is_not_told_of_are_not_left_out() {
+        let number = |number: u64| number.to_le_bytes().to_vec();
+        let sums = |key| [number(key), numbers(&[7]), numbers(&[3])].concat();
+        let names = ["prog", "worker"].map(text).concat();
+        let thread = |key| {
+            [
+                number(key),
+                names.clone(),
+                number(1000),
+                number(5),
+                number(9),
+            ]
+            .concat()
+        };
+        let (one, other) = (sums(1), sums(2));
+        let threads = [thread(1), thread(2), thread(3)];
+        let all: [&[u8]; 4] = [&threads[0], &threads[1], &threads[2], &threads[1]];
+        let read = |sums: &[&[u8]], threads: &[&[u8]]| {
+            let answers = [
+                answer::<Sums>(sums),
+                answer::<Thread>(threads),
+                answer::<Stack>(&[]),
+            ];
+            let (address, _) = serve(&answers.each_ref().map(|one| &**one));
+            open_at(&address, "").map(|profile| profile.whole())
+        };
+        assert_eq!(
+            read(&[&one, &other], &all).unwrap(),
+            6000,
+            "each is there once"
+        );
+        for (sums, threads) in [
+            (&[&*one, &other][..], &all[..1]),
+            (&[&one], &[]),
+            (&[&one, &one], &all),
+        ] {
+            let why = read(sums, threads).unwrap_err().to_string();
+            assert!(why.contains("do not belong together"), "{why}");
         }
     }
 
