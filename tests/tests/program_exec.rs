@@ -136,3 +136,18 @@ fn what_a_program_ignores_the_next_one_ignores() {
         assert!(delivered.sum::<u64>() > 10, "{settings}");
     }
 }
+
+#[test]
+fn what_a_program_has_blocked_its_children_have_blocked() {
+    let program = victim::c("inherits_mask.c");
+    let plain = Run::plain(&program).outcome();
+    assert!(plain.text().contains("program: 1 2 3"), "{}", plain.text());
+    for settings in [FAST, "rate=1000", "rate=1000,signal=prof"] {
+        let outcome = Run::profiled(settings, &program).outcome();
+        assert_eq!(
+            (outcome.status, outcome.text()),
+            (plain.status, plain.text()),
+            "{settings}"
+        );
+    }
+}

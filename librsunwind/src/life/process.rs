@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::identity::Identity;
-use super::{charge, family, thread};
+use super::{charge, family, follow, thread};
 use crate::config::Destination;
 use crate::process::PROCESS;
 use crate::segment::{SEGMENT, Writer};
@@ -16,6 +16,7 @@ use crate::text::{PATH_SIZE, Text, parse_decimal};
 use crate::thread::{self as registry, ThreadState, handler_stack};
 use crate::trigger::handover;
 use crate::{arch, clients, clock, modules};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use engine::registers::thread_block;
 use engine::wire::offer::Offer;
 use engine::wire::process::{Origin, Process as ProcessRecord};
@@ -98,6 +99,50 @@ pub(super) fn record(this: &ThreadState, identity: &Identity) {
 pub fn before_fork() {
     if PROCESS.is_active() {
         family::share();
+        show_belief();
+    }
+}
+
+/// After it, in the parent, or when there is no child.
+pub fn after_fork_in_parent() {
+    hide_belief();
+}
+
+/// Of the thread whose child is to have our signal blocked because the program believes that it is:
+/// where its thread block is.
+static SHOWS: AtomicU64 = AtomicU64::new(0);
+
+/// What the program believes of our signal's mask holds for a while, so that a child inherits it.
+pub fn show_belief() {
+    let blocked = |this: &&ThreadState| PROCESS.is_active() && this.belief.is_blocked();
+    let Some(this) = ThreadState::current().filter(blocked) else {
+        return;
+    };
+    follow::follow(this);
+    let ours = sys::bit(this.signal());
+    // In the program's own handler for it the kernel has done that.
+    if sys::signal_mask(libc::SIG_BLOCK, ours) & ours == 0 {
+        this.belief.show(true);
+        SHOWS.store(thread_block(), Relaxed);
+    }
+}
+
+/// The end of [`show_belief`].
+pub fn hide_belief() {
+    let shows = |this: &&ThreadState| this.belief.show(false);
+    if let Some(this) = ThreadState::current().filter(shows) {
+        let _ = SHOWS.compare_exchange(thread_block(), 0, Relaxed, Relaxed);
+        sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
+    }
+}
+
+/// The same in a fork child, which begins to believe it.
+fn inherit_belief(this: &ThreadState) {
+    // Where two threads fork at once it may be another's: then it stays blocked, unsampled.
+    if SHOWS.swap(0, Relaxed) == thread_block() {
+        let ours = sys::bit(this.signal());
+        let before = sys::signal_mask(libc::SIG_UNBLOCK, ours);
+        this.belief.set_blocked(before & ours != 0);
     }
 }
 
@@ -132,6 +177,7 @@ pub fn after_fork_in_child() {
     PROCESS.activate(state.cast());
     // SAFETY: fresh, and this thread's from now on.
     let this = unsafe { ThreadState::adopt_late(state) };
+    inherit_belief(this);
     this.handler_stack.lend(before);
     if !before.is_null() {
         // SAFETY: memory of states stays mapped, and that for labels as the parent had it.

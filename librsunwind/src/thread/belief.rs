@@ -17,6 +17,7 @@ pub struct Belief {
     /// What the kernel said of the signal that is owed. The handler's alone.
     information: [AtomicU64; 16],
     raised: AtomicBool,
+    shown: AtomicBool,
 }
 
 impl Belief {
@@ -90,12 +91,18 @@ impl Belief {
         self.owed.swap(false, Relaxed)
     }
 
+    /// It is blocked for real, too, or no longer; gives whether it was.
+    pub fn show(&self, shown: bool) -> bool {
+        self.shown.swap(shown, Relaxed)
+    }
+
     /// For the next thread.
     pub(super) fn reset(&self) {
         self.set_signal(0);
         self.set_blocked(false);
         self.take_owed();
         self.take_raised();
+        self.show(false);
     }
 }
 

@@ -233,17 +233,21 @@ unsafe extern "C" fn posix_spawn(
         };
     }
     // SAFETY: the caller's arguments, with our environment.
-    unsafe {
-        let environment = Environment::for_program(environment, Some(CStr::from_ptr(path)));
-        real::posix_spawn(
-            pid,
-            path,
-            actions,
-            attributes,
-            arguments,
-            environment.strings(),
-        )
-    }
+    let environment =
+        unsafe { Environment::for_program(environment, Some(CStr::from_ptr(path))) };
+    let environment = environment.strings();
+    // SAFETY: as above.
+    inheriting(|| unsafe {
+        real::posix_spawn(pid, path, actions, attributes, arguments, environment)
+    })
+}
+
+/// The new program has our signal blocked if this one believes that it is.
+fn inheriting(spawn: impl FnOnce() -> c_int) -> c_int {
+    process::show_belief();
+    let result = spawn();
+    process::hide_belief();
+    result
 }
 
 /// `posix_spawnp(3)`.
@@ -264,18 +268,14 @@ unsafe extern "C" fn posix_spawnp(
     }
     let mut buffer = [0u8; 1024];
     // SAFETY: the caller's arguments, with our environment.
-    unsafe {
-        let environment =
-            Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer));
-        real::posix_spawnp(
-            pid,
-            file,
-            actions,
-            attributes,
-            arguments,
-            environment.strings(),
-        )
-    }
+    let environment = unsafe {
+        Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer))
+    };
+    let environment = environment.strings();
+    // SAFETY: as above.
+    inheriting(|| unsafe {
+        real::posix_spawnp(pid, file, actions, attributes, arguments, environment)
+    })
 }
 
 /// Which variadic function was called.

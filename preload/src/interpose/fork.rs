@@ -17,6 +17,10 @@ unsafe extern "C" fn before() {
     process::before_fork();
 }
 
+unsafe extern "C" fn in_parent() {
+    process::after_fork_in_parent();
+}
+
 unsafe extern "C" fn in_child() {
     process::after_fork_in_child();
 }
@@ -36,7 +40,7 @@ pub fn register() {
         unsafe {
             core::mem::transmute::<usize, Register>(register)(
                 Some(before),
-                None,
+                Some(in_parent),
                 Some(in_child),
                 core::ptr::null(),
             )
@@ -50,8 +54,9 @@ unsafe extern "C" fn _Fork() -> i32 {
     process::before_fork();
     // SAFETY: no arguments.
     let pid = unsafe { real::_Fork() };
-    if pid == 0 {
-        process::after_fork_in_child();
+    match pid {
+        0 => process::after_fork_in_child(),
+        _ => process::after_fork_in_parent(),
     }
     pid
 }
