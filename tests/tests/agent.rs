@@ -1,7 +1,8 @@
 //! `rsunwind agent`: what it sends is what was recorded, to whomever.
 
 use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use nix::sys::stat::Mode;
+use nix::unistd::{Pid, mkfifo};
 use rsunwind_tests::agent::{agent, in_two_parts, run, works};
 use rsunwind_tests::attach::cpu_ns;
 use rsunwind_tests::command::{Bench, text, wait_for};
@@ -194,6 +195,13 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
     let agent = command.spawn().unwrap();
     let pid = Pid::from_raw(agent.id().cast_signed());
     assert_eq!(hear(), "READY=1");
+    // Nobody ever writes into this one.
+    fs::remove_file(&config).unwrap();
+    mkfifo(&config, Mode::S_IRWXU).unwrap();
+    kill(pid, Signal::SIGHUP).unwrap();
+    assert!(hear().starts_with("RELOADING=1"));
+    assert_eq!(hear(), "READY=1");
+    fs::remove_file(&config).unwrap();
     let work = || {
         let recorded = cpu_ns(target.id());
         wait_for("work", || {
@@ -223,6 +231,7 @@ fn a_service_is_told_of_and_obeys_signals_and_processes_that_run_go_on() {
         goes_on && says.contains("settings were read anew"),
         "{says}"
     );
+    assert!(says.contains("stay as they were: "), "{says}");
     let sent = receiver.taken("/v1development/profiles").into_iter();
     let sent: Vec<_> = sent.map(|one| otlp(&unzipped(&one.body))).collect();
     let [before, sent] = &sent[..] else {

@@ -244,7 +244,7 @@ impl Agent<'_> {
     /// Settings are read anew; what is wrong with them is said, and those in force stay.
     fn reload(&mut self) {
         notify::reloading();
-        let read = Settings::read(self.args).map_err(|error| error.to_string());
+        let read = Settings::reread(self.args).map_err(|error| error.to_string());
         let taken = read.and_then(|settings| {
             let course = Course::of(self.args, &settings)?;
             course.may_follow(&self.began)?;

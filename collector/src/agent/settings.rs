@@ -66,6 +66,20 @@ impl Settings {
         }
     }
 
+    /// Reads them anew, for a recording that goes on: nobody waits for what comes out of a pipe.
+    ///
+    /// # Errors
+    /// Those of [`Settings::read`].
+    pub(super) fn reread(args: &Args) -> Result<Self, Error> {
+        if let Some(path) = &args.config
+            && std::fs::metadata(path).is_ok_and(|it| !it.is_file() && !it.is_dir())
+        {
+            let why = "it is no file, and is read only at the beginning";
+            return Err(Error::Settings(format!("{}: {why}", path.shown())));
+        }
+        Self::read(args)
+    }
+
     /// What the command line says.
     fn take(
         &mut self,
