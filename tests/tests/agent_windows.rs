@@ -2,7 +2,7 @@
 
 use collector::correlate;
 use rsunwind_tests::agent::{in_two_parts, works};
-use rsunwind_tests::command::{Bench, rsunwind, wait_for};
+use rsunwind_tests::command::{Bench, rsunwind, text, wait_for};
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -10,9 +10,8 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Has a window read, as the agent does; gives the sum of its weights. `None` if it cannot be read.
-/// `books`: what the windows before it had.
-fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> Option<u64> {
+/// What the agent asks for. `books`: what the windows before it had.
+fn request(paths: &[&Path], times: [u64; 4], names: &Path, books: &Value) -> String {
     let path = |path: &Path| path.as_os_str().as_bytes().to_vec();
     let request = json!({
         "paths": paths.iter().map(|one| path(one)).collect::<Vec<_>>(),
@@ -25,6 +24,12 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
         "attributes": {},
         "books": books,
     });
+    request.to_string()
+}
+
+/// Has a window read, as the agent does; gives the sum of its weights. `None` if it cannot be read.
+fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> Option<u64> {
+    let request = request(paths, times, names, books);
     let mut child = Command::new(rsunwind())
         .arg("agent-window")
         .stdin(Stdio::piped())
@@ -32,7 +37,7 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
         .spawn()
         .unwrap();
     let mut stdin = child.stdin.take().unwrap();
-    stdin.write_all(request.to_string().as_bytes()).unwrap();
+    stdin.write_all(request.as_bytes()).unwrap();
     drop(stdin);
     let mut out = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
@@ -43,6 +48,24 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
     let head: Value = serde_json::from_slice(head).unwrap();
     *books = head["books"].clone();
     head["numbers"][1].as_u64()
+}
+
+/// What is said if nobody is there any more to take a window.
+fn said_to_nobody(paths: &[&Path], times: [u64; 4], names: &Path, books: &Value) -> String {
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut child = Command::new(rsunwind())
+        .arg("agent-window")
+        .stdin(Stdio::piped())
+        .stdout(writer)
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let request = request(paths, times, names, books);
+    stdin.write_all(request.as_bytes()).unwrap();
+    drop(stdin);
+    text(&child.wait_with_output().unwrap().stderr)
 }
 
 /// Where a recording's session is.
@@ -101,12 +124,13 @@ fn windows_of_a_recording_that_goes_on_hold_each_sample_once() {
         (sum, before, last) = (sum + now, last, until);
     }
     assert!(windows > 0);
-    let rest = window(
-        &[&bench.path("profile.rsu")],
+    let (path, times) = (
+        bench.path("profile.rsu"),
         [last, u64::MAX, before, u64::MAX],
-        &names,
-        &mut books,
     );
+    // The program's standard error is that of the reader, too, and the agent may have been killed.
+    assert_eq!(said_to_nobody(&[&path], times, &names, &books), "");
+    let rest = window(&[&path], times, &names, &mut books);
     sum += rest.unwrap();
     let whole = bench.recording();
     let weights = whole.samples.iter().map(|sample| sample.weight);

@@ -142,8 +142,11 @@ pub(super) fn run() -> Result<(), String> {
             // Without them the next one takes longer, and that is all.
             let _ = names.write(&request.names);
         }
-        let written = made.write(&mut io::stdout().lock());
-        written.map_err(|error| error.to_string())?;
+        match made.write(&mut io::stdout().lock()) {
+            // The agent was killed: standard error is the program's, which goes on.
+            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => break,
+            written => written.map_err(|error| error.to_string())?,
+        }
         let _ = nix::unistd::alarm::cancel();
         if made.ends {
             break;
