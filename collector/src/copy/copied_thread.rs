@@ -3,7 +3,8 @@
 //!
 //! The kernel's samples are not counted for the weight (see `librsunwind/src/cpu_meter.rs`):
 //! samples wait until the thread's CPU clock is read, and share what it has gone on by. The clock
-//! of a thread that has ended cannot be read: samples since it was read last weigh one period each.
+//! of a thread that has ended cannot be read: samples since it was read last weigh one period each,
+//! and behind the last one it has run for half a period more, on average.
 
 use crate::recording::records::{Chunk, Records};
 use engine::wire::chunk::ChunkInfo;
@@ -43,6 +44,9 @@ pub(super) struct Thread {
     start_ns: u64,
     /// When its clock was read last (`CLOCK_MONOTONIC`, ns).
     read_ns: u64,
+    /// When its newest sample was, and the newest before its clock was read.
+    newest_ns: u64,
+    sampled_ns: u64,
     waiting: Vec<Waiting>,
     records: Records,
     /// Closed chunks; their sequence numbers are given when they go.
@@ -66,6 +70,8 @@ impl Thread {
             base_ns: 0,
             start_ns,
             read_ns: 0,
+            newest_ns: 0,
+            sampled_ns: 0,
             waiting: Vec::new(),
             records: Records::default(),
             done: Vec::new(),
@@ -145,6 +151,10 @@ impl Thread {
         self.used |= !sample.is_own;
         self.taken += 1;
         sample.head.nonce = self.taken;
+        self.newest_ns = sample.head.time_ns;
+        if self.newest_ns <= self.read_ns {
+            self.sampled_ns = self.newest_ns;
+        }
         self.waiting.push(sample);
     }
 
@@ -158,9 +168,30 @@ impl Thread {
         let cpu_ns = cpu_ns.saturating_sub(self.base_ns);
         self.info.cpu_ns = cpu_ns.max(self.info.cpu_ns);
         self.read_ns = now_ns;
+        if self.newest_ns <= now_ns {
+            self.sampled_ns = self.newest_ns;
+        }
         if self.waiting.len() >= ENOUGH {
             self.weigh();
         }
+    }
+
+    /// It ended at that time. Where its clock was read before, that was shortly after a sample: a
+    /// whole period passes from that sample to the next one, and not from the reading.
+    pub(super) fn end(&mut self, time_ns: u64) {
+        let since_ns = self.read_ns.saturating_sub(self.sampled_ns);
+        let half_ns = self.period_ns / 2;
+        let (goes_on, is_sampled) = (self.read_ns < time_ns, self.newest_ns > self.read_ns);
+        if self.sampled_ns > 0 && goes_on && since_ns < self.period_ns {
+            let cpu_ns = (self.info.cpu_ns + half_ns).saturating_sub(since_ns);
+            self.info.cpu_ns = match is_sampled {
+                true => cpu_ns,
+                false => cpu_ns
+                    .max(self.info.cpu_ns)
+                    .min(self.info.cpu_ns + time_ns - self.read_ns),
+            };
+        }
+        self.weigh();
     }
 
     /// Gives the samples that wait their weight.
@@ -293,6 +324,38 @@ mod tests {
         assert_eq!(thread.info.weight, 330 + 1);
         assert_eq!(thread.info.samples, nonce + 1);
         assert_eq!(thread.cpu_ns(), 700 + 331_000);
+    }
+
+    #[test]
+    fn brief_threads_whose_clock_was_read_somewhere_weigh_what_they_used_together() {
+        const LIFE: u64 = 2100;
+        for read_after in [1, 300, 700, 999, 5000] {
+            let (mut cpu_ns, mut weight) = (0, 0);
+            for phase in 0..1000 {
+                let begins = 1_000_000;
+                let mut thread = thread(0);
+                let mut is_read = false;
+                for at in (phase..LIFE).step_by(1000) {
+                    // As soon as it is sampled, and once.
+                    let read = phase + read_after;
+                    if at > read && !std::mem::replace(&mut is_read, true) {
+                        thread.observe(read, begins + read);
+                    }
+                    thread.push(waiting(begins + at));
+                }
+                let read = phase + read_after;
+                if !is_read && read < LIFE {
+                    thread.observe(read, begins + read);
+                }
+                thread.end(begins + LIFE);
+                cpu_ns += thread.cpu_ns();
+                weight += thread.info.weight * 1000;
+            }
+            for sum in [cpu_ns, weight] {
+                let share = sum / (LIFE * 10);
+                assert!((98..=102).contains(&share), "{read_after}: {share} %");
+            }
+        }
     }
 
     #[test]

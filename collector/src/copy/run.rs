@@ -431,7 +431,11 @@ impl Run {
         if self.nature == Nature::OwnUnwinding || !thread.is_used() {
             return;
         }
-        thread.weigh();
+        match reason {
+            ThreadEndReason::ThreadExit => thread.end(time_ns),
+            // Its clock goes on.
+            _ => thread.weigh(),
+        }
         let end = ThreadEnd {
             tid: thread.number(),
             thread_key: thread.key(),
