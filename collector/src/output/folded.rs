@@ -1,6 +1,7 @@
 //! Folded stacks, Brendan Gregg's format: a line per distinct stack, functions from root to leaf
 //! with semicolons between, then a blank and the weight in sampling periods (the shortest where
-//! there are several; of other events than CPU time: what they counted). flamegraph.pl, inferno, speedscope and many others read it.
+//! there are several; of other events than CPU time: what they counted). flamegraph.pl, inferno,
+//! speedscope and many others read it.
 
 use super::call_tree::{CallTree, Step};
 use super::{Format, Options};
