@@ -233,8 +233,7 @@ unsafe extern "C" fn posix_spawn(
         };
     }
     // SAFETY: the caller's arguments, with our environment.
-    let environment =
-        unsafe { Environment::for_program(environment, Some(CStr::from_ptr(path))) };
+    let environment = unsafe { Environment::for_program(environment, Some(CStr::from_ptr(path))) };
     let environment = environment.strings();
     // SAFETY: as above.
     inheriting(|| unsafe {
@@ -268,9 +267,8 @@ unsafe extern "C" fn posix_spawnp(
     }
     let mut buffer = [0u8; 1024];
     // SAFETY: the caller's arguments, with our environment.
-    let environment = unsafe {
-        Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer))
-    };
+    let environment =
+        unsafe { Environment::for_program(environment, search(CStr::from_ptr(file), &mut buffer)) };
     let environment = environment.strings();
     // SAFETY: as above.
     inheriting(|| unsafe {

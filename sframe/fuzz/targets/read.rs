@@ -7,7 +7,9 @@ use sframe::{Address, Function, IndexedSection, Row, Section};
 const ADDRESS: Address = Address(0x7fff_ffff_f000);
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(section) = Section::new(bytes, ADDRESS) else { return };
+    let Ok(section) = Section::new(bytes, ADDRESS) else {
+        return;
+    };
     let len = section.header().section_len();
     assert_eq!(Section::len_from_header(bytes), Ok(len));
     assert!(len <= bytes.len() as u64);
@@ -17,7 +19,15 @@ fuzz_target!(|bytes: &[u8]| {
     let indexed = IndexedSection::new(section, &mut memory[..hints]);
     let functions: Vec<Function<'_>> = section.functions().filter_map(Result::ok).collect();
     for function in functions.iter().take(64) {
-        for offset in [0, 1, 11, 15, function.size() / 2, function.size().wrapping_sub(1), function.size()] {
+        for offset in [
+            0,
+            1,
+            11,
+            15,
+            function.size() / 2,
+            function.size().wrapping_sub(1),
+            function.size(),
+        ] {
             let pc = function.start().wrapping_offset(offset.into());
             let found = section.lookup(pc);
             let _ = indexed.lookup(pc);
@@ -39,16 +49,22 @@ fn is_short_block(function: &Function<'_>) -> bool {
 
 /// Where functions overlap, which of them is found is not said.
 fn are_apart(functions: &[Function<'_>]) -> bool {
-    let mut ranges: Vec<(i64, i64)> =
-        functions.iter().map(|f| (f.start().distance_from(ADDRESS), i64::from(f.size()))).collect();
+    let mut ranges: Vec<(i64, i64)> = functions
+        .iter()
+        .map(|f| (f.start().distance_from(ADDRESS), i64::from(f.size())))
+        .collect();
     ranges.sort_unstable();
     let empty = ranges.iter().filter(|(_, size)| *size == 0).count();
-    empty < 16 && ranges.windows(2).all(|pair| i128::from(pair[0].0) + i128::from(pair[0].1) <= i128::from(pair[1].0))
+    empty < 16
+        && ranges
+            .windows(2)
+            .all(|pair| i128::from(pair[0].0) + i128::from(pair[0].1) <= i128::from(pair[1].0))
 }
 
 fn walk(functions: &[Function<'_>], pc: Address) -> Option<Row> {
     let contains = |function: &&Function<'_>| {
-        let offset = i128::from(pc.distance_from(ADDRESS)) - i128::from(function.start().distance_from(ADDRESS));
+        let offset = i128::from(pc.distance_from(ADDRESS))
+            - i128::from(function.start().distance_from(ADDRESS));
         (0..i128::from(function.size())).contains(&offset)
     };
     let function = functions.iter().find(contains)?;
@@ -60,5 +76,7 @@ fn walk(functions: &[Function<'_>], pc: Address) -> Option<Row> {
         offset %= u32::from(size.get());
     }
     let rows = function.rows().map(|row| row.expect("a row"));
-    rows.take_while(|(start, _)| *start <= offset).last().map(|(_, row)| row)
+    rows.take_while(|(start, _)| *start <= offset)
+        .last()
+        .map(|(_, row)| row)
 }

@@ -5,7 +5,9 @@ use std::num::NonZeroU8;
 
 use arbitrary::{Result, Unstructured};
 use libfuzzer_sys::fuzz_target;
-use sframe::{Abi, Address, Base, Cfa, Encoder, FunctionRows, PacKey, Register, Row, Rule, Section, Version};
+use sframe::{
+    Abi, Address, Base, Cfa, Encoder, FunctionRows, PacKey, Register, Row, Rule, Section, Version,
+};
 
 const ADDRESS: Address = Address(0x40_0000);
 
@@ -30,7 +32,9 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
             pushed.push(function);
         }
     }
-    let Ok(bytes) = encoder.finish(ADDRESS) else { return Ok(()) };
+    let Ok(bytes) = encoder.finish(ADDRESS) else {
+        return Ok(());
+    };
     let section = Section::new(&bytes, ADDRESS).expect("a section");
     let again: Vec<FunctionRows> = section
         .functions()
@@ -41,11 +45,19 @@ fn check(input: &mut Unstructured<'_>) -> Result<()> {
 }
 
 fn function(input: &mut Unstructured<'_>, abi: Abi) -> Result<FunctionRows> {
-    let mut function = FunctionRows::new(Address(input.arbitrary::<u32>()?.into()), input.arbitrary()?, Vec::new());
+    let mut function = FunctionRows::new(
+        Address(input.arbitrary::<u32>()?.into()),
+        input.arbitrary()?,
+        Vec::new(),
+    );
     let is_aarch64 = matches!(abi, Abi::Aarch64Big | Abi::Aarch64Little);
     function.rep_size = NonZeroU8::new(input.arbitrary()?);
     function.signal_frame = input.arbitrary()?;
-    function.pac_key = if is_aarch64 && input.arbitrary()? { PacKey::B } else { PacKey::A };
+    function.pac_key = if is_aarch64 && input.arbitrary()? {
+        PacKey::B
+    } else {
+        PacKey::A
+    };
     let mut start = 0_u32;
     for _ in 0..input.int_in_range(0..=6)? {
         let mut row = row(input, abi)?;
@@ -71,11 +83,27 @@ fn row(input: &mut Unstructured<'_>, abi: Abi) -> Result<Row> {
             register => Base::Register(register),
         },
     };
-    let cfa = Cfa { base, offset: input.arbitrary()?, deref: input.arbitrary()? };
-    let ra = if input.arbitrary()? { Rule::AtCfa(abi.fixed_return_address_offset().into()) } else { rule(input)? };
+    let cfa = Cfa {
+        base,
+        offset: input.arbitrary()?,
+        deref: input.arbitrary()?,
+    };
+    let ra = if input.arbitrary()? {
+        Rule::AtCfa(abi.fixed_return_address_offset().into())
+    } else {
+        rule(input)?
+    };
     let fp = rule(input)?;
     // A row without return address is Row::outermost.
-    Ok(Row::new(cfa, if ra == Rule::Undefined { Rule::Unchanged } else { ra }, fp))
+    Ok(Row::new(
+        cfa,
+        if ra == Rule::Undefined {
+            Rule::Unchanged
+        } else {
+            ra
+        },
+        fp,
+    ))
 }
 
 fn rule(input: &mut Unstructured<'_>) -> Result<Rule> {
