@@ -196,16 +196,9 @@ pub(super) fn block(plain: Vec<u8>) -> io::Result<Vec<u8>> {
     let length_plain = length(&plain)?;
     let mut short = plain.clone();
     each_chunk(&mut short, record::merge_checks);
-    let mut again = short.clone();
-    each_chunk(&mut again, record::part_checks);
-    // What is damaged already is to be so again.
-    let (mut form, short) = match again == plain {
-        true => (Form::ZlibMergedChecks, &short),
-        false => (Form::Zlib, &plain),
-    };
     let mut packer = ZlibEncoder::new(Vec::new(), Compression::best());
-    packer.write_all(short)?;
-    let mut packed = packer.finish()?;
+    packer.write_all(&short)?;
+    let (mut form, mut packed) = (Form::ZlibMergedChecks, packer.finish()?);
     if packed.len() >= plain.len() || packed.len() * MOST_TIMES < plain.len() {
         (form, packed) = (Form::Stored, plain);
     }

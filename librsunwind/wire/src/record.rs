@@ -140,6 +140,16 @@ pub struct RawRecord<'a> {
 /// # Errors
 /// [`WireError::Truncated`], [`WireError::BadLength`], [`WireError::BadCheck`].
 pub fn parse(bytes: &[u8]) -> Result<RawRecord<'_>, WireError> {
+    let (record, stored, computed) = read(bytes)?;
+    if computed != stored {
+        return Err(WireError::BadCheck { stored, computed });
+    }
+    Ok(record)
+}
+
+/// The record at the start of `bytes`, with the check that is stored in it, and the one of its
+/// content.
+fn read(bytes: &[u8]) -> Result<(RawRecord<'_>, u32, u32), WireError> {
     let (header, _) = bytes
         .split_first_chunk::<HEADER_SIZE>()
         .ok_or(WireError::Truncated("a record header"))?;
@@ -151,15 +161,12 @@ pub fn parse(bytes: &[u8]) -> Result<RawRecord<'_>, WireError> {
     let payload = bytes
         .get(HEADER_SIZE..length)
         .ok_or(WireError::BadLength(length as u64))?;
-    let computed = check(words, kind, payload);
-    if computed != stored {
-        return Err(WireError::BadCheck { stored, computed });
-    }
-    Ok(RawRecord {
+    let record = RawRecord {
         kind,
         payload,
         length,
-    })
+    };
+    Ok((record, stored, check(words, kind, payload)))
 }
 
 /// So many records have one check for all of them where checks are merged.
@@ -217,12 +224,13 @@ impl Group {
             check: 0,
         };
         for _ in 0..GROUP {
-            let Some((length, check)) = records.get(group.length..).and_then(content) else {
+            let Ok((record, _, check)) = read(records.get(group.length..).unwrap_or_default())
+            else {
                 break;
             };
             group.check = (group.check.rotate_left(5) ^ check).wrapping_mul(0x9e37_79b1);
             group.last = group.length;
-            group.length = group.length.saturating_add(length);
+            group.length = group.length.saturating_add(record.length);
         }
         (group.length > 0).then_some(group)
     }
@@ -231,7 +239,7 @@ impl Group {
 /// Gives the stored check of each of those records, and the one of its content.
 fn each(records: &mut [u8], mut take: impl FnMut(&mut [u8; 4], u32)) {
     let mut rest = records;
-    while let Some((length, check)) = content(rest)
+    while let Ok((RawRecord { length, .. }, _, check)) = read(rest)
         && let Some((record, behind)) = rest.split_at_mut_checked(length)
     {
         if let Some(stored) = stored(record) {
@@ -244,17 +252,6 @@ fn each(records: &mut [u8], mut take: impl FnMut(&mut [u8; 4], u32)) {
 /// Where the check of the record is that `bytes` begin with.
 fn stored(bytes: &mut [u8]) -> Option<&mut [u8; 4]> {
     bytes.get_mut(4..)?.first_chunk_mut()
-}
-
-/// The length of the record that `bytes` begin with, and the check of its content; `None` if it
-/// does not end in them.
-fn content(bytes: &[u8]) -> Option<(usize, u32)> {
-    let (header, _) = bytes.split_first_chunk::<HEADER_SIZE>()?;
-    let header = u64::from_le_bytes(*header);
-    let words = header as u16;
-    let length = usize::from(words).wrapping_shl(3);
-    let payload = bytes.get(HEADER_SIZE..length)?;
-    Some((length, check(words, (header >> 16) as u8, payload)))
 }
 
 /// A 32-bit check of a record's content: every step is a bijection of the 64-bit state, so damage
