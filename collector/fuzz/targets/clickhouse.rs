@@ -1,6 +1,6 @@
 //! Reads arbitrary bytes as answers of ClickHouse, and as rows that wait to be sent there,
 //! compressed and not. Nothing may panic, and rows that were read are the same when they were
-//! packed again.
+//! encoded again.
 #![no_main]
 #[expect(dead_code, reason = "what was read is looked at elsewhere")]
 #[path = "../../src/clickhouse/answer.rs"]
@@ -12,6 +12,7 @@ mod message;
 mod native;
 
 use libfuzzer_sys::fuzz_target;
+use prost::Message as _;
 
 fuzz_target!(|bytes: &[u8]| {
     let _ = answer::rows::<answer::Sums>(bytes);
@@ -23,7 +24,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(rows) = message::rows(bytes) else {
         return;
     };
-    assert!(message::unpack(&rows.pack().unwrap()).unwrap() == rows);
+    assert!(message::unpack(&rows.encode_to_vec()).unwrap() == rows);
     let frames = rows.frames_that("shop", |hash| hash > 0);
     assert!(frames.is_some() == rows.frames.hash.iter().any(|hash| *hash > 0));
     let stacks = rows.stacks_that("shop", |_| true);

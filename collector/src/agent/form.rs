@@ -16,7 +16,7 @@ pub(super) enum Form {
     Pprof,
     /// An OTLP request to export profiles, compressed with gzip.
     Otlp,
-    /// Rows for ClickHouse.
+    /// Rows for ClickHouse: what of them is sent is compressed then.
     Rows,
 }
 
@@ -67,7 +67,7 @@ impl Form {
                 ))?;
                 gzip.finish()?;
             }
-            Self::Rows => bytes = rows::packed(source.profile, &source.window)?,
+            Self::Rows => bytes = rows::encode(source.profile, &source.window)?,
         }
         Ok(bytes)
     }

@@ -2,9 +2,12 @@
 //! there is a folder for them. Where nothing fits any more the oldest go, and are counted.
 
 use super::spool::{self, Kept, Spool};
+use crate::clickhouse::message::GZIP;
+use flate2::Compression;
+use flate2::write::GzEncoder;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::io;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 /// A window in the form that its receiver takes.
@@ -16,6 +19,25 @@ pub(super) struct Message {
     /// From when to when the window is, ns since 1970.
     pub(super) from_ns: u64,
     pub(super) to_ns: u64,
+}
+
+impl Message {
+    /// Compressed, if it is not.
+    fn packed(&self) -> Self {
+        let pack = || {
+            let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+            gzip.write_all(&self.bytes)?;
+            gzip.finish()
+        };
+        let packed: io::Result<Vec<u8>> = match self.bytes.starts_with(&GZIP) {
+            true => return self.clone(),
+            false => pack(),
+        };
+        Self {
+            bytes: packed.map_or_else(|_| self.bytes.clone(), Into::into),
+            ..self.clone()
+        }
+    }
 }
 
 /// How much may wait, bytes.
@@ -30,6 +52,9 @@ enum Place {
     Memory(Message),
     Disk(Kept),
 }
+
+/// Messages that are not compressed are as long at most, bytes.
+const AT_ONCE: usize = 4 << 20;
 
 /// After so many failures between which others were taken it is the message that fails.
 const STRIKES: u32 = 5;
@@ -135,6 +160,12 @@ impl Queue {
 
     /// Adds a message behind the others.
     pub(super) fn push(&mut self, message: &Message) {
+        // One that is sent at once need not be small.
+        let is_next = self.waiting.is_empty() && message.bytes.len() <= AT_ONCE;
+        let message = match is_next {
+            true => message,
+            false => &message.packed(),
+        };
         let length = message.bytes.len() as u64;
         if self.memory + length > self.limits.memory
             && let Some(kept) = self.spill(message)
@@ -300,9 +331,11 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
     use std::path::PathBuf;
 
+    /// A message that is compressed, by its first bytes.
     fn message(at: u64, length: usize) -> Message {
+        let bytes = GZIP.into_iter().chain(std::iter::repeat(at as u8));
         Message {
-            bytes: vec![at as u8; length].into(),
+            bytes: bytes.take(length).collect(),
             attributes: Arc::default(),
             from_ns: at,
             to_ns: at + 1,
@@ -322,6 +355,36 @@ mod tests {
         memory: 100,
         disk: 53, // with what stands before a message
     };
+
+    #[test]
+    fn what_is_sent_at_once_is_as_it_came_and_what_waits_is_small() {
+        let limits = Limits {
+            memory: 1 << 20,
+            disk: 0,
+        };
+        let mut queue = Queue::new(limits, None).unwrap();
+        let rows = |at| Message {
+            bytes: vec![7; 1000].into(),
+            ..message(at, 0)
+        };
+        (0..3).for_each(|at| queue.push(&rows(at)));
+        queue.push(&message(3, 40));
+        let mut waiting = || {
+            let (number, message) = queue.first()?;
+            queue.done(number);
+            Some(message)
+        };
+        assert_eq!(waiting(), Some(rows(0)));
+        for at in 1..3 {
+            let packed = waiting().unwrap();
+            assert!(packed.bytes.len() < 100 && packed.from_ns == at);
+            let mut bytes = Vec::new();
+            let mut unpacking = flate2::read::GzDecoder::new(&*packed.bytes);
+            std::io::Read::read_to_end(&mut unpacking, &mut bytes).unwrap();
+            assert_eq!(*bytes, *rows(at).bytes);
+        }
+        assert_eq!(waiting(), Some(message(3, 40)));
+    }
 
     #[test]
     fn without_a_folder_the_oldest_go_when_memory_is_full() {

@@ -2,13 +2,11 @@
 //! sent; frames and stacks are rows, of which those are sent that are not there yet.
 
 use super::native::Block;
-use flate2::Compression;
 use flate2::read::GzDecoder;
-use flate2::write::GzEncoder;
 use prost::Message;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 
-/// Nothing that was packed is longer, bytes: a damaged message must not fill memory.
+/// No message is longer when it is unpacked, bytes: a damaged message must not fill memory.
 const LONGEST: u64 = 64 << 20;
 /// Nor are there more strings: one of two bytes takes some thirty in memory.
 const MOST_STRINGS: usize = 1 << 20;
@@ -153,38 +151,36 @@ impl Rows {
         block.lists("frames", rows.iter().map(Vec::as_slice));
         (!rows.is_empty()).then(|| block.finish())
     }
-
-    /// As bytes.
-    ///
-    /// # Errors
-    /// Those of compression into memory: none.
-    pub(crate) fn pack(&self) -> io::Result<Vec<u8>> {
-        // Most of it is not sent, and the rest is compressed anew.
-        let mut out = GzEncoder::new(Vec::new(), Compression::fast());
-        out.write_all(&self.encode_to_vec())?;
-        out.finish()
-    }
 }
 
-/// What [`Rows::pack`] gave.
+/// What a compressed message begins with. One that is not begins with the key of a field, which
+/// ends in [`WITH_LENGTH`].
+pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
+
+/// The rows in a message, compressed or not.
 ///
 /// # Errors
 /// As [`rows`].
 pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
-    let mut bytes = Vec::new();
-    let read = GzDecoder::new(message)
-        .take(LONGEST + 1)
-        .read_to_end(&mut bytes)?;
-    match read as u64 > LONGEST {
+    let mut unpacked = Vec::new();
+    let bytes = match message.starts_with(&GZIP) {
+        true => {
+            let mut unpacking = GzDecoder::new(message).take(LONGEST + 1);
+            unpacking.read_to_end(&mut unpacked)?;
+            &unpacked
+        }
+        false => message,
+    };
+    match bytes.len() as u64 > LONGEST {
         true => Err(io::ErrorKind::FileTooLarge.into()),
-        false => rows(&bytes),
+        false => rows(bytes),
     }
 }
 
 /// The rows in what is not compressed any more.
 ///
 /// # Errors
-/// If it is not as it was packed, a row refers to what is not there, or the window's row is not
+/// If it is not as it was encoded, a row refers to what is not there, or the window's row is not
 /// there: nothing at all would be rows without any, too. [`io::ErrorKind::FileTooLarge`] if there
 /// are too many strings.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
@@ -201,11 +197,13 @@ pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
     }
 }
 
+/// How the kind of a field is marked in its key that has a length.
+const WITH_LENGTH: u8 = 2;
+
 /// How many fields a message has, if all are of the kind that those of [`Rows`] are, and each key
 /// has one byte as theirs do: of a longer one, the rest would be taken for a length.
 fn fields(mut bytes: &[u8]) -> Option<usize> {
     const KIND: u8 = 7;
-    const WITH_LENGTH: u8 = 2;
     const GOES_ON: u8 = 0x80;
     let mut fields = 0;
     while let Some((key, rest)) = bytes.split_first() {
@@ -222,6 +220,9 @@ fn fields(mut bytes: &[u8]) -> Option<usize> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use flate2::Compression;
+    use flate2::write::GzEncoder;
+    use std::io::Write as _;
 
     /// A frame and its stack.
     pub(crate) fn example([frame, stack]: [u64; 2]) -> Rows {
@@ -251,8 +252,11 @@ pub(crate) mod tests {
     #[test]
     fn rows_are_read_back() {
         let rows = example([u64::MAX, 1]);
-        let read = unpack(&rows.pack().unwrap()).unwrap();
-        assert_eq!(read, rows);
+        let bytes = rows.encode_to_vec();
+        let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+        gzip.write_all(&bytes).unwrap();
+        let read = unpack(&gzip.finish().unwrap()).unwrap();
+        assert_eq!((&unpack(&bytes).unwrap(), &read), (&rows, &rows));
         assert!(read.frames_that("shop", |hash| hash == u64::MAX).is_some());
         assert!(read.stacks_that("shop", |hash| hash == 1).is_some());
         assert!(
@@ -277,7 +281,7 @@ pub(crate) mod tests {
         for (number, change) in changes.iter().enumerate() {
             let mut rows = example([2, 1]);
             change(&mut rows);
-            assert!(unpack(&rows.pack().unwrap()).is_err(), "{number}");
+            assert!(unpack(&rows.encode_to_vec()).is_err(), "{number}");
         }
         assert!(rows(b"{}").is_err() && rows(b"").is_err() && unpack(b"\x1f\x8b").is_err());
         let whole = example([2, 1]).encode_to_vec();

@@ -6,6 +6,7 @@ use crate::intern::{HashMap, Strings};
 use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
 use crate::symbolize::Image;
 use crate::visible::visible;
+use prost::Message as _;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::hash::Hasher as _;
@@ -28,11 +29,11 @@ pub(crate) struct Window<'a> {
     pub(crate) realtime_offset_ns: u64,
 }
 
-/// The rows of a window, packed.
+/// The rows of a window, as bytes.
 ///
 /// # Errors
 /// Those of compression into memory: none.
-pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u8>> {
+pub(crate) fn encode(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u8>> {
     let images = profile.symbols.images.iter();
     let build_ids: Vec<String> = images.map(Image::build_id_text).collect();
     let mut maker = Maker {
@@ -40,7 +41,7 @@ pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
         build_ids: &build_ids,
         rows: Rows::default(),
         strings: Strings::default(),
-        frames: HashMap::default(),
+        frames: vec![None; profile.frames.len()],
         hashes: String::new(),
         ends: Vec::new(),
         stacks: HashMap::default(),
@@ -51,7 +52,7 @@ pub(crate) fn packed(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
     }
     maker.window(window)?;
     maker.rows.strings = maker.strings.list();
-    maker.rows.pack()
+    Ok(maker.rows.encode_to_vec())
 }
 
 /// What a window is called: the same however often it is sent.
@@ -72,8 +73,8 @@ struct Maker<'a> {
     build_ids: &'a [String],
     rows: Rows,
     strings: Strings,
-    /// Places in the rows.
-    frames: HashMap<SourceFrameId, u32>,
+    /// Places in the rows, of each of the profile's frames.
+    frames: Vec<Option<u32>>,
     /// The hashes of the frames in the rows, as text, and where each ends in it.
     hashes: String,
     ends: Vec<usize>,
@@ -170,8 +171,8 @@ impl Maker<'_> {
     }
 
     fn frame(&mut self, id: SourceFrameId) -> u32 {
-        if let Some(place) = self.frames.get(&id) {
-            return *place;
+        if let Some(place) = self.frames[id.index()] {
+            return place;
         }
         let profile = self.profile;
         let frame = &profile.frames[id.index()];
@@ -209,7 +210,7 @@ impl Maker<'_> {
         frames.build_id.push(build_id);
         frames.language.push(language);
         frames.inlined.push(frame.inline_depth);
-        self.frames.insert(id, place);
+        self.frames[id.index()] = Some(place);
         place
     }
 }

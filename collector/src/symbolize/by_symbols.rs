@@ -1,7 +1,8 @@
 //! Functions by the symbol table alone, for further addresses of a binary of which others were
 //! looked up before: that takes a hundredth of what debug information does. What is known of a
-//! function already, such as its name there, holds for all of its addresses. Where a function ends
-//! is remembered: for more of its addresses no file is read.
+//! function already, such as its name there, holds for all of its addresses. Functions are
+//! remembered, those that were met and all others of the binary: for their addresses no file is
+//! read any more.
 //!
 //! Not here: lines, and functions that were inlined.
 
@@ -14,8 +15,12 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// So many functions are remembered.
+/// So many functions that were met are remembered.
 const MOST: usize = 1 << 13;
+/// So many are listed of a binary, and of all, with so many bytes of names.
+const MOST_OF_BINARY: usize = 1 << 15;
+const MOST_LISTED: usize = 1 << 16;
+const MOST_NAMES: usize = 4 << 20;
 
 /// The functions that were found so far, kept from one use to the next.
 #[derive(Clone, Debug, Default)]
@@ -23,18 +28,86 @@ pub struct Functions(Arc<Mutex<Remembered>>);
 
 #[derive(Debug, Default)]
 struct Remembered {
-    count: usize,
-    /// By build-id and where they begin: where they end.
-    builds: HashMap<Vec<u8>, BTreeMap<u64, (u64, Named)>>,
+    /// How many were met, how many are listed, and bytes of their names.
+    met: usize,
+    listed: usize,
+    names: usize,
+    builds: HashMap<Vec<u8>, Build>,
+}
+
+/// Those of a binary.
+#[derive(Debug, Default)]
+struct Build {
+    /// By where they begin: where they end.
+    met: BTreeMap<u64, (u64, Named)>,
+    /// All that the symbol tables have, once it was made.
+    list: Option<List>,
+}
+
+/// Functions as symbol tables have them, in little room.
+#[derive(Debug, Default)]
+struct List {
+    /// From where to where each is, and where in `names` its own ends.
+    functions: Vec<(u64, u64, u32)>,
+    names: String,
+}
+
+impl List {
+    /// All functions of a binary of which it is sure where they end; none of a large one.
+    fn of<'e>(elf: &impl Object<'e>) -> Self {
+        let symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let starts = symbols.filter(is_function).map(|it| it.address());
+        let mut starts: Vec<u64> = starts.take(MOST_OF_BINARY + 1).collect();
+        let mut list = Self::default();
+        if starts.len() > MOST_OF_BINARY {
+            return list;
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        for found in functions(elf, &starts).into_iter().flatten() {
+            let is_new = list
+                .functions
+                .last()
+                .is_none_or(|last| last.0 < found.start);
+            if let Some(end) = found.end.filter(|_| is_new) {
+                list.names.push_str(found.symbol);
+                let name = u32::try_from(list.names.len()).unwrap_or(u32::MAX);
+                list.functions.push((found.start, end, name));
+            }
+        }
+        list
+    }
+
+    /// The function at an address: where it begins and ends, and its symbol.
+    fn find(&self, address: u64) -> Option<(u64, u64, &str)> {
+        let behind = self.functions.partition_point(|one| one.0 <= address);
+        let at = behind.checked_sub(1)?;
+        let (start, end, name_end) = self.functions[at];
+        let name = at
+            .checked_sub(1)
+            .map_or(0, |before| self.functions[before].2);
+        let name = self.names.get(name as usize..name_end as usize)?;
+        (address < end).then_some((start, end, name))
+    }
 }
 
 impl Functions {
-    /// The function at an address of a binary, if it is remembered.
-    pub(super) fn find(&self, image: &Image, address: u64) -> Option<Named> {
-        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let functions = remembered.builds.get(&image.build_id)?;
-        let (_, (end, named)) = functions.range(..=address).next_back()?;
-        (address < *end).then(|| named.clone())
+    /// The function at an address of a binary of which some are known, if it is remembered.
+    pub(super) fn find(&self, image: &Image, address: u64, known: &Group) -> Option<Named> {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let build = remembered.builds.get(&image.build_id)?;
+        let last = build.met.range(..=address).next_back();
+        if let Some((_, (end, named))) = last
+            && address < *end
+        {
+            return Some(named.clone());
+        }
+        let (start, end, symbol) = build.list.as_ref()?.find(address)?;
+        let outermost = known.places.iter().filter_map(|place| place.1.last());
+        let known = outermost.rev().find(|named| named.start == Some(start));
+        let named = named(known, symbol, start, &mut Met::default());
+        remembered.add(image, &(start..end), &named);
+        Some(named)
     }
 
     /// Forgets all: from now on they may have other names.
@@ -62,18 +135,50 @@ impl Functions {
         }
     }
 
-    /// Remembers one; not of a binary that has no build-id, which may be another one soon.
     fn add(&self, image: &Image, range: &Range<u64>, named: &Named) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.add(image, range, named);
+    }
+
+    /// Lists the functions of a binary, if that was not done and there is room.
+    fn list<'e>(&self, image: &Image, elf: &impl Object<'e>) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let build = remembered.builds.get(&image.build_id);
+        let is_full = remembered.listed >= MOST_LISTED || remembered.names >= MOST_NAMES;
+        if image.build_id.is_empty() || is_full || build.is_some_and(|it| it.list.is_some()) {
+            return;
+        }
+        let list = List::of(elf);
+        remembered.listed += list.functions.len();
+        remembered.names += list.names.len();
+        let build = remembered.builds.entry(image.build_id.clone());
+        build.or_default().list = Some(list);
+    }
+}
+
+impl Remembered {
+    /// Remembers one; not of a binary that has no build-id, which may be another one soon.
+    fn add(&mut self, image: &Image, range: &Range<u64>, named: &Named) {
         if image.build_id.is_empty() {
             return;
         }
-        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if remembered.count >= MOST {
-            *remembered = Remembered::default();
+        if self.met >= MOST {
+            *self = Self::default();
         }
-        let of_build = remembered.builds.entry(image.build_id.clone()).or_default();
-        let before = of_build.insert(range.start, (range.end, named.clone()));
-        remembered.count += usize::from(before.is_none());
+        let build = self.builds.entry(image.build_id.clone()).or_default();
+        let before = build.met.insert(range.start, (range.end, named.clone()));
+        self.met += usize::from(before.is_none());
+    }
+}
+
+/// A function of that symbol, which is called as it is known.
+fn named(known: Option<&Named>, symbol: &str, start: u64, met: &mut Met) -> Named {
+    match known {
+        Some(known) => Named {
+            line: 0,
+            ..known.clone()
+        },
+        None => met.by_symbol(symbol, start),
     }
 }
 
@@ -90,16 +195,12 @@ pub(super) fn names<'e>(
     let known: HashMap<u64, &Named> = outermost
         .filter_map(|named| Some((named.start?, named)))
         .collect();
+    remembered.list(image, elf);
     let functions = functions(elf, addresses).into_iter();
     let named = functions.map(|found| {
         let named = found.map(|found| {
-            let named = match known.get(&found.start) {
-                Some(known) => Named {
-                    line: 0,
-                    ..(*known).clone()
-                },
-                None => met.by_symbol(found.symbol, found.start),
-            };
+            let known = known.get(&found.start).copied();
+            let named = named(known, found.symbol, found.start, met);
             if let Some(end) = found.end {
                 remembered.add(image, &(found.start..end), &named);
             }
@@ -132,6 +233,11 @@ fn functions<'e>(elf: &impl Object<'e>, addresses: &[u64]) -> Vec<Option<Functio
     both.map(|(found, dynamic)| found.or(dynamic)).collect()
 }
 
+fn is_function<'e>(symbol: &impl ObjectSymbol<'e>) -> bool {
+    let is_code = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
+    is_code && !symbol.is_undefined()
+}
+
 /// What a symbol without a size is that of.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Unsized {
@@ -154,8 +260,7 @@ fn nearest<'e, S: ObjectSymbol<'e>>(
     nearest.resize_with(addresses.len() + 1, || (None, u64::MAX));
     let rank = |symbol: &S| (symbol.address(), symbol.size());
     for symbol in symbols {
-        let is_function = matches!(symbol.kind(), SymbolKind::Text | SymbolKind::Unknown);
-        if symbol.is_undefined() || !is_function {
+        if !is_function(&symbol) {
             continue;
         }
         let start = symbol.address();
@@ -238,7 +343,7 @@ mod tests {
         // All that begins anywhere in a function that was met is that function.
         let others: Vec<u64> = elf.symbols().map(|it| it.address()).collect();
         let ends = addresses.iter().filter_map(|address| {
-            let functions = &remembered.0.lock().unwrap().builds[&image.build_id];
+            let functions = &remembered.0.lock().unwrap().builds[&image.build_id].met;
             let (start, (end, _)) = functions.range(..=*address).next_back()?;
             (address < end).then_some([*start, end - 1])
         });
@@ -249,17 +354,69 @@ mod tests {
         let read = names((&elf, &image), &more, &nothing, &mut met, &unknown);
         let mut found = 0;
         for (address, read) in more.iter().zip(read) {
-            if let Some(named) = remembered.find(&image, *address) {
+            if let Some(named) = remembered.find(&image, *address, &nothing) {
                 assert_eq!(read, [named], "{address:#x}");
                 found += 1;
             }
         }
         assert!(found > 100, "{found} of {}", more.len());
         remembered.forget();
-        assert_eq!(remembered.find(&image, *addresses.last().unwrap()), None);
+        let last = *addresses.last().unwrap();
+        assert_eq!(remembered.find(&image, last, &nothing), None);
         let quick = names((&elf, &image), &addresses, &group, &mut met, &remembered);
         let last = &quick.last().unwrap()[0];
         assert_eq!((&last.function, last.line), (&Arc::from("known"), 0));
         assert_eq!((&last.file, last.start), (&known.file, known.start));
+    }
+
+    /// The C library has no symbols here but those that others may use.
+    #[test]
+    fn a_list_has_all_functions_of_a_binary() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let paths = maps.lines().filter_map(|line| line.split(' ').next_back());
+        let libc = { paths }.find(|path| path.contains("/libc.so")).unwrap();
+        let data = Binary::open(libc.as_ref()).unwrap();
+        let elf = object::File::parse(&data).unwrap();
+        let image = Image {
+            path: String::new(),
+            build_id: vec![1],
+        };
+        let symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let starts = symbols.filter(is_function).map(|it| it.address());
+        let mut addresses: Vec<u64> = starts
+            .flat_map(|at| [at.saturating_sub(1), at, at + 5])
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let (mut met, nothing) = (Met::of(false), Group::default());
+        let unused = Functions::default();
+        let read = names((&elf, &image), &addresses, &nothing, &mut met, &unused);
+        let listed = Functions::default();
+        listed.list(&image, &elf);
+        let named = (addresses.iter()).map(|at| listed.find(&image, *at, &nothing));
+        let mut found = 0;
+        for ((address, read), listed) in addresses.iter().zip(&read).zip(named) {
+            if let Some(listed) = listed {
+                assert_eq!(read, &[listed], "{address:#x}");
+                found += 1;
+            }
+        }
+        assert!(found > 1000, "{found} of {}", addresses.len());
+        // A name that it is known by stays.
+        let mut known = read.iter().flatten().next().unwrap().clone();
+        known.function = "known".into();
+        let start = known.start.unwrap();
+        let group = Group {
+            debug: false,
+            places: vec![(start, vec![known.clone()])],
+        };
+        let listed = Functions::default();
+        listed.list(&image, &elf);
+        assert_eq!(listed.find(&image, start, &group), Some(known));
+        let other = Image {
+            build_id: vec![2],
+            ..image
+        };
+        assert_eq!(listed.find(&other, start, &group), None);
     }
 }

@@ -262,9 +262,9 @@ fn name_images(
     let mut batches: HashMap<ImageId, Batch> = HashMap::default();
     let remembered = |image: ImageId, address: FileAddress| {
         let image = &symbols.images[image.index()];
-        let is_known = recording.names.contains_key(&stored::owner(image));
-        let is_enough = places.effort == Effort::Little && is_known;
-        is_enough.then(|| places.functions.find(image, address.0))?
+        let known = recording.names.get(&stored::owner(image));
+        let known = known.filter(|_| places.effort == Effort::Little)?;
+        places.functions.find(image, address.0, known)
     };
     if places.effort != Effort::Little {
         places.functions.forget();

@@ -155,6 +155,7 @@ mod tests {
     use crate::agent::receiver::Kind;
     use crate::clickhouse::message::tests::example;
     use crate::test_server::serve;
+    use prost::Message as _;
     use std::sync::mpsc;
 
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
@@ -166,7 +167,7 @@ mod tests {
     fn message(hashes: [u64; 2], from_ns: u64) -> Message {
         let rows = example(hashes);
         Message {
-            bytes: rows.pack().unwrap().into(),
+            bytes: rows.encode_to_vec().into(),
             attributes: std::sync::Arc::default(),
             from_ns,
             to_ns: from_ns + 1,
@@ -210,7 +211,7 @@ mod tests {
         assert!(refused(vec![7]).contains("damaged"));
         let mut large = example([1, 2]);
         large.samples = vec![0; 64 << 20];
-        let why = refused(large.pack().unwrap());
+        let why = refused(large.encode_to_vec());
         assert!(why.contains("large") && !why.contains("damaged"), "{why}");
     }
 
