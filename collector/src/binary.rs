@@ -100,7 +100,33 @@ impl<'a> ReadRef<'a> for &'a Binary {
     }
 
     fn read_bytes_at_until(self, range: Range<u64>, delimiter: u8) -> Result<&'a [u8], ()> {
-        self.pieces.read_bytes_at_until(range, delimiter)
+        match self.within_held(&range, delimiter) {
+            Some(found) => Ok(found),
+            None => self.pieces.read_bytes_at_until(range, delimiter),
+        }
+    }
+}
+
+impl Binary {
+    /// The same of a piece that is held: that is no read.
+    fn within_held(&self, range: &Range<u64>, delimiter: u8) -> Option<&[u8]> {
+        let (pieces, _) = &*self.held.borrow();
+        let ends = |(at, size): &(u64, u64)| at.saturating_add(*size);
+        let mut pieces = pieces.iter();
+        let (at, size) = pieces.find(|piece| (piece.0..ends(piece)).contains(&range.start))?;
+        let piece = self.pieces.read_bytes_at(*at, *size).ok()?;
+        let place = |offset: u64| usize::try_from(offset.saturating_sub(*at)).ok();
+        let last = place(range.end)?.min(piece.len());
+        let text = piece.get(place(range.start)?..last)?;
+        let end = text.iter().position(|byte| *byte == delimiter)?;
+        text.get(..end)
+    }
+}
+
+/// Reads the names of symbols as a whole, where many are asked for: else each is a read of its own.
+pub(crate) fn hold_names<'a>(elf: &impl Object<'a>) {
+    for names in [".strtab", ".dynstr"] {
+        let _ = elf.section_by_name(names).map(|names| names.data());
     }
 }
 
@@ -154,7 +180,7 @@ mod tests {
     use flate2::write::ZlibEncoder;
     use object::elf::{ELFCOMPRESS_ZLIB, FileHeader64, SHF_COMPRESSED, SectionHeader64};
     use object::read::elf::FileHeader as _;
-    use object::{LittleEndian as LE, U32, U64, pod};
+    use object::{LittleEndian as LE, ObjectSymbol as _, U32, U64, pod};
     use std::fs::{self, OpenOptions};
     use std::io::Write as _;
     use std::path::PathBuf;
@@ -169,6 +195,24 @@ mod tests {
         let file = OpenOptions::new().write(true).open(&path).unwrap();
         file.set_len(LARGEST).unwrap();
         assert!(read(&path).is_err());
+    }
+
+    #[test]
+    fn names_are_the_same_whether_they_are_held_or_not() {
+        let own = std::env::current_exe().unwrap();
+        let names = |hold: bool| {
+            let binary = Binary::open(&own).unwrap();
+            let elf = object::File::parse(&binary).unwrap();
+            if hold {
+                hold_names(&elf);
+            }
+            let symbols = elf.symbols().step_by(997).chain(elf.dynamic_symbols());
+            let names = symbols.map(|symbol| symbol.name().unwrap().to_owned());
+            (names.collect::<Vec<_>>(), binary.held.borrow().1)
+        };
+        let (read, held) = (names(false), names(true));
+        assert_eq!(read.0, held.0);
+        assert!(held.0.len() > 50 && held.1 > read.1);
     }
 
     /// A program with debug information in which the section of that name is another: at the end,

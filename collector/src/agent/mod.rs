@@ -60,12 +60,12 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use window::{Asked, Made};
-use windows::Windows;
+use windows::{SETTLED, Windows};
 
 /// How often is looked whether the recording has begun.
 const GLANCE: Duration = Duration::from_millis(50);
-/// How often it is let grow on.
-const LOOK: Duration = Duration::from_secs(1);
+/// How often it is let grow on. It is looked at once more when what a window takes has settled.
+const LOOK: Duration = Duration::from_secs(5);
 /// How long a recording may take to end that gives way to another.
 const ENDING: Duration = Duration::from_secs(30);
 /// How long the last windows may take to be sent.
@@ -344,7 +344,10 @@ impl Agent<'_> {
                 }
             }
             let left = next.saturating_duration_since(Instant::now());
+            let settles =
+                Some(left.saturating_sub(SETTLED + GLANCE)).filter(|left| !left.is_zero());
             let left = left.min(if begun { LOOK } else { GLANCE });
+            let left = settles.map_or(left, |settles| settles.min(left));
             let timeout = PollTimeout::try_from(left.as_millis() + 1).unwrap_or(PollTimeout::MAX);
             // An interrupted poll is a short sleep.
             let _ = poll(

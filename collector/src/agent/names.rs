@@ -105,8 +105,9 @@ fn add(known: &mut Group, seen: Group) {
         }
     }
     if !new.is_empty() {
+        // Both are sorted, which this sort makes use of.
         known.places.extend(new);
-        known.places.sort_unstable_by_key(|place| place.0);
+        known.places.sort_by_key(|place| place.0);
     }
 }
 

@@ -61,7 +61,7 @@ pub(crate) struct Stacks {
     #[prost(uint32, repeated, tag = "2")]
     pub(crate) depth: Vec<u32>,
     /// Places in [`Rows::frames`], of one stack behind the other, each from the innermost.
-    #[prost(uint32, repeated, tag = "3")]
+    #[prost(fixed32, repeated, tag = "3")]
     pub(crate) frames: Vec<u32>,
 }
 

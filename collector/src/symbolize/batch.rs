@@ -18,6 +18,7 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// The addresses of one image that are to be looked up, and where their names go.
 pub(super) struct Batch {
@@ -112,7 +113,16 @@ fn name_without_symbols<'e>(
     named: &mut [Vec<Named>],
     remembered: Option<&Functions>,
 ) {
-    if let Some(stubs) = plt::Stubs::of(elf, addresses) {
+    let known = remembered.and_then(|remembered| remembered.stubs(image));
+    let read = || {
+        let stubs = plt::Stubs::of(elf, addresses, remembered.is_some())?;
+        let stubs = Arc::new(stubs);
+        if let Some(remembered) = remembered {
+            remembered.add_stubs(image, stubs.clone());
+        }
+        Some(stubs)
+    };
+    if let Some(stubs) = known.or_else(read) {
         for (address, names) in addresses.iter().zip(&mut *named) {
             if let Some(stub) = stubs.find(*address) {
                 *names = vec![stub];

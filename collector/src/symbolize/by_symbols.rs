@@ -7,7 +7,9 @@
 //! Not here: lines, and functions that were inlined.
 
 use super::elf::Met;
+use super::plt::Stubs;
 use super::{Image, Named};
+use crate::binary;
 use crate::intern::HashMap;
 use crate::recording::names::Group;
 use object::{Object, ObjectSymbol, SymbolKind};
@@ -42,6 +44,8 @@ struct Build {
     met: BTreeMap<u64, (u64, Named)>,
     /// All that the symbol tables have, once it was made.
     list: Option<List>,
+    /// Likewise the stubs through which it calls others.
+    stubs: Option<Arc<Stubs>>,
 }
 
 /// Functions as symbol tables have them, in little room.
@@ -64,6 +68,7 @@ impl List {
         }
         starts.sort_unstable();
         starts.dedup();
+        binary::hold_names(elf);
         for found in functions(elf, &starts).into_iter().flatten() {
             let is_new = list
                 .functions
@@ -110,9 +115,10 @@ impl Functions {
         Some(named)
     }
 
-    /// Forgets all: from now on they may have other names.
+    /// Forgets those that were met: from now on they may have other names.
     pub(super) fn forget(&self) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Remembered::default();
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.forget();
     }
 
     /// Remembers functions in which no symbol begins.
@@ -125,11 +131,9 @@ impl Functions {
         if found.is_empty() || image.build_id.is_empty() {
             return;
         }
-        let symbols = elf.symbols().chain(elf.dynamic_symbols());
-        let mut starts: Vec<u64> = symbols.map(|symbol| symbol.address()).collect();
-        starts.sort_unstable();
-        let before = |end: u64| starts.partition_point(|start| *start < end);
-        found.retain(|(range, _)| before(range.start) == before(range.end));
+        for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+            found.retain(|(range, _)| !range.contains(&symbol.address()));
+        }
         for (range, named) in &found {
             self.add(image, range, named);
         }
@@ -144,7 +148,7 @@ impl Functions {
     fn list<'e>(&self, image: &Image, elf: &impl Object<'e>) {
         let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let build = remembered.builds.get(&image.build_id);
-        let is_full = remembered.listed >= MOST_LISTED || remembered.names >= MOST_NAMES;
+        let is_full = remembered.is_full();
         if image.build_id.is_empty() || is_full || build.is_some_and(|it| it.list.is_some()) {
             return;
         }
@@ -156,14 +160,48 @@ impl Functions {
     }
 }
 
+impl Functions {
+    /// The stubs of a binary, if they were read.
+    pub(super) fn stubs(&self, image: &Image) -> Option<Arc<Stubs>> {
+        let remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        remembered.builds.get(&image.build_id)?.stubs.clone()
+    }
+
+    /// Remembers them; all there are.
+    pub(super) fn add_stubs(&self, image: &Image, stubs: Arc<Stubs>) {
+        let mut remembered = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if image.build_id.is_empty() {
+            return;
+        }
+        remembered.names += stubs.size();
+        let build = remembered.builds.entry(image.build_id.clone());
+        build.or_default().stubs = Some(stubs);
+    }
+}
+
 impl Remembered {
+    /// Whether nothing more is listed.
+    const fn is_full(&self) -> bool {
+        self.listed >= MOST_LISTED || self.names >= MOST_NAMES
+    }
+
+    /// Forgets those that were met. If there is no room any more others may have been listed than
+    /// are needed by now.
+    fn forget(&mut self) {
+        if self.is_full() {
+            *self = Self::default();
+        }
+        self.met = 0;
+        self.builds.values_mut().for_each(|build| build.met.clear());
+    }
+
     /// Remembers one; not of a binary that has no build-id, which may be another one soon.
     fn add(&mut self, image: &Image, range: &Range<u64>, named: &Named) {
         if image.build_id.is_empty() {
             return;
         }
         if self.met >= MOST {
-            *self = Self::default();
+            self.forget();
         }
         let build = self.builds.entry(image.build_id.clone()).or_default();
         let before = build.met.insert(range.start, (range.end, named.clone()));
@@ -361,8 +399,11 @@ mod tests {
         }
         assert!(found > 100, "{found} of {}", more.len());
         remembered.forget();
-        let last = *addresses.last().unwrap();
-        assert_eq!(remembered.find(&image, last, &nothing), None);
+        assert!(
+            remembered.0.lock().unwrap().builds[&image.build_id]
+                .met
+                .is_empty()
+        );
         let quick = names((&elf, &image), &addresses, &group, &mut met, &remembered);
         let last = &quick.last().unwrap()[0];
         assert_eq!((&last.function, last.line), (&Arc::from("known"), 0));

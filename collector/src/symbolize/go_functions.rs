@@ -2,7 +2,7 @@
 //! runtime ([`super::go_table`]).
 
 use super::Named;
-use super::go_table::GoTable;
+use super::go_table::{BEGINNING, GoTable};
 use crate::binary;
 use object::{Object, ObjectSection};
 use std::collections::HashMap;
@@ -43,12 +43,13 @@ pub(super) fn name<'a, 'e>(
     }
 }
 
-/// The first table in a section.
+/// The first table in a section. Most have none, and are large: what a table cannot begin with is
+/// passed over.
 fn anywhere(bytes: &[u8]) -> Option<GoTable<'_>> {
-    let places = (0..bytes.len()).step_by(ALIGNMENT);
-    places
-        .filter_map(|place| bytes.get(place..))
-        .find_map(|rest| GoTable::parse(rest, None))
+    let words = bytes.chunks_exact(ALIGNMENT).enumerate();
+    let may_begin = words.filter(|(_, word)| word[1..6] == BEGINNING);
+    let mut tables = may_begin.filter_map(|(number, _)| bytes.get(number * ALIGNMENT..));
+    tables.find_map(|rest| GoTable::parse(rest, None))
 }
 
 /// A table that does not say where Go's code begins. It is the beginning of all code, if Go's

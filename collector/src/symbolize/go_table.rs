@@ -15,6 +15,9 @@ const HEADER: usize = 8;
 /// Bytes of an address and of a word.
 const WORD: usize = 8;
 
+/// Every table begins with these behind the first byte.
+pub(super) const BEGINNING: [u8; 5] = [0xff, 0xff, 0xff, 0, 0];
+
 /// The functions of a program.
 #[derive(Clone, Copy, Debug)]
 pub struct GoTable<'a> {

@@ -7,10 +7,11 @@
 //! ```
 
 use super::Named;
+use crate::binary;
+use crate::intern::{HashMap, HashSet};
 use object::{
     Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolIndex,
 };
-use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 /// The sections that they are in, and how many bytes each takes.
@@ -23,6 +24,7 @@ const JUMP_LENGTH: usize = 6;
 const MOST_BEFORE: usize = 5;
 
 /// The stubs of a binary.
+#[derive(Debug)]
 pub(super) struct Stubs {
     /// First address of each section, one past the last, and bytes of a stub.
     sections: Vec<(u64, u64, u64)>,
@@ -30,19 +32,32 @@ pub(super) struct Stubs {
 }
 
 impl Stubs {
-    /// Those of a binary that addresses are in; none if it is of another architecture than x86-64,
-    /// or none of them is in one.
-    pub(super) fn of<'e>(elf: &impl Object<'e>, addresses: &[u64]) -> Option<Self> {
+    /// Those of a binary that addresses are in, or all; none if it is of another architecture than
+    /// x86-64, or none of the addresses is in one.
+    pub(super) fn of<'e>(elf: &impl Object<'e>, addresses: &[u64], all: bool) -> Option<Self> {
         if elf.architecture() != object::Architecture::X86_64 {
             return None;
         }
+        let is_asked_for = |from: u64, to: u64| addresses.iter().any(|at| (from..to).contains(at));
+        let found = SECTIONS.map(|(name, size)| {
+            let section = elf.section_by_name(name)?;
+            let (start, end) = (
+                section.address(),
+                section.address().checked_add(section.size())?,
+            );
+            Some((section, (start, end), size))
+        });
+        let found = found.into_iter().flatten();
+        let found: Vec<_> = found.collect();
+        if !(found.iter()).any(|(_, range, _)| is_asked_for(range.0, range.1)) {
+            return None;
+        }
+        if all {
+            binary::hold_names(elf);
+        }
         let (mut sections, mut jumps) = (Vec::new(), Vec::new());
-        for (name, size) in SECTIONS {
-            let Some(section) = elf.section_by_name(name) else {
-                continue;
-            };
-            let range = section.address()..section.address().saturating_add(section.size());
-            if !addresses.iter().any(|address| range.contains(address)) {
+        for (section, (start, end), size) in found {
+            if !(all || is_asked_for(start, end)) {
                 continue;
             }
             // Of older linkers those of 16 bytes are in the section of others, too.
@@ -51,18 +66,12 @@ impl Stubs {
                 _ => size,
             };
             let stubs = section.data().unwrap_or_default().chunks_exact(size);
-            let places = (range.start..).step_by(size);
-            let found = stubs.zip(places);
-            let is_asked_for = |place: u64| {
-                let stub = place..place.saturating_add(size as u64);
-                addresses.iter().any(|address| stub.contains(address))
-            };
-            let found = found.filter(|(_, place)| is_asked_for(*place));
-            jumps.extend(found.filter_map(|(stub, place)| Some((slot(stub, place)?, place))));
-            sections.push((range.start, range.end, size as u64));
-        }
-        if sections.is_empty() {
-            return None;
+            let stubs = stubs.zip((start..).step_by(size));
+            let is_meant =
+                |place: u64| all || is_asked_for(place, place.saturating_add(size as u64));
+            let stubs = stubs.filter(|(_, place)| is_meant(*place));
+            jumps.extend(stubs.filter_map(|(stub, place)| Some((slot(stub, place)?, place))));
+            sections.push((start, end, size as u64));
         }
         let wanted = jumps.iter().map(|(slot, _)| *slot).collect();
         let mut slots = slots_of_calls(elf, &wanted);
@@ -73,6 +82,12 @@ impl Stubs {
         let name = |(slot, place)| Some((place, Arc::from(format!("{}@plt", slots.get(&slot)?))));
         let names = jumps.into_iter().filter_map(name).collect();
         Some(Self { sections, names })
+    }
+
+    /// About how much memory they take, bytes.
+    pub(super) fn size(&self) -> usize {
+        let names = self.names.values();
+        names.map(|name| name.len() + 4 * size_of::<u64>()).sum()
     }
 
     /// What is at an address; `None` if that is no stub. The code that they share for binding
@@ -137,7 +152,7 @@ fn name_of<'e>(symbols: Option<&impl ObjectSymbolTable<'e>>, index: SymbolIndex)
 /// The names of the functions that slots are filled with.
 fn all_slots<'e>(elf: &impl Object<'e>, wanted: &HashSet<u64>) -> HashMap<u64, String> {
     let symbols = elf.dynamic_symbol_table();
-    let mut named = HashMap::new();
+    let mut named = HashMap::default();
     let mut chosen = Vec::new();
     let relocations = elf.dynamic_relocations().into_iter().flatten();
     for (slot, relocation) in relocations.filter(|(slot, _)| wanted.contains(slot)) {
