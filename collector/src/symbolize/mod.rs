@@ -21,6 +21,7 @@ mod kernel;
 mod name_tests;
 mod perf_map;
 mod plt;
+mod remembered;
 mod scope;
 mod short;
 mod stored;
@@ -29,12 +30,12 @@ mod tests;
 mod vdso;
 
 pub use crate::recording::names::Named;
-pub use by_symbols::Functions;
 pub use images::{Image, ImageId, Places};
 #[cfg(feature = "agent")]
 pub(crate) use images::{Version, version};
 pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
+pub use remembered::Functions;
 pub use stored::Effort;
 pub(crate) use vdso::own_bytes as own_vdso;
 

@@ -1,0 +1,276 @@
+//! Functions of binaries that are remembered from one use to the next, in which no file is read for
+//! them any more: those that were met, all others that symbol tables have, and the stubs through
+//! which a binary calls others.
+//!
+//! Not here: how they are found ([`super::by_symbols`], [`super::plt`]).
+
+use super::by_symbols::{functions, is_function, named};
+use super::elf::Met;
+use super::plt::Stubs;
+use super::{Image, Named};
+use crate::binary;
+use crate::intern::HashMap;
+use crate::recording::names::Group;
+use object::{Object, ObjectSymbol};
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// So many functions that were met are remembered.
+const MOST: usize = 1 << 13;
+/// So many are listed of a binary, and of all, with so many bytes of names.
+const MOST_OF_BINARY: usize = 1 << 15;
+const MOST_LISTED: usize = 1 << 16;
+const MOST_NAMES: usize = 4 << 20;
+
+/// The functions that were found so far, kept from one use to the next.
+#[derive(Clone, Debug, Default)]
+pub struct Functions(Arc<Mutex<Remembered>>);
+
+#[derive(Debug, Default)]
+struct Remembered {
+    /// How many were met, how many are listed, and bytes of their names.
+    met: usize,
+    listed: usize,
+    names: usize,
+    builds: HashMap<Vec<u8>, Build>,
+}
+
+/// Those of a binary.
+#[derive(Debug, Default)]
+struct Build {
+    /// By where they begin: where they end.
+    met: BTreeMap<u64, (u64, Named)>,
+    /// All that the symbol tables have, once it was made.
+    list: Option<List>,
+    /// Likewise the stubs through which it calls others.
+    stubs: Option<Arc<Stubs>>,
+}
+
+/// Functions as symbol tables have them, in little room.
+#[derive(Debug, Default)]
+struct List {
+    /// From where to where each is, and where in `names` its own ends.
+    functions: Vec<(u64, u64, u32)>,
+    names: String,
+}
+
+impl List {
+    /// All functions of a binary of which it is sure where they end; none of a large one.
+    fn of<'e>(elf: &impl Object<'e>) -> Self {
+        let symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let starts = symbols.filter(is_function).map(|it| it.address());
+        let mut starts: Vec<u64> = starts.take(MOST_OF_BINARY + 1).collect();
+        let mut list = Self::default();
+        if starts.len() > MOST_OF_BINARY {
+            return list;
+        }
+        starts.sort_unstable();
+        starts.dedup();
+        binary::hold_names(elf);
+        for found in functions(elf, &starts).into_iter().flatten() {
+            let last = list.functions.last();
+            let is_new = last.is_none_or(|last| last.0 < found.start);
+            if let Some(end) = found.end.filter(|_| is_new) {
+                list.names.push_str(found.symbol);
+                let name = u32::try_from(list.names.len()).unwrap_or(u32::MAX);
+                list.functions.push((found.start, end, name));
+            }
+        }
+        list
+    }
+
+    /// The function at an address: where it begins and ends, and its symbol.
+    fn find(&self, address: u64) -> Option<(u64, u64, &str)> {
+        let behind = self.functions.partition_point(|one| one.0 <= address);
+        let at = behind.checked_sub(1)?;
+        let (start, end, name_end) = self.functions[at];
+        let before = at.checked_sub(1);
+        let name = before.map_or(0, |before| self.functions[before].2);
+        let name = self.names.get(name as usize..name_end as usize)?;
+        (address < end).then_some((start, end, name))
+    }
+}
+
+impl Functions {
+    fn lock(&self) -> MutexGuard<'_, Remembered> {
+        // Nothing is left half done by who panics.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The function at an address of a binary of which some are known, if it is remembered.
+    pub(super) fn find(&self, image: &Image, address: u64, known: &Group) -> Option<Named> {
+        let mut remembered = self.lock();
+        let build = remembered.builds.get(&image.build_id)?;
+        let last = build.met.range(..=address).next_back();
+        if let Some((_, (end, named))) = last
+            && address < *end
+        {
+            return Some(named.clone());
+        }
+        let (start, end, symbol) = build.list.as_ref()?.find(address)?;
+        let outermost = known.places.iter().filter_map(|place| place.1.last());
+        let known = outermost.rev().find(|named| named.start == Some(start));
+        let named = named(known, symbol, start, &mut Met::default());
+        remembered.add(image, &(start..end), &named);
+        Some(named)
+    }
+
+    /// Forgets those that were met: from now on they may have other names.
+    pub(super) fn forget(&self) {
+        self.lock().forget();
+    }
+
+    /// Remembers functions in which no symbol begins.
+    pub(super) fn add_nameless<'e>(
+        &self,
+        image: &Image,
+        elf: &impl Object<'e>,
+        mut found: Vec<(Range<u64>, Named)>,
+    ) {
+        if found.is_empty() || image.build_id.is_empty() {
+            return;
+        }
+        for symbol in elf.symbols().chain(elf.dynamic_symbols()) {
+            found.retain(|(range, _)| !range.contains(&symbol.address()));
+        }
+        for (range, named) in &found {
+            self.add(image, range, named);
+        }
+    }
+
+    /// Remembers one.
+    pub(super) fn add(&self, image: &Image, range: &Range<u64>, named: &Named) {
+        self.lock().add(image, range, named);
+    }
+
+    /// Lists the functions of a binary, if that was not done and there is room.
+    pub(super) fn list<'e>(&self, image: &Image, elf: &impl Object<'e>) {
+        let mut remembered = self.lock();
+        let build = remembered.builds.get(&image.build_id);
+        let is_full = remembered.is_full();
+        if image.build_id.is_empty() || is_full || build.is_some_and(|it| it.list.is_some()) {
+            return;
+        }
+        let list = List::of(elf);
+        remembered.listed += list.functions.len();
+        remembered.names += list.names.len();
+        let build = remembered.builds.entry(image.build_id.clone());
+        build.or_default().list = Some(list);
+    }
+
+    /// The stubs of a binary, if they were read.
+    pub(super) fn stubs(&self, image: &Image) -> Option<Arc<Stubs>> {
+        let remembered = self.lock();
+        remembered.builds.get(&image.build_id)?.stubs.clone()
+    }
+
+    /// Remembers them; all there are.
+    pub(super) fn add_stubs(&self, image: &Image, stubs: Arc<Stubs>) {
+        let mut remembered = self.lock();
+        if image.build_id.is_empty() {
+            return;
+        }
+        remembered.names += stubs.size();
+        let build = remembered.builds.entry(image.build_id.clone());
+        build.or_default().stubs = Some(stubs);
+    }
+}
+
+impl Remembered {
+    /// Whether nothing more is listed.
+    const fn is_full(&self) -> bool {
+        self.listed >= MOST_LISTED || self.names >= MOST_NAMES
+    }
+
+    /// Forgets those that were met. If there is no room any more others may have been listed than
+    /// are needed by now.
+    fn forget(&mut self) {
+        if self.is_full() {
+            *self = Self::default();
+        }
+        self.met = 0;
+        self.builds.values_mut().for_each(|build| build.met.clear());
+    }
+
+    /// Remembers one; not of a binary that has no build-id, which may be another one soon.
+    fn add(&mut self, image: &Image, range: &Range<u64>, named: &Named) {
+        if image.build_id.is_empty() {
+            return;
+        }
+        if self.met >= MOST {
+            self.forget();
+        }
+        let build = self.builds.entry(image.build_id.clone()).or_default();
+        let before = build.met.insert(range.start, (range.end, named.clone()));
+        self.met += usize::from(before.is_none());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::by_symbols::names;
+    use super::*;
+    use crate::binary::Binary;
+
+    impl Functions {
+        /// From where to where the function is that was met there.
+        pub(in super::super) fn met(&self, image: &Image, address: u64) -> Option<(u64, u64)> {
+            let remembered = self.lock();
+            let met = &remembered.builds.get(&image.build_id)?.met;
+            let (start, (end, _)) = met.range(..=address).next_back()?;
+            (address < *end).then_some((*start, *end))
+        }
+    }
+
+    /// The C library has no symbols here but those that others may use.
+    #[test]
+    fn a_list_has_all_functions_of_a_binary() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let paths = maps.lines().filter_map(|line| line.split(' ').next_back());
+        let libc = { paths }.find(|path| path.contains("/libc.so")).unwrap();
+        let data = Binary::open(libc.as_ref()).unwrap();
+        let elf = object::File::parse(&data).unwrap();
+        let image = Image {
+            path: String::new(),
+            build_id: vec![1],
+        };
+        let symbols = elf.symbols().chain(elf.dynamic_symbols());
+        let starts = symbols.filter(is_function).map(|it| it.address());
+        let mut addresses: Vec<u64> = starts
+            .flat_map(|at| [at.saturating_sub(1), at, at + 5])
+            .collect();
+        addresses.sort_unstable();
+        addresses.dedup();
+        let (mut met, nothing) = (Met::of(false), Group::default());
+        let unused = Functions::default();
+        let read = names((&elf, &image), &addresses, &nothing, &mut met, &unused);
+        let listed = Functions::default();
+        listed.list(&image, &elf);
+        let named = (addresses.iter()).map(|at| listed.find(&image, *at, &nothing));
+        let mut found = 0;
+        for ((address, read), listed) in addresses.iter().zip(&read).zip(named) {
+            if let Some(listed) = listed {
+                assert_eq!(read, &[listed], "{address:#x}");
+                found += 1;
+            }
+        }
+        assert!(found > 1000, "{found} of {}", addresses.len());
+        // A name that it is known by stays.
+        let mut known = read.iter().flatten().next().unwrap().clone();
+        known.function = "known".into();
+        let start = known.start.unwrap();
+        let group = Group {
+            debug: false,
+            places: vec![(start, vec![known.clone()])],
+        };
+        let listed = Functions::default();
+        listed.list(&image, &elf);
+        assert_eq!(listed.find(&image, start, &group), Some(known));
+        let other = Image {
+            build_id: vec![2],
+            ..image
+        };
+        assert_eq!(listed.find(&other, start, &group), None);
+    }
+}
