@@ -263,6 +263,29 @@ fn beside_time_off_the_cpu_nothing_counts_twice() {
     });
 }
 
+/// It maps the preload library, for the program that it interprets; there it does nothing.
+#[test]
+fn valgrind_is_copied() {
+    judge(|| {
+        let bench = Bench::new();
+        let split = victim::c("static_split.c");
+        let mut command = bench.record(&["-F", "1k"]);
+        command.args(["valgrind", "-q", "--tool=none"]).arg(&split);
+        let result = output(command.args(["200", "2"]));
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{said}");
+        let profile = Profile::new(bench.recording(), &Default::default());
+        let session = profile.recording.session.as_ref().expect("it is whole");
+        let charged = session.charged_ns as f64;
+        let weight: u64 = profile.samples.iter().map(|sample| sample.weight).sum();
+        // It is noticed a moment after it began.
+        assert_measured!(
+            stands_for(weight as f64 * 1e6, charged - 30e6, 40e6),
+            "{weight} periods of {charged} ns: {said}"
+        );
+    });
+}
+
 #[test]
 fn programs_that_run_for_a_moment_only_are_noticed() {
     judge(|| {

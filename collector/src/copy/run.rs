@@ -262,12 +262,23 @@ impl Run {
 
     /// Code was mapped.
     pub(super) fn map(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
-        if processes::is_library(mapping) && !self.always_copied {
+        if processes::is_library(mapping) && !self.always_copied && !self.is_static(images) {
             self.unwinds_itself();
         }
         if self.nature != Nature::OwnUnwinding || self.switches.is_some() {
             self.add(images, time_ns, mapping);
         }
+    }
+
+    /// Whether its program is a static one. What such a program maps is for another one that it
+    /// interprets, as valgrind does: the preload library does not run in the process then.
+    fn is_static(&self, images: &mut Images) -> bool {
+        let found = self.found.as_ref().map(|found| &found.executable);
+        let found = found.filter(|path| !path.is_empty());
+        // What the kernel mapped first at exec.
+        let program = found.or(self.mapped.first().map(|first| &first.path));
+        let image = program.and_then(|path| images.get(self.pid, path));
+        image.is_some_and(|image| image.is_static)
     }
 
     fn add(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
@@ -352,6 +363,7 @@ impl Run {
     ) {
         self.nature = Nature::Copied;
         self.unwatched = adopted.unwatched;
+        self.found = Some(adopted.found.identity);
         for mapping in adopted.found.mappings {
             match adopted.has_library {
                 true => self.add(images, time_ns, &mapping),
@@ -381,7 +393,6 @@ impl Run {
             self.count_from(tid, base_ns);
             self.name(tid, name);
         }
-        self.found = Some(adopted.found.identity);
         self.may_have_library = true;
     }
 

@@ -11,6 +11,7 @@ use crate::symbolize::own_vdso;
 use engine::python::tasks::TABLE;
 use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
+use object::read::elf::ProgramHeader as _;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::collections::HashMap;
 use std::ffi::OsStr;
@@ -30,6 +31,9 @@ pub(crate) struct Image {
     segments: Segments,
     /// Its own addresses, from the first to behind the last.
     range: Range<u64>,
+    /// Whether nobody's loader maps the program, and it is none: it has no dynamic libraries but
+    /// those that it maps for a program of its own, as valgrind does.
+    pub(crate) is_static: bool,
     /// What it exports if it is CPython.
     python: Option<Python>,
     /// Where it says what Python's tasks have where, if it is `_asyncio`.
@@ -73,6 +77,7 @@ impl Image {
         Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
+            is_static: is_static(&elf),
             python: python(&elf),
             asyncio: range(".AsyncioDebug")
                 .filter(|range| range.end - range.start >= TABLE)
@@ -115,6 +120,17 @@ impl Image {
         let offset = usize::try_from(address.checked_sub(start)?).ok()?;
         self.sections.text.as_ref()?.get(offset..)
     }
+}
+
+/// A loader has no loader either, but exports what programs are bound to.
+fn is_static(elf: &object::File<'_>) -> bool {
+    let object::File::Elf64(file) = elf else {
+        return false;
+    };
+    let endian = file.endian();
+    let mut segments = file.elf_program_headers().iter();
+    let has_loader = segments.any(|segment| segment.p_type(endian) == object::elf::PT_INTERP);
+    !has_loader && !elf.dynamic_symbols().any(|symbol| symbol.is_definition())
 }
 
 /// What CPython exports, in its own addresses.
