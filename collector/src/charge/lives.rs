@@ -4,7 +4,7 @@ use super::{Row, Stranger, sum};
 use crate::recording::{Arming, Process, ProcessId, Recording};
 use engine::wire::charge::ChildEnd;
 use engine::wire::sample::Trigger;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What somebody who waited and a process at its own end may differ by, ns: each reads microseconds
 /// of each child.
@@ -87,8 +87,11 @@ impl Lives {
             }
         }
         let mut strangers = Strangers::default();
+        let threads = threads(recording);
+        let is_thread = |pid| threads.contains(&pid) && !by_pid.contains_key(&pid);
         let (nameless, named): (Vec<_>, Vec<_>) = ends(recording, &of_run)
             .into_iter()
+            .filter(|(_, _, child)| !is_thread(child.pid))
             .partition(|(_, _, child)| child.pid == 0);
         for (waiter, parent, child) in named {
             let may_be = |life: &usize| {
@@ -239,6 +242,16 @@ fn ends(recording: &Recording, of_run: &[usize]) -> Vec<(usize, ProcessId, Child
         .collect();
     ends.sort_by_key(|(_, _, child)| child.time_ns);
     ends
+}
+
+/// The numbers of threads other than the first of their process. A tracer (`strace -f`, `gdb`)
+/// waits for those, too. It is told what their whole process has used, and is charged nothing.
+fn threads(recording: &Recording) -> HashSet<u32> {
+    let others = recording.threads.iter().filter(|thread| {
+        let process = &recording.processes[thread.process.index()];
+        thread.tid != process.pid
+    });
+    others.map(|thread| thread.tid).collect()
 }
 
 /// Whether two who waited for a process were told of the same end. What it used may still grow a

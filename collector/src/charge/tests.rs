@@ -173,6 +173,27 @@ fn an_end_that_a_tracer_was_told_of_counts_once() {
     assert_eq!(stranger.parent, ProcessId::new(1));
 }
 
+/// It waits for each thread, and is told what the whole process has used.
+#[test]
+fn the_end_of_a_thread_that_a_tracer_was_told_of_is_no_process() {
+    let mut recording = command(260);
+    run(&mut recording, 10, 0, 49, Some(50));
+    run(&mut recording, 11, 0, 99, Some(100));
+    recording.processes[1].parent = Some(ProcessId::new(0));
+    recording.processes[1].end.as_mut().unwrap().cpu_ns = 200 * MS;
+    // Another thread of it.
+    run(&mut recording, 12, 0, 99, Some(100));
+    recording.processes.pop();
+    recording.threads[2].process = ProcessId::new(1);
+    waits(&mut recording, 0, 12, 200);
+    recording.processes[0].end.as_mut().unwrap().children_ns = 0;
+    waits(&mut recording, 0, 11, 205);
+    let ledger = Ledger::of(&recording);
+    assert_eq!(ledger.strangers, []);
+    assert_eq!(of_each(&ledger, 2), [55, 205], "{ledger:?}");
+    assert_eq!(ledger.total_ns(), 260 * MS);
+}
+
 #[test]
 fn what_libc_waited_for_itself_is_known_by_its_time_if_it_is_one() {
     for (others, end_ms) in [(0, 50), (1, 0)] {
