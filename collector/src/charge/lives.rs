@@ -33,6 +33,9 @@ pub(super) struct Life {
     pub(super) was_looked_at: bool,
     /// Whether its last program's stacks were copied: then nobody says whom it waited for.
     is_copied: bool,
+    /// Whether its last program said nothing at its end: it was killed, or ended by a system call
+    /// of its own, as Go's programs do, which wait for children by such calls, too.
+    is_silent: bool,
     place: usize,
 }
 
@@ -151,14 +154,17 @@ impl Lives {
         // A child of which nobody says whether it was waited for was not, where there is no room
         // for it.
         let most = both.saturating_sub(life.children_ns(recording));
+        let said = sum(&rows[index]).min(most);
         Some(match life.is_copied {
-            true => own.max(sum(&rows[index]).min(most)),
+            true => own.max(said),
+            // One that was killed seldom waited otherwise than by libc, and its end costs, too.
+            false if life.is_silent && own < said => most,
             false => own,
         })
     }
 
-    /// What its children were charged that it waited for, ns: as it was told; of a copied program,
-    /// what is known of those for whom nobody else waited.
+    /// What its children were charged that it waited for, ns: as it was told; of a program that is
+    /// copied or said nothing at its end, also what is known of those for whom nobody else waited.
     pub(super) fn children_ns(
         &self,
         recording: &Recording,
@@ -170,7 +176,7 @@ impl Lives {
         while let Some(at) = todo.pop() {
             let life = &self.all[at];
             sum_ns = sum_ns.saturating_add(life.children_ns(recording));
-            if !life.is_copied {
+            if !life.is_copied && !life.is_silent {
                 continue;
             }
             let unseen = |child: &&Life| child.parent == Some(at) && child.charged_ns.is_none();
@@ -207,9 +213,9 @@ impl Lives {
     /// Whether what a process knew of its children at its end is what it had waited for one by one.
     fn knows_all_its_children(&self, recording: &Recording, index: usize) -> bool {
         let life = &self.all[index];
-        let runs = life.runs.iter();
-        let mut ends = runs.filter_map(|run| recording.processes[run.index()].end);
-        let at_end = ends.next_back().filter(|_| !life.is_copied);
+        // What a program said that it replaced is no word on what it waited for itself.
+        let last = &recording.processes[life.last().index()];
+        let at_end = last.end.filter(|_| !life.is_copied);
         at_end.is_some_and(|end| end.children_ns.abs_diff(life.told_ns) <= SAME_NS)
     }
 
@@ -374,6 +380,9 @@ fn group(recording: &Recording) -> (Vec<Life>, Vec<usize>) {
         });
         all[place].runs.push(ProcessId::next_of(index));
         of_run[index] = place;
+    }
+    for life in &mut all {
+        life.is_silent = recording.processes[life.last().index()].end.is_none();
     }
     for thread in &recording.threads {
         let life = &mut all[of_run[thread.process.index()]];

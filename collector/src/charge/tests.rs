@@ -293,6 +293,38 @@ fn what_a_copied_program_waited_for_is_in_no_other_account() {
     assert_eq!(ledger.unwaited, []);
 }
 
+/// A program that ends by a system call of its own says nothing then, and waits like that, too:
+/// Go's.
+#[test]
+fn what_a_program_waited_for_that_said_nothing_at_its_end_counts_once() {
+    for has_replaced_another in [false, true] {
+        let mut recording = command(360);
+        if has_replaced_another {
+            run(&mut recording, 10, 0, 99, Some(100));
+        }
+        let parent = recording.processes.len();
+        run(&mut recording, 10, 100 * parent as u64, 49, None);
+        run(&mut recording, 11, 0, 199, Some(200));
+        recording.processes[parent + 1].parent = Some(ProcessId::next_of(parent));
+        let ledger = Ledger::of(&recording);
+        assert_eq!(of_each(&ledger, 3)[parent + 1], 200, "{ledger:?}");
+        assert_eq!(ledger.total_ns(), 360 * MS, "{ledger:?}");
+        assert_eq!(ledger.unwaited, [], "{ledger:?}");
+    }
+}
+
+/// One that was killed: its own end, and not a child that outlives it, is what is left.
+#[test]
+fn the_end_of_a_killed_program_is_not_taken_for_a_child_that_has_no_room_in_it() {
+    let mut recording = command(150);
+    run(&mut recording, 10, 0, 99, None);
+    run(&mut recording, 11, 0, 199, None);
+    recording.processes[1].parent = Some(ProcessId::new(0));
+    let ledger = Ledger::of(&recording);
+    assert_eq!(of_each(&ledger, 2), [150, 200]);
+    assert_eq!(ledger.of_reason(Reason::End), 50 * MS);
+}
+
 #[test]
 fn a_child_with_a_number_of_its_own_world_is_whom_its_parent_waited_for() {
     let mut recording = command(360);
