@@ -131,7 +131,7 @@ impl Ledger {
             if lives.is_waited_for(recording, index) {
                 inside = inside.saturating_add(sum);
             } else if own.is_none() {
-                ledger.unwaited.push((life.first(), sum));
+                ledger.unwaited.push((life.last(), sum));
             }
         }
         let (mut brief, mut strangers) = (0u64, 0u64);

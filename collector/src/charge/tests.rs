@@ -223,6 +223,10 @@ fn processes_that_nobody_waits_for_come_on_top() {
     let ledger = Ledger::of(&recording);
     assert_eq!(ledger.total_ns(), 310 * MS);
     assert_eq!(ledger.unwaited, [(ProcessId::new(1), 200 * MS)]);
+    // It is named as what it was last.
+    run(&mut recording, 11, 200, 9, None);
+    let ledger = Ledger::of(&recording);
+    assert_eq!(ledger.unwaited, [(ProcessId::new(2), 210 * MS)]);
 }
 
 #[test]
