@@ -320,9 +320,11 @@ pub(crate) fn identity(pid: i32) -> Identity {
     let executable = fs::read_link(format!("/proc/{pid}/exe"));
     let stat = u32::try_from(pid).ok().and_then(Stat::read);
     let stat = stat.as_ref();
-    if command.is_empty() && executable.is_err() {
-        // As ps shows those that have no program: threads of the kernel's.
-        command = [b"[", &name(pid, pid)[..], b"]\0"].concat();
+    let name = name(pid, pid);
+    if command.is_empty() && executable.is_err() && !name.is_empty() {
+        // As ps shows those that have no program: threads of the kernel's. Who has no name either
+        // is gone.
+        command = [b"[", &name[..], b"]\0"].concat();
     }
     let status = fs::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let status = String::from_utf8_lossy(&status).into_owned();

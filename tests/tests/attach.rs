@@ -3,6 +3,7 @@
 //! Not here: what becomes of the processes (`attach_traces.rs`).
 
 use collector::profile::{Profile, Sample};
+use collector::recording::Process;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns, threads, used};
 use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
@@ -119,6 +120,28 @@ fn what_it_starts_later_is_recorded_too() {
         });
         assert!(looped > 40, "{looped} periods in the loop");
         stacks_are_complete(&profile);
+    });
+}
+
+/// What is recorded of them is written once a second, when such processes are gone.
+#[test]
+fn processes_that_end_soon_are_known_by_their_command() {
+    judge(|| {
+        let bench = Bench::new();
+        let script = "for turn in 1 2 3 4 5 6; do \"$1\" 150 1; done";
+        let mut target = Target::waiting(script, &[&victim::c("static_split.c")]);
+        let pid = target.pid();
+        let recorder = Recorder::attach(&bench, "a.rsu", &["-q"], &pid.to_string());
+        target.go();
+        drop(target.end());
+        assert_eq!(recorder.end().0, Some(0));
+        let profile = profile(&bench, "a.rsu");
+        let processes = &profile.recording.processes;
+        // None is taken for a thread of the kernel's, which has no command.
+        assert!(processes.iter().all(|process| process.command != ["[]"]));
+        let is_known = |process: &&Process| process.command.iter().any(|word| word == "150");
+        let known = processes.iter().filter(is_known).count();
+        assert_measured!(known >= 5, "{known} of 6");
     });
 }
 

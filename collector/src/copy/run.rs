@@ -80,8 +80,11 @@ pub(super) struct Run {
     unwatched: u64,
     /// Whether it is copied even if it can unwind itself.
     always_copied: bool,
-    /// Who it is, if it was asked already.
+    /// Who it is, if it ran before anybody looked.
     found: Option<Identity>,
+    /// Who it is, as it was asked at its first sample: what is written later may be of a process
+    /// that has ended.
+    asked: Option<Identity>,
     /// Whether what was brought into it before, or into the one that it was forked from, may still
     /// be there ([`super::Beside`]).
     may_have_library: bool,
@@ -126,6 +129,7 @@ impl Run {
             unwatched: 0,
             always_copied: settings.running,
             found: None,
+            asked: None,
             may_have_library: false,
         }
     }
@@ -399,6 +403,9 @@ impl Run {
     /// Takes a sample of a thread.
     pub(super) fn push(&mut self, tid: i32, sample: Waiting, settings: &Settings) {
         let time_ns = sample.head.time_ns;
+        if self.found.is_none() && self.asked.is_none() {
+            self.asked = Some(processes::identity(self.pid));
+        }
         if !self.threads.contains_key(&tid) {
             self.sample_thread(tid, time_ns, settings.period_ns, 0);
         }

@@ -69,10 +69,12 @@ impl Run {
     /// Writes who the process is, as far as it can still be asked.
     pub(super) fn identify(&self, settings: &Settings, records: &mut Records) {
         let asked = || processes::identity(self.pid);
-        let mut found = self.found.clone().unwrap_or_else(asked);
-        if let Some(first) = self.mapped.first() {
+        let known = self.found.as_ref().or(self.asked.as_ref()).cloned();
+        let mut found = known.unwrap_or_else(asked);
+        let is_told = self.is_adopted() && !found.executable.is_empty();
+        if let Some(first) = self.mapped.first().filter(|_| !is_told) {
             // What the kernel mapped first at exec is the program, however little is left of the
-            // process.
+            // process. In one that ran already the first is the one at the lowest address.
             found.executable.clone_from(&first.path);
         }
         let process = Process {
