@@ -188,8 +188,41 @@ impl Lives {
         sum_ns
     }
 
-    /// Whether what it used is in what the kernel charged the command.
-    pub(super) fn is_waited_for(&self, recording: &Recording, index: usize) -> bool {
+    /// Lives for which a process without a recording has waited, as what that was charged has room
+    /// for them, each with who waited for that one.
+    pub(super) fn waited_for_by_strangers(
+        &self,
+        recording: &Recording,
+        rows: &[Vec<Row>],
+    ) -> HashMap<usize, usize> {
+        let mut waited_for = HashMap::new();
+        for stranger in &self.strangers {
+            let is_waiter = |life: &&Life| life.runs.contains(&stranger.parent);
+            let Some(waiter) = self.all.iter().find(is_waiter) else {
+                continue;
+            };
+            let below = self.below(recording, stranger.pid);
+            let below = below.filter(|life| self.all[*life].charged_ns.is_none());
+            let below: Vec<usize> = below.collect();
+            let known = below.iter().fold(0u64, |known, life| {
+                let children = self.children_ns(recording, rows, *life);
+                known.saturating_add(sum(&rows[*life]).saturating_add(children))
+            });
+            if known <= stranger.ns {
+                waited_for.extend(below.into_iter().map(|life| (life, waiter.place)));
+            }
+        }
+        waited_for
+    }
+
+    /// Whether what it used is in what the kernel charged the command. `by_strangers`: see
+    /// [`Lives::waited_for_by_strangers`].
+    pub(super) fn is_waited_for(
+        &self,
+        recording: &Recording,
+        by_strangers: &HashMap<usize, usize>,
+        index: usize,
+    ) -> bool {
         let mut at = index;
         // Parents are older than their children: this ends. The bound is for recordings that were
         // made up.
@@ -197,6 +230,10 @@ impl Lives {
             let life = &self.all[at];
             if life.is_command {
                 return true;
+            }
+            if let Some(waiter) = by_strangers.get(&at) {
+                at = *waiter;
+                continue;
             }
             let Some(above) = life.waited_by.or(life.parent) else {
                 let process = &recording.processes[life.first().index()];

@@ -120,6 +120,7 @@ impl Ledger {
         let lives = Lives::of(recording);
         let mut spent = Spent::of(recording, &lives);
         let mut ledger = Self::default();
+        let by_strangers = lives.waited_for_by_strangers(recording, &spent.rows);
         let mut inside = 0u64;
         for (index, life) in lives.all.iter().enumerate() {
             let own = lives.own_ns(recording, &spent.rows, index);
@@ -128,7 +129,7 @@ impl Ledger {
                 spent.close(index, own, rest, life.last());
             }
             let sum = sum(&spent.rows[index]);
-            if lives.is_waited_for(recording, index) {
+            if lives.is_waited_for(recording, &by_strangers, index) {
                 inside = inside.saturating_add(sum);
             } else if own.is_none() {
                 ledger.unwaited.push((life.last(), sum));

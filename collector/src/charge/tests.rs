@@ -229,6 +229,23 @@ fn processes_that_nobody_waits_for_come_on_top() {
     assert_eq!(ledger.unwaited, [(ProcessId::new(2), 210 * MS)]);
 }
 
+/// One that was so brief that it has no recording waited for one that was not, if what it was
+/// charged has room for that; a daemon's first process waits for nobody.
+#[test]
+fn what_a_process_without_a_recording_waited_for_is_in_its_charge() {
+    for (charged_ms, unwaited) in [(201, vec![]), (1, vec![(ProcessId::new(1), 200 * MS)])] {
+        let mut recording = command(100 + charged_ms);
+        run(&mut recording, 10, 0, 99, Some(100));
+        run(&mut recording, 12, 0, 199, Some(200));
+        recording.processes[1].parent = Some(ProcessId::new(0));
+        recording.processes[1].parent_pid = 11;
+        waits(&mut recording, 0, 11, charged_ms);
+        let ledger = Ledger::of(&recording);
+        assert_eq!(ledger.total_ns(), 301 * MS, "{ledger:?}");
+        assert_eq!(ledger.unwaited, unwaited, "{ledger:?}");
+    }
+}
+
 #[test]
 fn a_process_that_was_killed_is_charged_to_its_end() {
     let mut recording = command(150);
