@@ -172,8 +172,12 @@ impl Lives {
         index: usize,
     ) -> u64 {
         let (mut sum_ns, mut todo) = (0u64, vec![index]);
-        // Each life has one parent, which is older: this ends.
-        while let Some(at) = todo.pop() {
+        // Each life has one parent, above which it is not: this ends. The bound is for recordings
+        // that were made up.
+        for _ in 0..self.all.len() {
+            let Some(at) = todo.pop() else {
+                break;
+            };
             let life = &self.all[at];
             sum_ns = sum_ns.saturating_add(life.children_ns(recording));
             if !life.is_copied && !life.is_silent {
@@ -224,8 +228,7 @@ impl Lives {
         index: usize,
     ) -> bool {
         let mut at = index;
-        // Parents are older than their children: this ends. The bound is for recordings that were
-        // made up.
+        // This ends, too.
         for _ in 0..self.all.len() {
             let life = &self.all[at];
             if life.is_command {
