@@ -221,14 +221,14 @@ fn script_interpreter(path: &Path) -> Option<PathBuf> {
     (!word.is_empty()).then(|| PathBuf::from(OsStr::from_bytes(word)))
 }
 
-/// A dynamic loader run by name is static itself and loads the library all the same.
+/// A dynamic loader run by name is static itself and loads the library all the same. musl's may be
+/// called that by a link only: its file is libc.
 fn is_loader(path: &Path) -> bool {
-    let name = fs::canonicalize(path)
-        .ok()
-        .and_then(|path| path.file_name().map(OsStr::to_owned));
-    name.is_some_and(|name| {
-        name.as_bytes().starts_with(b"ld-") || name.as_bytes().starts_with(b"ld.so")
-    })
+    let is_named = |path: &Path| {
+        let name = path.file_name().unwrap_or_default().as_bytes();
+        name.starts_with(b"ld-") || name.starts_with(b"ld.so")
+    };
+    is_named(path) || fs::canonicalize(path).is_ok_and(|path| is_named(&path))
 }
 
 enum Binary {
@@ -419,6 +419,17 @@ pub(crate) mod tests {
         assert_eq!(kind(2, foreign), Some(ObstacleKind::Foreign(foreign)));
         // This very test is dynamically linked.
         assert_eq!(Nature::of(&std::env::current_exe().unwrap()).obstacle, None);
+    }
+
+    /// As Debian installs musl's.
+    #[test]
+    fn a_loader_that_only_a_link_names_loads_the_library() {
+        let directory = tempfile::tempdir().unwrap();
+        let libc = executable(directory.path(), "libc.so", &header(2, MACHINE));
+        let loader = directory.path().join("ld-musl-x86_64.so.1");
+        std::os::unix::fs::symlink(&libc, &loader).unwrap();
+        assert_eq!(Nature::of(&loader).obstacle, None);
+        assert!(Nature::of(&libc).obstacle.is_some());
     }
 
     #[test]
