@@ -64,6 +64,7 @@ equal("found by its beginning", "has no sample" in subprocess.run([rsunwind, "re
 
 # Every statement of the document, of a service that has just worked.
 Rows(rsunwind, "a.rsu", {"service.name": "shop", "host.name": "here", "service.version": "1.2"}).insert(engine, "shop")
+equal("both services together", folded(source.replace("service=equal&", "")) == recorded + recorded, True)
 statements = re.findall("```sql\n(.*?)```", document, re.S)
 equal("statements in the document", len(statements), 4)
 by_function, below_parse, by_route, by_version = [engine.ask(statement) for statement in statements]
@@ -129,5 +130,9 @@ timed("one service and hour by stack", lambda: engine.ask(f"SELECT stack, sum(cp
 timed("all services and hosts by stack", lambda: engine.ask("SELECT count(), sum(w) FROM (SELECT stack, sum(cpu_ns) AS w FROM rsunwind_samples GROUP BY stack)"))
 address = f"clickhouse://{engine.address}/profiles?service=svc3&from=2026-11-22T10:00:00Z&to=2026-11-22T11:00:00Z"
 timed("rsunwind report, one service and hour", lambda: run(rsunwind, "report", address))
+everything = address.replace("service=svc3&", "")
+timed("rsunwind report, all services", lambda: run(rsunwind, "report", everything))
+spent = run(rsunwind, "report", everything, "--by", "process", "--format", "json").stdout
+equal("CPU time of all services, ns", json.loads(spent)["total"], rows * 10101010)
 timed("rsunwind diff, its halves", lambda: run(rsunwind, "diff", address.replace("11:00", "10:30"), address.replace("from=2026-11-22T10:00", "from=2026-11-22T10:30")))
 engine.end()

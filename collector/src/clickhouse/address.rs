@@ -28,8 +28,6 @@ pub(super) struct Wanted {
     pub(super) user: Option<(String, String)>,
     /// SQL that holds for samples that are wanted; only names of parameters are from the address.
     pub(super) condition: String,
-    /// SQL that holds for their frames and stacks.
-    pub(super) names: &'static str,
     /// Parameters, by name.
     pub(super) parameters: Vec<(String, String)>,
 }
@@ -66,7 +64,6 @@ fn read(place: &str, query: &str, now_ns: u64) -> Result<Wanted, String> {
     };
     let mut wanted = Wanted {
         database,
-        names: "true",
         user: user.transpose()?,
         ..Wanted::default()
     };
@@ -105,9 +102,6 @@ impl Wanted {
                         return Err(format!("there are two of {key}"));
                     }
                     conditions.push(format!("{key} = {{{key}:String}}"));
-                    if key == "service" {
-                        self.names = "service = {service:String}";
-                    }
                     self.parameters.push((key, value));
                 }
                 (_, Some(label)) => labels.push(self.labelled("labels", label, value)),

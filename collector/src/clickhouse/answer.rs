@@ -18,6 +18,29 @@ pub(super) trait Row: Sized {
     fn read(from: &mut Cursor<'_>) -> Option<Self>;
 }
 
+/// What a service has of samples.
+#[derive(Debug)]
+pub(super) struct Service {
+    pub(super) service: String,
+    pub(super) samples: u64,
+    /// When the first and the last sample were, ms since 1970.
+    pub(super) first_ms: u64,
+    pub(super) last_ms: u64,
+}
+
+impl Row for Service {
+    const TYPES: &'static [&'static str] = &["String", "UInt64", "UInt64", "UInt64"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            service: from.text()?,
+            samples: from.number()?,
+            first_ms: from.number()?,
+            last_ms: from.number()?,
+        })
+    }
+}
+
 /// The samples of a thread whose weights are of the same period.
 #[derive(Debug)]
 pub(super) struct Sums {
@@ -49,9 +72,6 @@ pub(super) struct Thread {
     pub(super) process: String,
     pub(super) thread: String,
     pub(super) period_ns: u64,
-    /// When the first and the last sample were, ms since 1970.
-    pub(super) first_ms: u64,
-    pub(super) last_ms: u64,
 }
 
 impl Thread {
@@ -62,8 +82,7 @@ impl Thread {
 }
 
 impl Row for Thread {
-    const TYPES: &'static [&'static str] =
-        &["UInt64", "String", "String", "UInt64", "UInt64", "UInt64"];
+    const TYPES: &'static [&'static str] = &["UInt64", "String", "String", "UInt64"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
         Some(Self {
@@ -71,8 +90,6 @@ impl Row for Thread {
             process: from.text()?,
             thread: from.text()?,
             period_ns: from.number()?,
-            first_ms: from.number()?,
-            last_ms: from.number()?,
         })
     }
 }
@@ -115,7 +132,7 @@ impl Row for Frame {
 #[derive(Debug)]
 pub(super) struct Stack {
     pub(super) hash: u64,
-    /// Hashes of frames, from the innermost.
+    /// Hashes of frames, from the outermost.
     pub(super) frames: Vec<u64>,
 }
 
@@ -123,10 +140,10 @@ impl Row for Stack {
     const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
-        Some(Self {
-            hash: from.number()?,
-            frames: from.numbers()?,
-        })
+        let hash = from.number()?;
+        let mut frames = from.numbers()?;
+        frames.reverse();
+        Some(Self { hash, frames })
     }
 }
 
@@ -269,7 +286,7 @@ pub(super) mod tests {
         let other = [&7_u64.to_le_bytes()[..], &numbers(&[])].concat();
         let both = [&one[..], &other].concat();
         let read = stacks(&both).unwrap();
-        assert_eq!((read[0].hash, &*read[0].frames), (u64::MAX, &[1, 2][..]));
+        assert_eq!((read[0].hash, &*read[0].frames), (u64::MAX, &[2, 1][..]));
         assert!(read[1].frames.is_empty() && stacks(b"").unwrap().is_empty());
         for end in (1..other.len()).map(|end| one.len() + end) {
             assert_eq!(stacks(&both[..end]).unwrap_err(), "row 2 is damaged");

@@ -1,10 +1,11 @@
 //! Makes a profile of rows.
 
 use super::answer;
+use super::calls::Calls;
 use super::rows::{KERNEL, NATIVE, NONE};
 use crate::intern::{HashMap, Index};
 use crate::profile::{
-    Call, CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, SourceFrameId,
+    CallId, Frame, Function, FunctionId, Gil, Mode, Profile, Sample, SourceFrameId,
 };
 use crate::recording::{
     Arming, KernelHalf, LabelsId, LanguageId, Process, ProcessId, Recording, SessionInfo, Thread,
@@ -15,6 +16,7 @@ use crate::visible::visible;
 use engine::wire::offer::CPU_EVENT;
 use engine::wire::sample::{StopReason, Trigger};
 use std::hash::Hash;
+use std::mem;
 use std::sync::Arc;
 
 /// A stack whose frames are not in the tables.
@@ -30,20 +32,22 @@ pub(super) struct Builder {
     symbols: Symbols,
     functions: Vec<Function>,
     frames: Vec<Frame>,
-    calls: Vec<Call>,
-    samples: Vec<Sample>,
+    calls: Calls,
+    /// Weights of stacks, by thread.
+    sums: Vec<Vec<(CallId, u64)>>,
     images: HashMap<(String, String), ImageId>,
     languages: HashMap<String, LanguageId>,
     of_function: HashMap<Function, FunctionId>,
     /// Frames that are on stacks, by their hashes.
     of_hash: HashMap<u64, SourceFrameId>,
-    of_call: HashMap<Call, CallId>,
+    /// Those of them that have no names yet.
+    unnamed: Vec<u64>,
+    /// Of samples that come next.
     of_stack: HashMap<u64, CallId>,
+    unknown: Option<CallId>,
     processes: HashMap<String, ProcessId>,
     /// By process, name and period.
     threads: HashMap<(ProcessId, String, u64), ThreadId>,
-    /// From when to when, ms since 1970.
-    times: Option<(u64, u64)>,
 }
 
 impl Builder {
@@ -61,22 +65,26 @@ impl Builder {
         made
     }
 
-    /// Knows a stack.
-    pub(super) fn stack(&mut self, row: &answer::Stack) {
-        let mut at = None;
-        for hash in row.frames.iter().rev() {
-            let unknown = |_: &_| Frame::bare(UNKNOWN);
-            let frame = placed(&mut self.of_hash, &mut self.frames, *hash, unknown);
-            at = Some(self.call(at, frame));
-        }
-        if let Some(made) = at {
-            self.of_stack.insert(row.hash, made);
+    /// Knows stacks.
+    pub(super) fn stacks(&mut self, mut rows: Vec<answer::Stack>) {
+        rows.sort_unstable_by(|one, other| one.frames.cmp(&other.frames));
+        let frame = |hash| {
+            placed(&mut self.of_hash, &mut self.frames, hash, |hash| {
+                self.unnamed.push(*hash);
+                Frame::bare(UNKNOWN)
+            })
+        };
+        let calls = self.calls.add(rows.iter().map(|row| &*row.frames), frame);
+        for (row, call) in rows.iter().zip(calls) {
+            if let Some(call) = call {
+                self.of_stack.insert(row.hash, call);
+            }
         }
     }
 
-    /// Those of all frames on stacks that are known.
-    pub(super) fn hashes_of_frames(&self) -> impl Iterator<Item = u64> {
-        self.of_hash.keys().copied()
+    /// Hashes of frames on stacks that have no names yet, each once.
+    pub(super) fn unnamed(&mut self) -> impl Iterator<Item = u64> + use<> {
+        mem::take(&mut self.unnamed).into_iter()
     }
 
     /// Knows a frame that is on stacks. What it is called goes to terminals and files.
@@ -135,10 +143,36 @@ impl Builder {
         )
     }
 
-    /// Adds the samples of a thread.
-    pub(super) fn samples(&mut self, row: &answer::Thread, sums: &answer::Sums) {
-        let times = self.times.get_or_insert((row.first_ms, row.last_ms));
-        *times = (times.0.min(row.first_ms), times.1.max(row.last_ms));
+    /// Adds the samples of threads whose stacks were told of; gives whether all are of one.
+    pub(super) fn samples(
+        &mut self,
+        mut threads: Vec<answer::Thread>,
+        sums: Vec<answer::Sums>,
+    ) -> bool {
+        // What is asked for twice is the same twice.
+        threads.sort_unstable_by(|one, other| one.name().cmp(&other.name()));
+        let rows = sums.len();
+        let mut sums: HashMap<u64, _> = sums.into_iter().map(|row| (row.key, row)).collect();
+        let is_each_once = sums.len() == rows;
+        for thread in &threads {
+            let Some(sums) = sums.remove(&thread.key) else {
+                continue;
+            };
+            let thread = self.thread(thread).index();
+            self.sums
+                .resize_with(self.recording.threads.len(), Vec::new);
+            for (hash, weight) in sums.stacks.iter().zip(sums.weights) {
+                let known = self.of_stack.get(hash).copied();
+                let unknown = || self.calls.alone(UNKNOWN_FRAME);
+                let stack = known.unwrap_or_else(|| *self.unknown.get_or_insert_with(unknown));
+                self.sums[thread].push((stack, weight));
+            }
+        }
+        self.of_stack.clear();
+        is_each_once && sums.is_empty()
+    }
+
+    fn thread(&mut self, row: &answer::Thread) -> ThreadId {
         let [process, thread] = [&row.process, &row.thread].map(|name| visible(name).into_owned());
         let processes = &mut self.recording.processes;
         let id = placed(&mut self.processes, processes, process, |name| Process {
@@ -149,54 +183,56 @@ impl Builder {
         });
         let threads = &mut self.recording.threads;
         let thread = (id, thread, row.period_ns);
-        let thread = placed(
+        placed(
             &mut self.threads,
             threads,
             thread,
             |(process, name, period)| thread_of(*process, name, *period),
-        );
-        let mut stacks: Vec<_> = sums.stacks.iter().zip(&sums.weights).collect();
-        stacks.sort_unstable();
-        for (hash, weight) in stacks {
-            let known = self.of_stack.get(hash).copied();
-            let stack = known.unwrap_or_else(|| self.call(None, UNKNOWN_FRAME));
-            self.samples.push(Sample {
-                thread,
-                time_ns: ns(row.first_ms),
-                weight: *weight,
-                event: CPU_EVENT,
-                stack,
-                stop: StopReason::Root,
-                complete: true,
-                gil: Gil::Nothing,
-                kernel: KernelHalf::None,
-                labels: LabelsId::NONE,
-            });
-        }
+        )
     }
 
-    fn call(&mut self, parent: Option<CallId>, frame: SourceFrameId) -> CallId {
-        let call = Call { parent, frame };
-        placed(&mut self.of_call, &mut self.calls, call, |call| *call)
-    }
-
-    /// All of it. `command` is what stands above reports.
-    pub(super) fn finish(mut self, command: Vec<String>) -> Profile {
-        let (first, last) = self.times.unwrap_or_default();
+    /// All of it. `command` is what stands above reports; the first and the last sample were then,
+    /// ms since 1970.
+    pub(super) fn finish(mut self, command: Vec<String>, first_ms: u64, last_ms: u64) -> Profile {
         self.recording.session = Some(SessionInfo {
-            start_ns: ns(first),
-            end_ns: ns(last),
+            start_ns: ns(first_ms),
+            end_ns: ns(last_ms),
             command,
             ..SessionInfo::default()
         });
-        self.samples.sort_by_key(|one| (one.thread, one.time_ns));
+        let sample = |thread, stack, weight| Sample {
+            thread,
+            time_ns: ns(first_ms),
+            weight,
+            event: CPU_EVENT,
+            stack,
+            stop: StopReason::Root,
+            complete: true,
+            gil: Gil::Nothing,
+            kernel: KernelHalf::None,
+            labels: LabelsId::NONE,
+        };
+        let mut samples: Vec<Sample> = Vec::new();
+        for (thread, mut sums) in self.sums.into_iter().enumerate() {
+            let thread = ThreadId::next_of(thread);
+            sums.sort_unstable();
+            for (stack, weight) in sums {
+                match samples.last_mut() {
+                    // Threads of that name of several services have it.
+                    Some(last) if (last.thread, last.stack) == (thread, stack) => {
+                        last.weight = last.weight.saturating_add(weight);
+                    }
+                    _ => samples.push(sample(thread, stack, weight)),
+                }
+            }
+        }
         Profile {
             recording: self.recording,
             symbols: self.symbols,
             functions: self.functions,
             frames: self.frames,
-            stacks: self.calls,
-            samples: self.samples,
+            stacks: self.calls.list(),
+            samples,
             aside: Vec::new(),
             remainders: Vec::new(),
             own_calls_ns: 0,

@@ -9,6 +9,7 @@
 mod address;
 mod answer;
 mod build;
+mod calls;
 pub(crate) mod message;
 pub(crate) mod native;
 mod read;

@@ -1,18 +1,18 @@
-//! Samples of ClickHouse's as a profile: the sums of stacks by thread, of all hosts together.
+//! Samples of ClickHouse's as a profile: the sums of stacks by thread, of all hosts together, one
+//! service after another.
 
 use super::address::{self, Wanted};
-use super::answer::{self, Frame, Row, Stack, Sums, Thread};
+use super::answer::{self, Frame, Row, Service, Stack, Sums, Thread};
 use super::asking;
 use super::build::Builder;
 use crate::http::{Client, Failure};
-use crate::intern::HashMap;
 use crate::profile::Profile;
 use crate::progress;
 use crate::visible::visible;
 use std::env;
 use std::fmt::Write as _;
 use std::path::PathBuf;
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ const PATIENCE: Duration = Duration::from_secs(120);
 const LONGEST: u64 = 1 << 30;
 /// By so many hashes at once is asked: ClickHouse reads no longer statement than 256 KiB.
 const PORTION: usize = 15_000;
+/// Services are asked for one after another, since what is alike lies together: sums of a few
+/// million samples fit into caches. Small ones are asked for at once, until they have so many samples.
+const SAMPLES: u64 = 1_000_000;
+/// Holds for what is of some services.
+const OF_SERVICES: &str = "service BETWEEN {first:String} AND {last:String}";
 
 /// Why nothing was read.
 #[derive(Debug, thiserror::Error)]
@@ -68,53 +73,67 @@ fn read(text: &str) -> Result<Profile, Error> {
         wanted: &wanted,
     };
     progress::begin("asking ClickHouse", 0);
-    let from = format!("FROM rsunwind_samples WHERE {}", wanted.condition);
-    // Of numbers sums are made in half the time of that of names.
-    let key = format!("cityHash64(process, thread, {PERIOD}) AS key");
-    let sums: Vec<Sums> = engine.rows(&format!(
-        "SELECT key, groupArray(stack), groupArray(weights) FROM \
-         (SELECT {key}, stack, sum(weight) AS weights {from} GROUP BY key, stack) GROUP BY key"
-    ))?;
-    if sums.is_empty() {
-        return Err(engine.empty());
-    }
-    let mut threads: Vec<Thread> = engine.rows(&format!(
-        "SELECT {key}, any(process), any(thread), toUInt64(any({PERIOD})), \
-         toUInt64(toUnixTimestamp64Milli(min(time))), toUInt64(toUnixTimestamp64Milli(max(time))) \
-         {from} GROUP BY key"
-    ))?;
+    let services = engine.services()?;
     let mut builder = Builder::new();
-    let stacks = sums.iter().flat_map(|row| &row.stacks).copied();
-    engine.by_hash("hash, frames FROM rsunwind_stacks", stacks, |row: Stack| {
-        builder.stack(&row);
-    })?;
-    let frames: Vec<u64> = builder.hashes_of_frames().collect();
-    let columns = "hash, function, short, file, line, binary, build_id, language, inlined";
-    let columns = format!("{columns} FROM rsunwind_frames");
-    engine.by_hash(&columns, frames.into_iter(), |row: Frame| {
-        builder.frame(&row)
-    })?;
-    // What is asked for twice is the same twice.
-    threads.sort_unstable_by(|one, other| one.name().cmp(&other.name()));
-    let rows = sums.len();
-    let mut sums: HashMap<u64, Sums> = sums.into_iter().map(|row| (row.key, row)).collect();
-    let mut is_whole = sums.len() == rows;
-    for thread in &threads {
-        // One that has none has only samples that came after the sums.
-        if let Some(sums) = sums.remove(&thread.key) {
-            builder.samples(thread, &sums);
+    // What is asked for while rows are taken costs no time.
+    thread::scope(|scope| {
+        let (parts, found) = sync_channel(1);
+        scope.spawn(|| {
+            let parts = parts;
+            let mut ranges = ranges(&services);
+            if let Err(why) = ranges.try_for_each(|range| engine.find(range, &parts)) {
+                _ = parts.send(Err(why));
+            }
+        });
+        for part in found {
+            match part? {
+                Part::Stacks(rows) => builder.stacks(rows),
+                Part::Samples(range, threads, sums) => {
+                    engine.name(&mut builder, range)?;
+                    if !builder.samples(threads, sums) {
+                        // A replica that is behind may have answered, or samples were deleted
+                        // meanwhile.
+                        return Err(engine.refused(
+                            "its answers do not belong together: some samples are of no thread that it knows: ask again",
+                        ));
+                    }
+                }
+            }
         }
-    }
-    is_whole &= sums.is_empty();
-    if !is_whole {
-        // A replica that is behind may have answered, or samples were deleted meanwhile.
-        return Err(engine.refused(
-            "its answers do not belong together: some samples are of no thread that it knows: ask again",
-        ));
-    }
+        Ok(())
+    })?;
     let said = wanted.parameters.iter();
     let said = said.map(|(key, value)| format!("{key}={}", visible(value)));
-    Ok(builder.finish(std::iter::once(wanted.base.clone()).chain(said).collect()))
+    let command = std::iter::once(wanted.base.clone()).chain(said).collect();
+    let first = services.iter().map(|one| one.first_ms).min();
+    let last = services.iter().map(|one| one.last_ms).max();
+    Ok(builder.finish(command, first.unwrap_or(0), last.unwrap_or(0)))
+}
+
+/// From which service to which.
+type Range<'a> = [&'a str; 2];
+
+/// Divides services into ranges: each has about so many samples.
+fn ranges(services: &[Service]) -> impl Iterator<Item = Range<'_>> {
+    let mut rest = services;
+    std::iter::from_fn(move || {
+        let mut samples = 0_u64;
+        let is_within = |one: &&Service| {
+            let goes_on = samples < SAMPLES;
+            samples = samples.saturating_add(one.samples);
+            goes_on
+        };
+        let some = rest.iter().take_while(is_within).count();
+        let (some, others) = rest.split_at(some);
+        rest = others;
+        Some([&*some.first()?.service, &*some.last()?.service])
+    })
+}
+
+/// What is found of some services: first stacks, then the samples that have them.
+enum Part<'a> {
+    Stacks(Vec<Stack>),
+    Samples(Range<'a>, Vec<Thread>, Vec<Sums>),
 }
 
 struct Engine<'a> {
@@ -123,47 +142,106 @@ struct Engine<'a> {
 }
 
 impl Engine<'_> {
-    /// Takes the rows of a table, of which columns are chosen, that have those hashes: each may
-    /// come more than once.
-    fn by_hash<R: Row + Send>(
+    /// Which there are that have any of the samples.
+    fn services(&self) -> Result<Vec<Service>, Error> {
+        let sql = format!(
+            "SELECT service, count(), toUInt64(toUnixTimestamp64Milli(min(time))), \
+             toUInt64(toUnixTimestamp64Milli(max(time))) FROM rsunwind_samples WHERE {} \
+             GROUP BY service ORDER BY service",
+            self.wanted.condition
+        );
+        let found: Vec<Service> = self.rows(&sql, &[])?;
+        match found.is_empty() {
+            true => Err(self.empty()),
+            false => Ok(found),
+        }
+    }
+
+    /// Names the frames of stacks that have none yet.
+    fn name(&self, builder: &mut Builder, range: Range<'_>) -> Result<(), Error> {
+        let columns = "hash, function, short, file, line, binary, build_id, language, inlined";
+        let columns = format!("{columns} FROM rsunwind_frames WHERE {OF_SERVICES}");
+        let unnamed = builder.unnamed();
+        self.by_hash(&columns, "hash", unnamed, range, |rows: Vec<Frame>| {
+            rows.iter().for_each(|row| builder.frame(row));
+            Ok(())
+        })
+    }
+
+    /// Finds what is of some services.
+    fn find<'a>(
         &self,
-        columns: &str,
+        range: Range<'a>,
+        parts: &SyncSender<Result<Part<'a>, Error>>,
+    ) -> Result<(), Error> {
+        let condition = &self.wanted.condition;
+        let from = format!("FROM rsunwind_samples WHERE {OF_SERVICES} AND {condition}");
+        // Of numbers sums are made in half the time of that of names.
+        let key = format!("cityHash64(process) + 3 * cityHash64(thread) + 5 * {PERIOD}");
+        let sums: Vec<Sums> = self.rows(
+            &format!(
+                "SELECT key, groupArray(stack), groupArray(weights) FROM \
+                 (SELECT {key} AS key, stack, sum(weight) AS weights {from} GROUP BY key, stack) \
+                 GROUP BY key"
+            ),
+            &range,
+        )?;
+        let mut threads: Vec<Thread> = Vec::new();
+        let keys = sums.iter().map(|row| row.key);
+        let columns = format!("{key} AS key, process, thread, {PERIOD} {from}");
+        self.by_hash(&columns, "key", keys, range, |rows| {
+            threads.extend(rows);
+            Ok(())
+        })?;
+        let stacks = sums.iter().flat_map(|row| &row.stacks).copied();
+        let columns = format!("hash, frames FROM rsunwind_stacks WHERE {OF_SERVICES}");
+        // If nobody takes them any more, what was wrong has been said.
+        let gone = |_| self.refused("");
+        self.by_hash(&columns, "hash", stacks, range, |rows| {
+            parts.send(Ok(Part::Stacks(rows))).map_err(gone)
+        })?;
+        let samples = Part::Samples(range, threads, sums);
+        parts.send(Ok(samples)).map_err(gone)
+    }
+
+    /// Takes the rows that have those hashes.
+    fn by_hash<R: Row>(
+        &self,
+        select: &str,
+        hash: &str,
         hashes: impl Iterator<Item = u64>,
-        mut take: impl FnMut(R),
+        range: Range<'_>,
+        mut take: impl FnMut(Vec<R>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut hashes: Vec<u64> = hashes.collect();
         // The tables are sorted by them, so that each portion is in one place.
         hashes.sort_unstable();
         hashes.dedup();
-        let ask = |portion: &[u64]| {
-            let names = self.wanted.names;
-            let mut asked =
-                format!("SELECT {columns} WHERE {names} AND hash IN reinterpret(unhex('");
+        for portion in hashes.chunks(PORTION) {
+            let mut asked = format!("SELECT {select} AND {hash} IN reinterpret(unhex('");
             for hash in portion {
                 let _ = write!(asked, "{:016x}", hash.swap_bytes());
             }
-            asked.push_str("'), 'Array(UInt64)')");
-            self.rows(&asked)
-        };
-        // What is taken while the next is asked for costs no time.
-        thread::scope(|scope| {
-            let (answers, answered) = sync_channel(1);
-            scope.spawn(move || {
-                let mut portions = hashes.chunks(PORTION);
-                portions.all(|portion| answers.send(ask(portion)).is_ok())
-            });
-            for rows in answered {
-                rows?.into_iter().for_each(&mut take);
-            }
-            Ok(())
-        })
+            // One of each, and when all are found, no more is read.
+            let number = portion.len();
+            let _ = write!(
+                asked,
+                "'), 'Array(UInt64)') LIMIT 1 BY {hash} LIMIT {number}"
+            );
+            take(self.rows(&asked, &range)?)?;
+        }
+        Ok(())
     }
 
     /// The rows that a query gives.
-    fn rows<R: Row>(&self, sql: &str) -> Result<Vec<R>, Error> {
+    fn rows<R: Row>(&self, sql: &str, services: &[&str]) -> Result<Vec<R>, Error> {
         let wanted = self.wanted;
-        let named = |(key, value): &(String, String)| (format!("param_{key}"), escaped(value));
-        let parameters: Vec<_> = wanted.parameters.iter().map(named).collect();
+        let parameters = wanted.parameters.iter();
+        let parameters = parameters.map(|(key, value)| (&**key, &**value));
+        let parameters =
+            parameters.chain(["first", "last"].into_iter().zip(services.iter().copied()));
+        let named = |(key, value): (&str, &str)| (format!("param_{key}"), escaped(value));
+        let parameters: Vec<_> = parameters.map(named).collect();
         let mut asked = vec![
             ("database", &*wanted.database),
             ("default_format", answer::FORMAT),
@@ -212,7 +290,7 @@ impl Engine<'_> {
 
     fn empty(&self) -> Error {
         let sql = "SELECT DISTINCT service FROM rsunwind_windows ORDER BY service LIMIT 20";
-        let services: Vec<String> = self.rows(sql).unwrap_or_default();
+        let services: Vec<String> = self.rows(sql, &[]).unwrap_or_default();
         let hint = match services.is_empty() {
             true => String::new(),
             false => format!(
@@ -252,6 +330,11 @@ mod tests {
         [format!("{head}{length}\r\n\r\n").as_bytes(), &body].concat()
     }
 
+    fn service(name: &str, samples: u64) -> Vec<u8> {
+        let numbers = [samples, 5, 9].map(u64::to_le_bytes);
+        [text(name), numbers.concat()].concat()
+    }
+
     fn open_at(address: &str, query: &str) -> Result<Profile, Error> {
         let address = address.replace("http", "clickhouse");
         let profile = open(&[PathBuf::from(format!("{address}/db?{query}"))])?;
@@ -268,13 +351,14 @@ mod tests {
         };
         let sums = [number(1), numbers(&[u64::MAX, 2]), numbers(&[3, 4])].concat();
         let names = ["prog", "worker"].map(text).concat();
-        let thread = [number(1), names, number(1000), number(5), number(9)].concat();
+        let thread = [number(1), names, number(1000)].concat();
         let stack = [number(u64::MAX), numbers(&[10, 11])].concat();
         let frames = [
             frame(10, "le\u{1b}[1maf", "python"),
             frame(11, "main", "native"),
         ];
         let answers = [
+            answer::<Service>(&[&service("b", 1), &service("a'", SAMPLES)]),
             answer::<Sums>(&[&sums]),
             answer::<Thread>(&[&thread]),
             answer::<Stack>(&[&stack]),
@@ -288,7 +372,7 @@ mod tests {
                 .map(|one| profile.function(one).name.to_string())
                 .collect::<Vec<_>>()
         };
-        let [unknown, known] = &profile.samples[..] else {
+        let [known, unknown] = &profile.samples[..] else {
             panic!("{:?}", profile.samples);
         };
         assert_eq!(names(known), ["le\\u{1b}[1maf", "main"]);
@@ -299,18 +383,24 @@ mod tests {
         );
         assert_eq!(profile.recording.languages, ["python"]);
         assert_eq!(profile.symbols.images[0].build_id_text(), "0aff");
-        let head = heads.recv().unwrap();
-        assert!(head[0].contains("param_service=x%27%5Cny&"), "{head:?}");
+        let session = profile.recording.session.unwrap();
+        assert_eq!((session.start_ns, session.end_ns), (5_000_000, 9_000_000));
+        for asked in 0..5 {
+            let head = heads.recv().unwrap();
+            assert!(head[0].contains("param_service=x%27%5Cny&"), "{head:?}");
+            let range = head[0].contains("param_first=b&param_last=a%27 ");
+            assert_eq!(range, asked > 0, "{head:?}");
+        }
     }
 
     #[test]
     fn what_is_wrong_is_said() {
-        let none = answer::<Sums>(&[]);
+        let none = answer::<Service>(&[]);
         let refuses = b"HTTP/1.1 403 No\r\nConnection: close\r\n\r\nCode: 516. Who are you?\n";
         let long = b"HTTP/1.1 200 OK\r\nContent-Length: 9000000000\r\nConnection: close\r\n\r\n";
         let endless = [
             &b"HTTP/1.1 200 OK\r\nConnection: close\r\n\r\n"[..],
-            &head::<Sums>(),
+            &head::<Service>(),
         ]
         .concat();
         let services = answer::<String>(&[&text("shop"), &text("a\u{1b}")]);
@@ -356,21 +446,13 @@ mod tests {
         let number = |number: u64| number.to_le_bytes().to_vec();
         let sums = |key| [number(key), numbers(&[7]), numbers(&[3])].concat();
         let names = ["prog", "worker"].map(text).concat();
-        let thread = |key| {
-            [
-                number(key),
-                names.clone(),
-                number(1000),
-                number(5),
-                number(9),
-            ]
-            .concat()
-        };
+        let thread = |key| [number(key), names.clone(), number(1000)].concat();
         let (one, other) = (sums(1), sums(2));
         let threads = [thread(1), thread(2), thread(3)];
         let all: [&[u8]; 4] = [&threads[0], &threads[1], &threads[2], &threads[1]];
         let read = |sums: &[&[u8]], threads: &[&[u8]]| {
             let answers = [
+                answer::<Service>(&[&service("a", 1)]),
                 answer::<Sums>(sums),
                 answer::<Thread>(threads),
                 answer::<Stack>(&[]),
@@ -391,6 +473,21 @@ mod tests {
             let why = read(sums, threads).unwrap_err().to_string();
             assert!(why.contains("do not belong together"), "{why}");
         }
+    }
+
+    #[test]
+    fn small_services_are_read_together() {
+        let service = |samples: u64| Service {
+            service: samples.to_string(),
+            samples,
+            first_ms: 0,
+            last_ms: 0,
+        };
+        let services = [1, 2, SAMPLES, 3, SAMPLES - 3, 4, u64::MAX, 5].map(service);
+        let number = |text: &str| text.parse::<u64>().unwrap();
+        let ranges: Vec<_> = ranges(&services).map(|range| range.map(number)).collect();
+        let expected = [[1, SAMPLES], [3, SAMPLES - 3], [4, u64::MAX], [5, 5]];
+        assert_eq!(ranges, expected);
     }
 
     #[test]

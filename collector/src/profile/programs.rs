@@ -70,7 +70,11 @@ impl Profile {
     /// What was spent in each function itself, the most first.
     #[must_use]
     pub fn busiest(&self, names: Names) -> Vec<(FunctionId, u64)> {
-        self.sums(self.weighed(), names, |sample| Some(self.leaf(sample)))
+        self.busiest_of(&self.alike(names))
+    }
+
+    fn busiest_of(&self, alike: &[FunctionId]) -> Vec<(FunctionId, u64)> {
+        self.sums(self.weighed(), alike, |sample| Some(self.leaf(sample)))
     }
 
     fn leaf(&self, sample: &Sample) -> FunctionId {
@@ -83,12 +87,13 @@ impl Profile {
     #[must_use]
     pub fn own_functions(&self, names: Names) -> Vec<(FunctionId, u64)> {
         let found = self.own_of_stacks();
-        let own = self.sums(self.weighed(), names, |sample| {
+        let alike = self.alike(names);
+        let own = self.sums(self.weighed(), &alike, |sample| {
             let (rank, function) = found[sample.stack.index()];
             (rank >= Rank::Native).then_some(function)
         });
         let first = |sums: &[(FunctionId, u64)]| sums.first().map(|(function, _)| *function);
-        match first(&own) == first(&self.busiest(names)) {
+        match first(&own) == first(&self.busiest_of(&alike)) {
             true => Vec::new(),
             false => own,
         }
@@ -103,7 +108,7 @@ impl Profile {
             .all_samples()
             .filter(|sample| sample.event == OFF_CPU)
             .filter(|sample| &*self.functions[self.leaf(sample).index()].name != PREEMPTED);
-        self.sums(waits, names, |sample| {
+        self.sums(waits, &self.alike(names), |sample| {
             let (rank, function) = found[sample.stack.index()];
             (rank > Rank::Foreign).then_some(function)
         })
@@ -127,10 +132,9 @@ impl Profile {
     fn sums<'a>(
         &self,
         samples: impl Iterator<Item = &'a Sample>,
-        names: Names,
+        alike: &[FunctionId],
         of: impl Fn(&Sample) -> Option<FunctionId>,
     ) -> Vec<(FunctionId, u64)> {
-        let alike = self.alike(names);
         let mut sums = vec![0u64; self.functions.len()];
         for sample in samples {
             if let Some(function) = of(sample) {

@@ -1,0 +1,145 @@
+//! The calls of stacks, each once. Stacks come sorted, many at a time, and the calls of each caller
+//! are sorted too. So both are gone through side by side, as lists are merged: what millions of
+//! stacks have in common is neither looked up nor hashed.
+
+use crate::profile::{Call, CallId, SourceFrameId};
+
+#[derive(Default)]
+pub(super) struct Calls {
+    /// A parent comes before its children.
+    all: Vec<Call>,
+    /// Likewise.
+    places: Vec<Place>,
+    outermost: Option<CallId>,
+}
+
+/// Where a call stands among those of its caller.
+struct Place {
+    /// Of its frame: by these they are sorted.
+    hash: u64,
+    next: Option<CallId>,
+    /// The first of those that it makes itself.
+    first: Option<CallId>,
+}
+
+impl Calls {
+    /// Adds stacks, each the hashes of its frames from the outermost, sorted; `frame` is the frame
+    /// of a hash. Gives the innermost call of each, `None` of one without frames.
+    pub(super) fn add<'a>(
+        &'a mut self,
+        stacks: impl Iterator<Item = &'a [u64]> + 'a,
+        mut frame: impl FnMut(u64) -> SourceFrameId + 'a,
+    ) -> impl Iterator<Item = Option<CallId>> + 'a {
+        let mut path: Vec<CallId> = Vec::new();
+        stacks.map(move |hashes| {
+            let same = path.iter().zip(hashes);
+            let same = same.take_while(|(call, hash)| self.hash(**call) == **hash);
+            let same = same.count();
+            // All calls before that of the last stack are of stacks before.
+            let mut before = path.get(same).copied();
+            path.truncate(same);
+            for hash in &hashes[same..] {
+                let parent = path.last().copied();
+                path.push(self.call(parent, before.take(), *hash, &mut frame));
+            }
+            path.last().copied()
+        })
+    }
+
+    /// The call of a frame by its caller, somewhere behind one of the caller's calls.
+    fn call(
+        &mut self,
+        parent: Option<CallId>,
+        mut before: Option<CallId>,
+        hash: u64,
+        frame: impl FnOnce(u64) -> SourceFrameId,
+    ) -> CallId {
+        let mut next = *self.behind(parent, before);
+        while let Some(call) = next
+            && self.hash(call) < hash
+        {
+            before = next;
+            next = self.places[call.index()].next;
+        }
+        if let Some(known) = next.filter(|call| self.hash(*call) == hash) {
+            return known;
+        }
+        let frame = frame(hash);
+        let made = self.push(Call { parent, frame }, hash, next);
+        *self.behind(parent, before) = Some(made);
+        made
+    }
+
+    /// A call that no stack of others has.
+    pub(super) fn alone(&mut self, frame: SourceFrameId) -> CallId {
+        let parent = None;
+        self.push(Call { parent, frame }, 0, None)
+    }
+
+    fn push(&mut self, call: Call, hash: u64, next: Option<CallId>) -> CallId {
+        let first = None;
+        self.all.push(call);
+        self.places.push(Place { hash, next, first });
+        CallId::next_of(self.all.len() - 1)
+    }
+
+    fn hash(&self, call: CallId) -> u64 {
+        self.places[call.index()].hash
+    }
+
+    /// What comes behind one of a caller's calls, or the first of them.
+    fn behind(&mut self, parent: Option<CallId>, before: Option<CallId>) -> &mut Option<CallId> {
+        match (before, parent) {
+            (Some(call), _) => &mut self.places[call.index()].next,
+            (None, Some(parent)) => &mut self.places[parent.index()].first,
+            (None, None) => &mut self.outermost,
+        }
+    }
+
+    /// All of them.
+    pub(super) fn list(self) -> Vec<Call> {
+        self.all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_is_there_once_and_stacks_end_where_they_end() {
+        let mut calls = Calls::default();
+        let mut add = |stacks: &[&[u64]]| {
+            let frame = |hash| SourceFrameId::new(hash as u32);
+            let ends = calls.add(stacks.iter().copied(), frame);
+            ends.collect::<Vec<_>>()
+        };
+        let one: [&[u64]; 5] = [&[], &[2], &[2, 5, 7], &[2, 9], &[4, 5]];
+        let other: [&[u64]; 7] = [
+            &[1],
+            &[2, 5],
+            &[2, 5, 6],
+            &[2, 9],
+            &[2, 9],
+            &[3],
+            &[4, 5, 5],
+        ];
+        let (ends, others) = (add(&one), add(&other));
+        assert_eq!(add(&one), ends);
+        assert_eq!(add(&other), others);
+        let all = calls.list();
+        let hashes = |mut at: Option<CallId>| {
+            let mut hashes = Vec::new();
+            while let Some(call) = at.map(|id| all[id.index()]) {
+                hashes.insert(0, u64::from(call.frame.number()));
+                at = call.parent;
+            }
+            hashes
+        };
+        let stacks = one.iter().chain(&other);
+        for (end, stack) in ends.iter().chain(&others).zip(stacks) {
+            assert_eq!(hashes(*end), *stack);
+        }
+        assert_eq!(all.len(), 10);
+    }
+}
