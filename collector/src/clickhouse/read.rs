@@ -25,7 +25,7 @@ const LONGEST: u64 = 1 << 30;
 /// By so many hashes at once is asked: ClickHouse reads no longer statement than 256 KiB.
 const PORTION: usize = 15_000;
 /// Services are asked for one after another, since what is alike lies together: sums of a few
-/// million samples fit into caches. Small ones are asked for at once, until they have so many samples.
+/// million samples fit into caches. Small ones are asked for at once, until they have so many.
 const SAMPLES: u64 = 1_000_000;
 /// Holds for what is of some services.
 const OF_SERVICES: &str = "service BETWEEN {first:String} AND {last:String}";
