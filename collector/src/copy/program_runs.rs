@@ -368,7 +368,7 @@ impl ProgramRuns {
                     self.unwound(time_ns, task.pid, copied, &copied.stack);
                 let mut is_lacking = false;
                 if has_interpreter && let Some(run) = self.runs.get_mut(&task.pid) {
-                    let stack = stack_of(copied, &copied.stack);
+                    let stack = (time_ns, stack_of(copied, &copied.stack));
                     (frames, is_lacking) = run.look_back(task.tid, frames, &spots, stack);
                 }
                 if is_lacking {

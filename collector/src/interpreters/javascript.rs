@@ -1,22 +1,23 @@
 //! The functions of V8's frames: of threads that wait where they were seen, and of those that have
 //! gone on since their stacks were copied. For the latter each function has to be proved by what
-//! does not move ([`engine::v8::proof`]).
+//! does not move ([`engine::v8::proof`]), and was there already ([`super::sightings`]).
 
 use super::memory::{Pages, WithStack};
+use super::sightings::{Look, Sightings};
 use super::{Description, Interpreters, MixedStack, language_frame};
+use crate::clock::monotonic_ns;
 use crate::unwind::{Code, Spot, Stack};
 use engine::v8::frame::{Native, Standing, standing};
 use engine::v8::layout::Layout as V8;
 use engine::v8::proof::Owner;
 use engine::wire::code::{self, UNREADABLE};
 use engine::wire::sample::{Frame, Method};
-use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 /// Its place in [`super::LANGUAGES`].
 const JAVASCRIPT: u8 = 1;
 /// What was read for one stack is good for those that are looked at within this time.
-const SHARED: Duration = Duration::from_millis(5);
+const SHARED_NS: u64 = 5_000_000;
 /// How long that may be read, at most.
 const PATIENCE: Duration = Duration::from_millis(20);
 /// A function's lines are counted a piece at a time, so often at most.
@@ -26,8 +27,8 @@ const MOST_PIECES: u32 = 64;
 #[derive(Debug, Default)]
 pub(super) struct Left {
     /// The memory that was read last, and when that began.
-    read: Option<(Instant, Pages)>,
-    proved: Proved,
+    read: Option<(u64, Pages)>,
+    seen: Sightings,
     budget: Budget,
 }
 
@@ -59,27 +60,6 @@ impl Budget {
     }
 }
 
-/// The `SharedFunctionInfo`s of functions that were proved to be on a stack.
-#[derive(Debug, Default)]
-struct Proved {
-    by_bytecodes: HashMap<u64, u64>,
-    last: Option<u64>,
-}
-
-impl Proved {
-    /// So many are remembered.
-    const MOST: usize = 1 << 16;
-
-    fn add(&mut self, shared: u64, bytecodes: Option<u64>) {
-        if self.by_bytecodes.len() >= Self::MOST {
-            self.by_bytecodes.clear();
-        }
-        self.by_bytecodes
-            .extend(bytecodes.map(|array| (array, shared)));
-        self.last = Some(shared);
-    }
-}
-
 impl Interpreters {
     /// The stack of a thread that has gone on since it was copied, with JavaScript's functions;
     /// `None` if too much was looked at lately.
@@ -88,17 +68,16 @@ impl Interpreters {
         (code, layout): (&Code, &V8),
         (pid, tid): (u32, u32),
         native: impl DoubleEndedIterator<Item = (Frame, Spot)>,
-        copy: Stack<'_>,
+        (copied_ns, copy): (u64, Stack<'_>),
     ) -> Option<MixedStack> {
         if !self.left.budget.renew() {
             return None;
         }
-        let recent = self
-            .left
-            .read
-            .take()
-            .filter(|(at, _)| at.elapsed() < SHARED);
-        let (at, pages) = recent.unwrap_or_else(|| (Instant::now(), Pages::of(pid, PATIENCE)));
+        let now = monotonic_ns();
+        // What was read before the copy does not say what is there since.
+        let is_good = |at: u64| at >= copied_ns && now.saturating_sub(at) < SHARED_NS;
+        let recent = self.left.read.take().filter(|(at, _)| is_good(*at));
+        let (at, pages) = recent.unwrap_or_else(|| (now, Pages::of(pid, PATIENCE)));
         let mut mixed = MixedStack {
             frames: Vec::new(),
             lacks: false,
@@ -109,11 +88,14 @@ impl Interpreters {
             pages: &pages,
             stack: Some(copy),
         };
-        let of = (&memory, u64::from(pid) << 32 | u64::from(tid));
+        let thread = u64::from(pid) << 32 | u64::from(tid);
+        let of = (&memory, thread, copied_ns);
+        let mut caller = None;
         // From the root, so that callers are known.
         for (frame, spot) in native.rev() {
             if code.may_be_v8(frame.pc.0) {
-                self.left_javascript_frame(of, layout, code, (frame, spot), &mut mixed);
+                let at = (frame, spot, &mut caller);
+                self.left_javascript_frame(of, layout, code, at, &mut mixed);
             }
             mixed.frames.push(frame);
         }
@@ -139,38 +121,53 @@ impl Interpreters {
         self.javascript_function((memory, thread), layout, (&native, &standing), shared, to)
     }
 
-    /// The same of a frame that may have been left since it was copied.
+    /// The same of a frame that may have been left since it was copied; `caller`: where the
+    /// `SharedFunctionInfo` of the function is that called it, if that is known, then its own.
     fn left_javascript_frame(
         &mut self,
-        (memory, thread): (&WithStack<'_>, u64),
+        (memory, thread, copied_ns): (&WithStack<'_>, u64, u64),
         layout: &V8,
         code: &Code,
-        (frame, spot): (Frame, Spot),
+        (frame, spot, caller): (Frame, Spot, &mut Option<u64>),
         to: &mut MixedStack,
     ) -> Option<()> {
         let native = native(code, frame, spot)?;
         let standing = standing(memory, &native)?;
-        let proved = &mut self.left.proved;
-        let by_bytecodes = |array| proved.by_bytecodes.get(&array).copied();
-        match layout.owner(memory, &native, &standing, by_bytecodes, proved.last) {
-            Owner::Own => None,
-            Owner::Proved { shared, bytecodes } => {
-                proved.add(shared, bytecodes);
-                self.javascript_function((memory, thread), layout, (&native, &standing), shared, to)
-            }
-            Owner::Unknown => {
-                let unreadable = code::Code {
-                    name: UNREADABLE.as_bytes(),
-                    ..code::Code::default()
+        let seen = &mut self.left.seen;
+        let by_bytecodes = |array| seen.of_bytecodes(array);
+        let callers = [*caller, seen.last];
+        match layout.owner(memory, &native, &standing, by_bytecodes, callers) {
+            Owner::Own => return None,
+            Owner::Found(found) => {
+                let shared = found.shared;
+                let check = layout.check(memory, shared, thread);
+                let look = Look {
+                    thread,
+                    copied_ns,
+                    read_ns: monotonic_ns(),
                 };
-                let description = || Some(Description::new(JAVASCRIPT, &unreadable));
-                let number = self.descriptions.number((JAVASCRIPT, 0, 0), description);
-                to.frames
-                    .extend(number.map(|number| language_frame(number, 0)));
-                to.lacks = true;
-                None
+                let is_proved = seen.prove(&found, check, look);
+                seen.add(&found, check, look);
+                if is_proved {
+                    *caller = Some(shared);
+                    seen.last = *caller;
+                    let of = (&native, &standing);
+                    return self.javascript_function((memory, thread), layout, of, shared, to);
+                }
             }
+            Owner::Unknown => {}
         }
+        *caller = None;
+        let unreadable = code::Code {
+            name: UNREADABLE.as_bytes(),
+            ..code::Code::default()
+        };
+        let description = || Some(Description::new(JAVASCRIPT, &unreadable));
+        let number = self.descriptions.number((JAVASCRIPT, 0, 0), description);
+        to.frames
+            .extend(number.map(|number| language_frame(number, 0)));
+        to.lacks = true;
+        None
     }
 
     /// Adds the function of that `SharedFunctionInfo`, which a frame runs.

@@ -17,12 +17,14 @@
 //! | `memory` | another process's memory |
 //! | `python` | CPython's entries of a thread |
 //! | `javascript` | the functions of V8's frames |
+//! | `sightings` | what was seen of them before |
 //! | `descriptions` | code objects, by number |
 
 mod descriptions;
 mod javascript;
 mod memory;
 mod python;
+mod sightings;
 
 use crate::unwind::{Code, Spot, Stack};
 pub(crate) use descriptions::{Description, Descriptions};

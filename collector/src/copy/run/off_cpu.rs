@@ -80,14 +80,14 @@ impl Run {
         }
     }
 
-    /// The stack of a thread as it was copied, with what is known of its interpreters' frames;
-    /// whether some are missing.
+    /// The stack of a thread as it was copied at a time, with what is known of its interpreters'
+    /// frames; whether some are missing.
     pub(in crate::copy) fn look_back(
         &mut self,
         tid: i32,
         frames: Vec<Frame>,
         spots: &[Spot],
-        copy: unwind::Stack<'_>,
+        copy: (u64, unwind::Stack<'_>),
     ) -> (Vec<Frame>, bool) {
         let lacks = self.code.python().is_some();
         let Some(layout) = self.code.v8() else {

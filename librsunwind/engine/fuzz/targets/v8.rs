@@ -38,6 +38,7 @@ fn constant((major, minor): (u32, u32), name: &CStr) -> Option<u32> {
         "v8dbg_type_Code__CODE_TYPE" => 190,
         "v8dbg_CodeKindBaseline" => 10,
         "v8dbg_DeoptimizationDataInliningPositionsIndex" => 7,
+        "v8dbg_DeoptimizationDataOptimizationIdIndex" => 5,
         "v8dbg_DeoptimizationDataSharedFunctionInfoIndex" if !is_new => 6,
         "v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex" if is_new => 6,
         "v8dbg_class_BytecodeArray__data__uintptr_t" => 54,
@@ -101,7 +102,8 @@ fuzz_target!(|data: &[u8]| {
     let mut codes = Codes::new(&mut kept);
     let thread = u64::from(known >> 5);
     // All functions are the ones that were proved before.
-    layout.owner(&memory, &frame, &standing, Some, Some(frame.sp));
+    let callers = [Some(frame.sp); 2];
+    layout.owner(&memory, &frame, &standing, Some, callers);
     let Some(shared) = layout.shared(&memory, standing.function) else {
         return;
     };

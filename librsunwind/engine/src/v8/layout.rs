@@ -88,6 +88,8 @@ pub struct Layout {
     pub inlined: u64,
     /// Of the same: the `SharedFunctionInfo` that it was made of, or what leads to that.
     pub compiled_of: u64,
+    /// Of the same: its number. What is optimised later has a higher one.
+    pub compiled_number: u64,
 }
 
 /// The layout of the objects of a V8 that exports such constants.
@@ -137,6 +139,7 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
     let inlined = constant(c"v8dbg_DeoptimizationDataInliningPositionsIndex")?;
     let compiled_of = constant(c"v8dbg_DeoptimizationDataSharedFunctionInfoIndex")
         .or_else(|| constant(c"v8dbg_DeoptimizationDataWrappedSharedFunctionInfoIndex"))?;
+    let compiled_number = constant(c"v8dbg_DeoptimizationDataOptimizationIdIndex")?;
     let first_name = offset(c"v8dbg_scopeinfo_idx_first_vars")?;
     Some(Layout {
         types: Types {
@@ -163,6 +166,7 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         // Behind the map and the length.
         inlined: field(u64::from(inlined).checked_add(1)?).filter(is_likely)?,
         compiled_of: field(u64::from(compiled_of).checked_add(1)?).filter(is_likely)?,
+        compiled_number: field(u64::from(compiled_number).checked_add(1)?).filter(is_likely)?,
         baseline: {
             let (bytecodes, table, flags, size, lengths) = baseline;
             Baseline {

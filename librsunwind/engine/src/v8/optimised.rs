@@ -63,8 +63,13 @@ struct Compiled {
 pub enum MadeOf {
     /// Of the bytecodes at that address.
     Bytecodes(u64),
-    /// Of the function of the `SharedFunctionInfo` at that address.
-    Function(u64),
+    /// By an optimising compiler.
+    Function {
+        /// Of the function of the `SharedFunctionInfo` at that address.
+        shared: u64,
+        /// What was optimised later has a higher one.
+        number: u32,
+    },
 }
 
 impl<M: Memory> Heap<'_, M> {
@@ -120,7 +125,10 @@ impl<M: Memory> Heap<'_, M> {
         let word = self.field(data.address, self.layout.compiled_of)?;
         let of_kind = |word| self.of_kind(word, self.layout.types.shared);
         let wrapped = || of_kind(self.field(self.object(word)?.address, WRAPPED)?);
-        of_kind(word).or_else(wrapped).map(MadeOf::Function)
+        Some(MadeOf::Function {
+            shared: of_kind(word).or_else(wrapped)?,
+            number: small(self.field(data.address, self.layout.compiled_number)?)?,
+        })
     }
 
     /// The code that an address is part of, and how far back that begins. `maps`: in which chunk

@@ -43,6 +43,7 @@ const OLD: Layout = Layout {
     before_code: BeforeCode { map: 16, code: 8 },
     inlined: 16,
     compiled_of: 24,
+    compiled_number: 32,
 };
 
 const NEW: Layout = Layout {

@@ -2,16 +2,17 @@
 
 use super::super::frame::{Instruction, Native, Standing};
 use super::super::heap::Heap;
-use super::super::layout::Layout;
+use super::super::layout::{Layout, Positions};
 use super::super::lines::Lines;
 use super::super::optimised::forget;
-use super::super::proof::Owner;
+use super::super::proof::{Found, Owner, Runs};
 use super::super::rows::write_lines;
 use super::{
     BYTECODES, CODE, FUNCTION, MAPS, MORE, NAME, NEW, OLD, SCOPE, SCRIPT, SHARED, TEXT, TYPES,
 };
 use super::{function, small};
 use crate::interpreter::made::Made;
+use crate::interpreter::memory::Memory;
 use crate::wire::code::{Code, LineFormat};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -161,10 +162,22 @@ fn damage_is_survived() {
     assert_eq!(TYPES.shared, 262, "its map says where maps are");
 }
 
-#[test]
-fn a_copied_frame_is_its_functions_if_code_or_bytecodes_say_so() {
-    const STACK: u64 = MORE + 0x400;
-    let frame = |pc, is_compiled| Native {
+/// What a copied frame was at.
+const STACK: u64 = MORE + 0x400;
+/// A function around that of the other tests.
+const OUTER: u64 = MORE + 0x900;
+const OUTER_SCOPE: u64 = MORE + 0xa00;
+
+/// Whose a copied frame is.
+fn owner(
+    layout: &Layout,
+    made: &Made,
+    (pc, is_compiled): (u64, bool),
+    function: u64,
+    by_bytecodes: fn(u64) -> Option<u64>,
+    callers: [Option<u64>; 2],
+) -> Owner {
+    let frame = Native {
         pc,
         is_exact: false,
         is_compiled,
@@ -174,129 +187,140 @@ fn a_copied_frame_is_its_functions_if_code_or_bytecodes_say_so() {
         r9: None,
         r12: None,
     };
-    let gone = |_| None;
-    let owner = |layout: &Layout,
-                 made: &Made,
-                 native: &Native,
-                 function,
-                 by_bytecodes: fn(u64) -> Option<u64>,
-                 any| {
-        let standing = Standing {
-            function,
-            fp: Some(STACK),
-            caller: None,
-        };
-        layout.owner(made, native, &standing, by_bytecodes, any)
+    let standing = Standing {
+        function,
+        fp: Some(STACK),
+        caller: None,
     };
-    let proved = Owner::Proved {
+    layout.owner(made, &frame, &standing, by_bytecodes, callers)
+}
+
+/// The function of the other tests.
+fn found(runs: Runs, is_named: bool) -> Owner {
+    Owner::Found(Found {
         shared: SHARED,
-        bytecodes: Some(BYTECODES),
-    };
+        runs,
+        is_named,
+        is_within: false,
+    })
+}
+
+const NOBODY: [Option<u64>; 2] = [None; 2];
+const ANYBODY: [Option<u64>; 2] = [None, Some(SHARED)];
+
+fn gone(_: u64) -> Option<u64> {
+    None
+}
+
+fn known(array: u64) -> Option<u64> {
+    (array == BYTECODES).then_some(SHARED)
+}
+
+#[test]
+fn a_copied_frame_of_the_interpreters_is_whose_bytecodes_it_has() {
+    const INTERPRETED: (u64, bool) = (0x1000, false);
     for layout in [OLD, NEW] {
-        // The interpreter's, of what the baseline compiler has made code of since.
+        // The baseline compiler has made code of them since.
         let made = function(&layout, "f");
         made.put_word(STACK - 32, BYTECODES | 1);
-        let interpreted = frame(0x1000, false);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, FUNCTION | 1, gone, None),
-            proved
-        );
-        assert_eq!(
-            owner(&layout, &made, &interpreted, NAME | 1, gone, None),
-            Owner::Unknown
-        );
-        let known = |array| (array == BYTECODES).then_some(SHARED);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, NAME | 1, known, None),
-            proved
-        );
-        // Found among the functions of its caller's script.
+        let of = |function, by_bytecodes, callers| {
+            owner(&layout, &made, INTERPRETED, function, by_bytecodes, callers)
+        };
+        let runs = Runs::Bytecodes(BYTECODES);
+        assert_eq!(of(FUNCTION | 1, gone, NOBODY), found(runs, true));
+        assert_eq!(of(NAME | 1, gone, NOBODY), Owner::Unknown);
+        assert_eq!(of(NAME | 1, known, NOBODY), found(runs, false));
+        // Found among the functions of a script.
         let all = MORE + 0x500;
         made.put_word(SCRIPT + 88, all | 1);
         made.object(all, 150);
         made.put_word(all + 8, small(3));
         made.put_word(all + 16, 3);
         made.put_word(all + 24, SCOPE | 3);
-        let caller = Some(SHARED);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, NAME | 1, gone, caller),
-            Owner::Unknown
-        );
+        assert_eq!(of(NAME | 1, gone, ANYBODY), Owner::Unknown);
         made.put_word(all + 32, SHARED | 3);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, NAME | 1, gone, caller),
-            proved
-        );
+        assert_eq!(of(NAME | 1, gone, ANYBODY), found(runs, false));
         // Another function is there by now, or where the known one was.
         made.put_word(SHARED + 8, BYTECODES | 1);
         made.object(BYTECODES + 0x80, TYPES.bytecodes);
         made.put_word(STACK - 32, BYTECODES + 0x81);
         let other = |_| Some(SHARED);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, FUNCTION | 1, other, None),
-            Owner::Unknown
-        );
+        assert_eq!(of(FUNCTION | 1, other, NOBODY), Owner::Unknown);
         made.put_word(STACK - 32, NAME | 1);
-        assert_eq!(
-            owner(&layout, &made, &interpreted, FUNCTION | 1, other, None),
-            Owner::Own
-        );
+        assert_eq!(of(FUNCTION | 1, other, NOBODY), Owner::Own);
+    }
+}
 
-        // Compiled.
+#[test]
+fn a_copied_frame_of_compiled_code_is_whose_code_it_is() {
+    const COMPILED: (u64, bool) = (START + 11, true);
+    for layout in [OLD, NEW] {
         let made = optimised(&layout, TURBOFAN);
         made.put_word(DATA + layout.compiled_of, SHARED | 1);
-        let bare = Owner::Proved {
-            shared: SHARED,
-            bytecodes: None,
+        made.put_word(DATA + layout.compiled_number, small(35));
+        let at = |at, function, by_bytecodes, callers| {
+            owner(&layout, &made, at, function, by_bytecodes, callers)
         };
-        let compiled = frame(START + 11, true);
-        assert_eq!(
-            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
-            bare
-        );
-        assert_eq!(
-            owner(&layout, &made, &compiled, NAME | 1, gone, None),
-            Owner::Unknown
-        );
-        assert_eq!(
-            owner(&layout, &made, &compiled, NAME | 1, gone, Some(SHARED)),
-            bare
-        );
-        let behind = frame(START + SIZE + 1, true);
-        assert_eq!(
-            owner(&layout, &made, &behind, FUNCTION | 1, gone, None),
-            Owner::Unknown
-        );
+        let of = |function, by_bytecodes, callers| at(COMPILED, function, by_bytecodes, callers);
+        let runs = Runs::Optimised(35);
+        assert_eq!(of(FUNCTION | 1, gone, NOBODY), found(runs, true));
+        assert_eq!(of(NAME | 1, gone, NOBODY), Owner::Unknown);
+        assert_eq!(of(NAME | 1, gone, ANYBODY), found(runs, false));
+        let behind = (START + SIZE + 1, true);
+        assert_eq!(at(behind, FUNCTION | 1, gone, NOBODY), Owner::Unknown);
         // By way of a wrapper.
         made.object(MORE + 0x300, 180);
         made.put_word(MORE + 0x308, SHARED | 1);
         made.put_word(DATA + layout.compiled_of, MORE + 0x301);
-        assert_eq!(
-            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
-            bare
-        );
+        assert_eq!(of(FUNCTION | 1, gone, NOBODY), found(runs, true));
         made.put_word(DATA + layout.compiled_of, NAME | 1);
-        assert_eq!(
-            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
-            Owner::Unknown
-        );
+        assert_eq!(of(FUNCTION | 1, gone, NOBODY), Owner::Unknown);
         // Of the baseline compiler.
         made.put_word(CODE + 8, BYTECODES | 1);
-        made.put_word(
-            CODE + 48,
-            SIZE << 32 | 0x100 | u64::from(layout.baseline.compiler),
-        );
-        assert_eq!(
-            owner(&layout, &made, &compiled, FUNCTION | 1, gone, None),
-            proved
-        );
-        assert_eq!(
-            owner(&layout, &made, &compiled, NAME | 1, known, Some(SHARED)),
-            proved
-        );
-        assert_eq!(
-            owner(&layout, &made, &compiled, NAME | 1, gone, Some(SHARED)),
-            Owner::Unknown
-        );
+        let compiler = u64::from(layout.baseline.compiler);
+        made.put_word(CODE + 48, SIZE << 32 | 0x100 | compiler);
+        made.put_word(STACK - 32, BYTECODES | 1);
+        let runs = Runs::Bytecodes(BYTECODES);
+        assert_eq!(of(FUNCTION | 1, gone, NOBODY), found(runs, true));
+        assert_eq!(of(NAME | 1, known, ANYBODY), found(runs, false));
+        assert_eq!(of(NAME | 1, gone, ANYBODY), Owner::Unknown);
+        // Code that is there by now, of other bytecodes than those that the frame has.
+        made.put_word(STACK - 32, (BYTECODES + 0x80) | 1);
+        assert_eq!(of(FUNCTION | 1, known, ANYBODY), Owner::Unknown);
+    }
+}
+
+#[test]
+fn a_copied_frame_may_be_of_a_part_of_its_caller() {
+    for layout in [OLD, NEW] {
+        let made = function(&layout, "f");
+        made.put_word(STACK - 32, BYTECODES | 1);
+        made.object(OUTER, TYPES.shared);
+        made.put_word(OUTER + layout.shared_name, OUTER_SCOPE | 1);
+        made.put_word(OUTER + layout.shared_script, SCRIPT | 1);
+        for offset in (0..14 * 8).step_by(8) {
+            let word = made.load(SCOPE + offset).unwrap();
+            made.put_word(OUTER_SCOPE + offset, word);
+        }
+        let start = match layout.positions {
+            Positions::BehindNames => 8 + 10 * 8,
+            Positions::At(at) => at,
+        };
+        let is_within = |caller| {
+            let callers = [Some(caller), Some(OUTER)];
+            match owner(&layout, &made, (0x1000, false), NAME | 1, known, callers) {
+                Owner::Found(found) => found.is_within,
+                other => panic!("{other:?}"),
+            }
+        };
+        assert!(!is_within(OUTER), "the same place");
+        made.put_word(OUTER_SCOPE + start, 0);
+        assert!(is_within(OUTER));
+        assert!(!is_within(SHARED), "it calls itself");
+        made.put_word(OUTER_SCOPE + start + 8, small(3));
+        assert!(!is_within(OUTER), "beside it");
+        made.put_word(OUTER_SCOPE + start + 8, small(1000));
+        made.put_word(OUTER + layout.shared_script, NAME | 1);
+        assert!(!is_within(OUTER), "in another script");
     }
 }
