@@ -13,9 +13,6 @@ const KEYS_THEN_PLACES: u64 = 0x600;
 const PLACES_OF_16: u64 = 1;
 const PLACES_OF_32: u64 = 2;
 
-/// How hard is compressed: beyond that time is spent and little gained.
-const LEVEL: u32 = 2;
-
 /// The rows of one insert, to which columns are added.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -106,7 +103,7 @@ impl Block {
         let mut head = Vec::new();
         put_number(&mut head, self.columns);
         put_number(&mut head, self.rows);
-        let mut out = GzEncoder::new(Vec::new(), Compression::new(LEVEL));
+        let mut out = GzEncoder::new(Vec::new(), Compression::default());
         out.write_all(&head)?;
         out.write_all(&self.bytes)?;
         out.finish()
