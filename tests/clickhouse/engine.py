@@ -75,10 +75,10 @@ class Rows:
         names = ["function", "short", "file", "line", "binary", "build_id", "language", "inlined"]
         columns = {name: list(varints(frames[number])) for number, name in enumerate(names, 2)}
         columns |= {name: [strings[place] for place in columns[name]] for name in texts}
-        hashes = fixed(frames[1])
+        hashes = fixed(frames[1], "Q")
         service = {"service": attributes["service.name"]}
         self.frames = [service | dict(zip(["hash", *names], row)) for row in zip(hashes, *(columns[name] for name in names))]
-        places = varints(stacks[3])
+        places = iter(fixed(stacks[3], "I"))
         self.stacks = [service | {"frames": [hashes[next(places)] for _ in range(depth)]} for depth in varints(stacks[2])]
         # By columns.
         self.window, self.samples = (gzip.decompress(parts[number]) for number in (4, 5))
@@ -124,8 +124,8 @@ def fields(body):
         yield number, value if kind == 2 else int.from_bytes(value, "little")
 
 
-def fixed(body):
-    return [number for [number] in struct.iter_unpack("<Q", body)]
+def fixed(body, kind):
+    return [number for [number] in struct.iter_unpack(f"<{kind}", body)]
 
 
 def column(body, name, kind, width):
@@ -151,7 +151,7 @@ def message(rsunwind, recording, attributes):
         "books": {"late": [], "beside": [], "threads": [], "lives": [], "sent": 0, "owed": [0] * 7},
     }
     out = subprocess.run([rsunwind, "agent-window"], input=json.dumps(request).encode(), capture_output=True, check=True)
-    return gzip.decompress(out.stdout.split(b"\n", 1)[1])
+    return out.stdout.split(b"\n", 1)[1]
 
 
 def shown(name, value):
