@@ -92,6 +92,8 @@ says = agent.communicate()[1]
 windows = "SELECT count(), sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows FINAL WHERE service = 'faults'"
 [account] = engine.ask(windows)
 [sent] = engine.ask("SELECT uniqExact(window), count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples WHERE service = 'faults'")
+if sent != account:
+    print(says, end="")
 equal("windows, rows, weight, ns after faults and kill -9", sent, account)
 equal("windows, as the agent says", f"{sent[0]} windows sent" in says, True)
 names = "SELECT uniqExact(stack) FROM rsunwind_samples WHERE service = 'faults' AND stack NOT IN (SELECT hash FROM rsunwind_stacks WHERE service = 'faults' AND {})"
