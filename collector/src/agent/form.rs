@@ -59,16 +59,21 @@ impl Form {
         match self {
             Self::Pprof => pprof::write_message(source.profile, Some(source.span()), &mut bytes)?,
             Self::Otlp => {
-                let mut gzip = GzEncoder::new(&mut bytes, Compression::fast());
-                gzip.write_all(&otlp::encode(
-                    source.profile,
-                    source.span(),
-                    source.window.attributes,
-                ))?;
-                gzip.finish()?;
+                let attributes = source.window.attributes;
+                bytes = gzip(&otlp::encode(source.profile, source.span(), attributes))?;
             }
             Self::Rows => bytes = rows::encode(source.profile, &source.window)?,
         }
         Ok(bytes)
     }
+}
+
+/// Compressed quickly.
+///
+/// # Errors
+/// Those of compression into memory: none.
+pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
+    gzip.write_all(bytes)?;
+    gzip.finish()
 }

@@ -1,13 +1,12 @@
 //! Windows that wait to be sent to one receiver: as many as fit in memory, and then on disk, if
 //! there is a folder for them. Where nothing fits any more the oldest go, and are counted.
 
+use super::form::gzip;
 use super::spool::{self, Kept, Spool};
 use crate::clickhouse::message::GZIP;
-use flate2::Compression;
-use flate2::write::GzEncoder;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
-use std::io::{self, Write as _};
+use std::io;
 use std::sync::Arc;
 
 /// A window in the form that its receiver takes.
@@ -24,15 +23,10 @@ pub(super) struct Message {
 impl Message {
     /// Compressed, if it is not.
     fn packed(&self) -> Self {
-        let pack = || {
-            let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-            gzip.write_all(&self.bytes)?;
-            gzip.finish()
-        };
-        let packed: io::Result<Vec<u8>> = match self.bytes.starts_with(&GZIP) {
-            true => return self.clone(),
-            false => pack(),
-        };
+        if self.bytes.starts_with(&GZIP) {
+            return self.clone();
+        }
+        let packed = gzip(&self.bytes);
         Self {
             bytes: packed.map_or_else(|_| self.bytes.clone(), Into::into),
             ..self.clone()

@@ -113,16 +113,12 @@ fn name_without_symbols<'e>(
     named: &mut [Vec<Named>],
     remembered: Option<&Functions>,
 ) {
-    let known = remembered.and_then(|remembered| remembered.stubs(image));
-    let read = || {
-        let stubs = plt::Stubs::of(elf, addresses, remembered.is_some())?;
-        let stubs = Arc::new(stubs);
-        if let Some(remembered) = remembered {
-            remembered.add_stubs(image, stubs.clone());
-        }
-        Some(stubs)
+    let read = |all| plt::Stubs::of(elf, addresses, all).map(Arc::new);
+    let stubs = match remembered {
+        Some(remembered) => remembered.stubs(image, read),
+        None => read(false),
     };
-    if let Some(stubs) = known.or_else(read) {
+    if let Some(stubs) = stubs {
         for (address, names) in addresses.iter().zip(&mut *named) {
             if let Some(stub) = stubs.find(*address) {
                 *names = vec![stub];

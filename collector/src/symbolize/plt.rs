@@ -47,8 +47,7 @@ impl Stubs {
             );
             Some((section, (start, end), size))
         });
-        let found = found.into_iter().flatten();
-        let found: Vec<_> = found.collect();
+        let found: Vec<_> = found.into_iter().flatten().collect();
         if !(found.iter()).any(|(_, range, _)| is_asked_for(range.0, range.1)) {
             return None;
         }

@@ -146,38 +146,50 @@ impl Functions {
 
     /// Lists the functions of a binary, if that was not done and there is room.
     pub(super) fn list<'e>(&self, image: &Image, elf: &impl Object<'e>) {
-        let mut remembered = self.lock();
-        let build = remembered.builds.get(&image.build_id);
-        let is_full = remembered.is_full();
-        if image.build_id.is_empty() || is_full || build.is_some_and(|it| it.list.is_some()) {
+        if image.build_id.is_empty() || !self.lock().wants_list(image) {
             return;
         }
+        // Files are read without the lock.
         let list = List::of(elf);
+        let mut remembered = self.lock();
         remembered.listed += list.functions.len();
         remembered.names += list.names.len();
         let build = remembered.builds.entry(image.build_id.clone());
         build.or_default().list = Some(list);
     }
 
-    /// The stubs of a binary, if they were read.
-    pub(super) fn stubs(&self, image: &Image) -> Option<Arc<Stubs>> {
-        let remembered = self.lock();
-        remembered.builds.get(&image.build_id)?.stubs.clone()
-    }
-
-    /// Remembers them; all there are.
-    pub(super) fn add_stubs(&self, image: &Image, stubs: Arc<Stubs>) {
-        let mut remembered = self.lock();
+    /// The stubs of a binary; `read` reads those that are asked for, or all, which are remembered.
+    pub(super) fn stubs(
+        &self,
+        image: &Image,
+        read: impl FnOnce(bool) -> Option<Arc<Stubs>>,
+    ) -> Option<Arc<Stubs>> {
         if image.build_id.is_empty() {
-            return;
+            return read(false);
         }
-        remembered.names += stubs.size();
-        let build = remembered.builds.entry(image.build_id.clone());
-        build.or_default().stubs = Some(stubs);
+        let known = self
+            .lock()
+            .builds
+            .get(&image.build_id)
+            .and_then(|it| it.stubs.clone());
+        known.or_else(|| {
+            let stubs = read(true)?;
+            let mut remembered = self.lock();
+            remembered.names += stubs.size();
+            let build = remembered.builds.entry(image.build_id.clone());
+            build.or_default().stubs = Some(stubs.clone());
+            Some(stubs)
+        })
     }
 }
 
 impl Remembered {
+    /// Whether a binary's functions are to be listed.
+    fn wants_list(&self, image: &Image) -> bool {
+        let build = self.builds.get(&image.build_id);
+        !self.is_full() && build.is_none_or(|it| it.list.is_none())
+    }
+
     /// Whether nothing more is listed.
     const fn is_full(&self) -> bool {
         self.listed >= MOST_LISTED || self.names >= MOST_NAMES
