@@ -5,28 +5,39 @@ use super::native::Block;
 use flate2::read::GzDecoder;
 use prost::Message;
 use std::io::{self, Read as _};
+use std::ops::Range;
 
 /// No message is longer when it is unpacked, bytes: a damaged message must not fill memory.
 const LONGEST: u64 = 64 << 20;
-/// Nor are there more strings: one of two bytes takes some thirty in memory.
-const MOST_STRINGS: usize = 1 << 20;
+/// Nor has it more frames on its stacks together, each of which takes some bytes.
+const MOST_FRAMES: u64 = LONGEST / 4;
 
 /// The rows of a window.
 #[derive(PartialEq, Eq, Message)]
 pub(crate) struct Rows {
-    /// What frames are called; the first is empty.
-    #[prost(string, repeated, tag = "1")]
-    pub(crate) strings: Vec<String>,
     #[prost(message, required, tag = "2")]
     pub(crate) frames: Frames,
-    #[prost(message, required, tag = "3")]
-    pub(crate) stacks: Stacks,
     /// Its row of the table of windows: the body of a request.
     #[prost(bytes = "vec", tag = "4")]
     pub(crate) window: Vec<u8>,
     /// Its samples, likewise.
     #[prost(bytes = "vec", tag = "5")]
     pub(crate) samples: Vec<u8>,
+    /// What frames are called; the first is empty.
+    #[prost(message, required, tag = "6")]
+    pub(crate) strings: Texts,
+    #[prost(message, required, tag = "7")]
+    pub(crate) stacks: Stacks,
+}
+
+/// Texts, one behind the other.
+#[derive(Clone, PartialEq, Eq, Message)]
+pub(crate) struct Texts {
+    #[prost(string, tag = "1")]
+    all: String,
+    /// Where each ends, bytes.
+    #[prost(fixed32, repeated, tag = "2")]
+    ends: Vec<u32>,
 }
 
 /// Rows of the table of frames, column by column. Texts are places in [`Rows::strings`].
@@ -52,23 +63,60 @@ pub(crate) struct Frames {
     pub(crate) inlined: Vec<u32>,
 }
 
-/// Rows of the table of stacks.
+/// Rows of the table of stacks. A stack is a call and its callers, which are calls of others, too.
 #[derive(Clone, PartialEq, Eq, Message)]
 pub(crate) struct Stacks {
     #[prost(fixed64, repeated, tag = "1")]
     pub(crate) hash: Vec<u64>,
-    /// How many frames each has.
-    #[prost(uint32, repeated, tag = "2")]
-    pub(crate) depth: Vec<u32>,
-    /// Places in [`Rows::frames`], of one stack behind the other, each from the innermost.
+    /// Of each its innermost call.
+    #[prost(fixed32, repeated, tag = "2")]
+    innermost: Vec<u32>,
+    /// Of each call how far before it its caller is; 0 if it is an outermost one.
     #[prost(fixed32, repeated, tag = "3")]
-    pub(crate) frames: Vec<u32>,
+    back: Vec<u32>,
+    /// Places in [`Rows::frames`].
+    #[prost(fixed32, repeated, tag = "4")]
+    frame: Vec<u32>,
+}
+
+impl Texts {
+    /// Adds one.
+    pub(crate) fn push(&mut self, text: &str) {
+        self.all.push_str(text);
+        self.ends.push(small(self.all.len()));
+    }
+
+    /// Where one is in the text of all.
+    fn range(&self, place: usize) -> Option<Range<usize>> {
+        let end = *self.ends.get(place)? as usize;
+        let before = place.checked_sub(1).and_then(|place| self.ends.get(place));
+        Some(before.map_or(0, |end| *end as usize)..end)
+    }
+
+    /// The one there; an empty one where none is.
+    fn at(&self, place: u32) -> &str {
+        let range = self.range(place as usize);
+        range.and_then(|it| self.all.get(it)).unwrap_or("")
+    }
+
+    fn is_whole(&self) -> bool {
+        let mut ranges = (0..self.ends.len()).filter_map(|place| self.range(place));
+        ranges.all(|range| self.all.get(range).is_some())
+    }
 }
 
 impl Frames {
     fn texts(&self) -> [&Vec<u32>; 6] {
         let [function, short, file] = [&self.function, &self.short, &self.file];
         let [binary, build_id, language] = [&self.binary, &self.build_id, &self.language];
+        [function, short, file, binary, build_id, language]
+    }
+
+    /// Function, short, file, binary, build-id, language.
+    pub(crate) const fn texts_mut(&mut self) -> [&mut Vec<u32>; 6] {
+        let [function, short, file] = [&mut self.function, &mut self.short, &mut self.file];
+        let [binary, build_id, language] =
+            [&mut self.binary, &mut self.build_id, &mut self.language];
         [function, short, file, binary, build_id, language]
     }
 
@@ -82,27 +130,63 @@ impl Frames {
 }
 
 impl Stacks {
-    /// Each with its hash. Of what was read it is whole ([`rows`]).
-    fn each(&self) -> impl Iterator<Item = (u64, &[u32])> {
-        let mut rest = &self.frames[..];
-        let depths = self.depth.iter().map(|depth| *depth as usize);
-        self.hash
-            .iter()
-            .zip(depths)
-            .map_while(move |(hash, depth)| {
-                let (frames, behind) = rest.split_at_checked(depth)?;
-                rest = behind;
-                Some((*hash, frames))
-            })
+    /// Adds a call of a frame; `caller` is a call that is there.
+    pub(crate) fn call(&mut self, caller: Option<u32>, frame: u32) -> u32 {
+        let place = small(self.frame.len());
+        self.back.push(caller.map_or(0, |caller| place - caller));
+        self.frame.push(frame);
+        place
     }
 
-    /// Whether each row is whole, with so many frames.
-    fn is_whole(&self, frames: usize) -> bool {
-        let all: u64 = self.depth.iter().map(|depth| u64::from(*depth)).sum();
-        self.frames.iter().all(|place| (*place as usize) < frames)
-            && self.depth.len() == self.hash.len()
-            && self.frames.len() as u64 == all
+    /// Adds a stack by its hash and its innermost call, which is there.
+    pub(crate) fn push(&mut self, hash: u64, innermost: Option<u32>) {
+        if let Some(innermost) = innermost {
+            self.hash.push(hash);
+            self.innermost.push(innermost);
+        }
     }
+
+    /// The frame of a call that is there.
+    pub(crate) fn frame_of(&self, call: u32) -> u32 {
+        self.frame[call as usize]
+    }
+
+    /// The frames of a call and its callers. Of what was read it is whole ([`rows`]).
+    fn frames(&self, innermost: u32) -> impl Iterator<Item = u32> {
+        let mut next = Some(innermost);
+        std::iter::from_fn(move || {
+            let call = next?;
+            let back = self.back.get(call as usize).filter(|back| **back > 0);
+            next = back.and_then(|back| call.checked_sub(*back));
+            self.frame.get(call as usize).copied()
+        })
+    }
+
+    /// Whether each row is whole, with so many frames, and not too long.
+    fn is_whole(&self, frames: usize) -> bool {
+        let mut depths: Vec<u32> = Vec::with_capacity(self.back.len());
+        for back in &self.back {
+            let caller = (*back > 0).then(|| depths.len().checked_sub(*back as usize));
+            let callers = match caller {
+                None => 0,
+                Some(Some(caller)) => depths[caller],
+                Some(None) => return false,
+            };
+            depths.push(callers + 1);
+        }
+        let depth = |call: &u32| depths.get(*call as usize);
+        let all: Option<u64> = (self.innermost.iter())
+            .map(|call| depth(call).copied().map(u64::from))
+            .sum();
+        self.frame.iter().all(|place| (*place as usize) < frames)
+            && self.frame.len() == self.back.len()
+            && self.innermost.len() == self.hash.len()
+            && all.is_some_and(|all| all <= MOST_FRAMES)
+    }
+}
+
+fn small(number: usize) -> u32 {
+    u32::try_from(number).unwrap_or(u32::MAX)
 }
 
 impl Rows {
@@ -118,8 +202,7 @@ impl Rows {
         let rows: Vec<usize> = rows.map(|(_, row)| row).collect();
         let of = |column: &Vec<u32>, row: &usize| column.get(*row).copied().unwrap_or(0);
         let numbers = |column| rows.iter().map(move |row| of(column, row));
-        let text = |place: u32| self.strings.get(place as usize).map_or("", String::as_str);
-        let texts = |column| numbers(column).map(text);
+        let texts = |column| numbers(column).map(|place| self.strings.at(place));
         let hash = |row: &usize| frames.hash.get(*row).copied().unwrap_or(0);
         let mut block = Block::of(rows.len());
         block.texts("service", rows.iter().map(|_| service));
@@ -141,9 +224,10 @@ impl Rows {
         service: &str,
         mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
-        let stacks = self.stacks.each().filter(|(hash, _)| are_meant(*hash));
-        let hash = |place: &u32| self.frames.hash.get(*place as usize).copied().unwrap_or(0);
-        let stacks = stacks.map(|(_, frames)| frames.iter().map(hash).collect());
+        let stacks = self.stacks.hash.iter().zip(&self.stacks.innermost);
+        let stacks = stacks.filter(|(hash, _)| are_meant(**hash));
+        let hash = |place: u32| self.frames.hash.get(place as usize).copied().unwrap_or(0);
+        let stacks = stacks.map(|(_, call)| self.stacks.frames(*call).map(hash).collect());
         let mut rows: Vec<Vec<u64>> = stacks.collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
@@ -153,8 +237,8 @@ impl Rows {
     }
 }
 
-/// What a compressed message begins with. One that is not begins with the key of a field, which
-/// ends in [`WITH_LENGTH`].
+/// What a compressed message begins with. One that is not begins with the key of a field that has a
+/// length, which ends in 2.
 pub(crate) const GZIP: [u8; 2] = [0x1f, 0x8b];
 
 /// The rows in a message, compressed or not.
@@ -181,40 +265,15 @@ pub(crate) fn unpack(message: &[u8]) -> io::Result<Rows> {
 ///
 /// # Errors
 /// If it is not as it was encoded, a row refers to what is not there, or the window's row is not
-/// there: nothing at all would be rows without any, too. [`io::ErrorKind::FileTooLarge`] if there
-/// are too many strings.
+/// there: nothing at all would be rows without any, too.
 pub(crate) fn rows(bytes: &[u8]) -> io::Result<Rows> {
-    let fields = fields(bytes).ok_or(io::ErrorKind::InvalidData)?;
-    if fields > MOST_STRINGS {
-        return Err(io::ErrorKind::FileTooLarge.into());
-    }
     let rows = Rows::decode(bytes)?;
-    let are_whole = rows.frames.is_whole(rows.strings.len());
+    let are_whole = rows.strings.is_whole() && rows.frames.is_whole(rows.strings.ends.len());
     let are_whole = are_whole && rows.stacks.is_whole(rows.frames.hash.len());
     match are_whole && !rows.window.is_empty() {
         true => Ok(rows),
         false => Err(io::ErrorKind::InvalidData.into()),
     }
-}
-
-/// How the kind of a field is marked in its key that has a length.
-const WITH_LENGTH: u8 = 2;
-
-/// How many fields a message has, if all are of the kind that those of [`Rows`] are, and each key
-/// has one byte as theirs do: of a longer one, the rest would be taken for a length.
-fn fields(mut bytes: &[u8]) -> Option<usize> {
-    const KIND: u8 = 7;
-    const GOES_ON: u8 = 0x80;
-    let mut fields = 0;
-    while let Some((key, rest)) = bytes.split_first() {
-        bytes = rest;
-        let length = prost::decode_length_delimiter(&mut bytes).ok()?;
-        bytes = bytes
-            .get(length..)
-            .filter(|_| key & (KIND | GOES_ON) == WITH_LENGTH)?;
-        fields += 1;
-    }
-    Some(fields)
 }
 
 #[cfg(test)]
@@ -226,8 +285,14 @@ pub(crate) mod tests {
 
     /// A frame and its stack.
     pub(crate) fn example([frame, stack]: [u64; 2]) -> Rows {
+        let mut strings = Texts::default();
+        ["", "ä\n\""].iter().for_each(|text| strings.push(text));
+        let mut stacks = Stacks::default();
+        let outer = stacks.call(None, 0);
+        let inner = stacks.call(Some(outer), 0);
+        stacks.push(stack, Some(inner));
         Rows {
-            strings: ["", "ä\n\""].map(str::to_owned).into(),
+            strings,
             frames: Frames {
                 hash: vec![frame],
                 function: vec![1],
@@ -239,11 +304,7 @@ pub(crate) mod tests {
                 language: vec![0],
                 inlined: vec![0],
             },
-            stacks: Stacks {
-                hash: vec![stack],
-                depth: vec![2],
-                frames: vec![0, 0],
-            },
+            stacks,
             window: b"w".to_vec(),
             samples: Vec::new(),
         }
@@ -251,7 +312,10 @@ pub(crate) mod tests {
 
     #[test]
     fn rows_are_read_back() {
-        let rows = example([u64::MAX, 1]);
+        let mut rows = example([u64::MAX, 1]);
+        let other = rows.stacks.call(Some(0), 0);
+        rows.stacks.push(2, Some(other));
+        rows.stacks.push(3, Some(0));
         let bytes = rows.encode_to_vec();
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&bytes).unwrap();
@@ -262,19 +326,27 @@ pub(crate) mod tests {
         assert!(
             read.frames_that("", |_| false).is_none() && read.stacks_that("", |_| false).is_none()
         );
-        let stacks: Vec<_> = read.stacks.each().collect();
-        assert_eq!(stacks, [(1, &[0, 0][..])]);
+        let depths = [1, other, 0].map(|call| read.stacks.frames(call).count());
+        assert_eq!(depths, [2, 2, 1]);
+        assert_eq!(
+            [0, 1, 2].map(|place| read.strings.at(place)),
+            ["", "ä\n\"", ""]
+        );
     }
 
     #[test]
     fn what_is_none_is_refused() {
-        let changes: [fn(&mut Rows); 8] = [
-            |rows| rows.strings.truncate(1),
+        let changes: [fn(&mut Rows); 12] = [
+            |rows| rows.strings.ends.truncate(1),
+            |rows| rows.strings.ends[1] = 1,
+            |rows| rows.strings.ends[1] = 9,
+            |rows| rows.strings.ends[0] = 5,
             |rows| rows.frames.function.clear(),
             |rows| rows.frames.hash.push(2),
             |rows| rows.frames.inlined.push(2),
-            |rows| rows.stacks.frames[1] = 1,
-            |rows| rows.stacks.depth[0] = 3,
+            |rows| rows.stacks.frame[1] = 1,
+            |rows| rows.stacks.back[1] = 2,
+            |rows| rows.stacks.innermost[0] = 2,
             |rows| rows.stacks.hash.clear(),
             |rows| rows.window.clear(),
         ];
@@ -284,11 +356,18 @@ pub(crate) mod tests {
             assert!(unpack(&rows.encode_to_vec()).is_err(), "{number}");
         }
         assert!(rows(b"{}").is_err() && rows(b"").is_err() && unpack(b"\x1f\x8b").is_err());
-        let whole = example([2, 1]).encode_to_vec();
-        let with = |strings| [&whole, &[10, 0].repeat(strings)[..]].concat();
-        assert!(rows(&with(100)).is_ok() && rows(&with(MOST_STRINGS)).is_err());
-        // Keys that are longer than they need be, among which the count would lose its place.
-        let hidden = |strings| [&whole, &[0x8a, 0, 2, b'~', b'a'].repeat(strings)[..]].concat();
-        assert!(rows(&hidden(MOST_STRINGS + 26 - MOST_STRINGS % 26)).is_err());
+    }
+
+    #[test]
+    fn a_few_bytes_are_not_taken_for_very_many_frames() {
+        let stacks = |depth: u32| {
+            let mut stacks = Stacks::default();
+            for caller in 0..depth {
+                stacks.call(caller.checked_sub(1), 0);
+                stacks.push(1, Some(caller));
+            }
+            stacks
+        };
+        assert!(stacks(5_000).is_whole(1) && !stacks(6_000).is_whole(1));
     }
 }

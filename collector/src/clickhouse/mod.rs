@@ -9,6 +9,7 @@
 mod address;
 mod answer;
 mod build;
+mod call_path;
 mod calls;
 pub(crate) mod message;
 pub(crate) mod native;

@@ -1,14 +1,13 @@
 //! A profile as rows: each sample one, frames and stacks by their hashes.
 
+use super::call_path::CallPath;
 use super::message::Rows;
 use super::native::Block;
 use crate::intern::{HashMap, Strings};
-use crate::profile::{CallId, Function, Mode, Profile, Sample, SourceFrameId};
-use crate::symbolize::Image;
+use crate::profile::{CallId, Function, FunctionId, Mode, Profile, Sample, SourceFrameId};
 use crate::visible::visible;
 use prost::Message as _;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::hash::Hasher as _;
 use std::io;
 use twox_hash::XxHash64;
@@ -34,24 +33,31 @@ pub(crate) struct Window<'a> {
 /// # Errors
 /// Those of compression into memory: none.
 pub(crate) fn encode(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u8>> {
-    let images = profile.symbols.images.iter();
-    let build_ids: Vec<String> = images.map(Image::build_id_text).collect();
     let mut maker = Maker {
         profile,
-        build_ids: &build_ids,
         rows: Rows::default(),
         strings: Strings::default(),
+        images: Vec::new(),
+        functions: vec![None; profile.functions.len()],
         frames: vec![None; profile.frames.len()],
-        hashes: String::new(),
-        ends: Vec::new(),
+        hashes: Vec::new(),
+        calls: vec![None; profile.stacks.len()],
         stacks: HashMap::default(),
-        text: String::new(),
+        path: CallPath::default(),
+        new: Vec::new(),
     };
+    for image in &profile.symbols.images {
+        let texts = [&*image.path, &image.build_id_text()];
+        let places = texts.map(|text| maker.strings.place(&visible(text)));
+        maker.images.push(places);
+    }
     for sample in profile.weighed() {
         maker.stack(sample.stack);
     }
     maker.window(window)?;
-    maker.rows.strings = maker.strings.list();
+    for text in maker.strings.list() {
+        maker.rows.strings.push(&text);
+    }
     Ok(maker.rows.encode_to_vec())
 }
 
@@ -69,18 +75,23 @@ pub(crate) fn window_id(attributes: &BTreeMap<String, String>, from_ns: u64, to_
 
 struct Maker<'a> {
     profile: &'a Profile,
-    /// Of its images.
-    build_ids: &'a [String],
     rows: Rows,
     strings: Strings,
-    /// Places in the rows, of each of the profile's frames.
+    /// Of the profile's images the path and the build-id; places in the strings.
+    images: Vec<[u32; 2]>,
+    /// Of its functions that were met the name, the short one and the language, likewise.
+    functions: Vec<Option<[u32; 3]>>,
+    /// Places in the rows of each of the profile's frames ...
     frames: Vec<Option<u32>>,
-    /// The hashes of the frames in the rows, as text, and where each ends in it.
-    hashes: String,
-    ends: Vec<usize>,
+    /// ... and their hashes as text, by these places, ...
+    hashes: Vec<String>,
+    /// ... and of each of its calls, with how many callers it has.
+    calls: Vec<Option<(u32, usize)>>,
     stacks: HashMap<CallId, u64>,
-    /// Of the stack that is made.
-    text: String,
+    /// From the outermost frame to that of the last stack.
+    path: CallPath,
+    /// Of the stack that is made, what is not on it, from the innermost.
+    new: Vec<CallId>,
 }
 
 impl Maker<'_> {
@@ -147,27 +158,40 @@ impl Maker<'_> {
         if self.stacks.contains_key(&id) {
             return;
         }
-        // As the table's definition has it.
-        self.text.clear();
-        let mut depth = 0;
-        let mut at = Some(id);
-        while let Some(call) = at.and_then(|id| self.profile.stacks.get(id.index())) {
-            let place = self.frame(call.frame);
-            if depth > 0 {
-                self.text.push(',');
+        let calls = &self.profile.stacks;
+        self.new.clear();
+        let (mut at, mut shared) = (Some(id), 0);
+        while let Some(call) = at {
+            if let Some((place, callers)) = self.calls[call.index()]
+                && self.path.has(callers, place)
+            {
+                shared = callers + 1;
+                break;
             }
-            let mut ends = self.ends[..=place as usize].iter().rev();
-            let end = ends.next().copied().unwrap_or(0);
-            let begin = ends.next().copied().unwrap_or(0);
-            self.text.push_str(&self.hashes[begin..end]);
-            self.rows.stacks.frames.push(place);
-            depth += 1;
-            at = call.parent;
+            self.new.push(call);
+            at = calls[call.index()].parent;
         }
-        let hash = XxHash64::oneshot(0, self.text.as_bytes());
+        self.path.cut(shared);
+        while let Some(call) = self.new.pop() {
+            let place = self.call(call);
+            let frame = self.rows.stacks.frame_of(place);
+            self.path
+                .push(place, self.hashes[frame as usize].as_bytes());
+        }
+        let hash = self.path.hash();
         self.stacks.insert(id, hash);
-        self.rows.stacks.hash.push(hash);
-        self.rows.stacks.depth.push(depth);
+        self.rows.stacks.push(hash, self.path.last());
+    }
+
+    /// The place of a call whose caller is the path's last.
+    fn call(&mut self, id: CallId) -> u32 {
+        if let Some((place, _)) = self.calls[id.index()] {
+            return place;
+        }
+        let frame = self.frame(self.profile.stacks[id.index()].frame);
+        let place = self.rows.stacks.call(self.path.last(), frame);
+        self.calls[id.index()] = Some((place, self.path.len()));
+        place
     }
 
     fn frame(&mut self, id: SourceFrameId) -> u32 {
@@ -177,41 +201,43 @@ impl Maker<'_> {
         let profile = self.profile;
         let frame = &profile.frames[id.index()];
         let function = profile.function(frame);
-        let image = function.image.map(|id| &profile.symbols.images[id.index()]);
-        let binary = image.map_or("", |image| &*image.path);
-        let build_id = function.image.and_then(|id| self.build_ids.get(id.index()));
+        let [name, short, language] = self.function(frame.function);
         let file = frame.file.as_deref().or(function.source.as_deref());
-        let texts = [
-            &*function.name,
-            function.short.as_deref().unwrap_or(""),
-            file.unwrap_or(""),
-            binary,
-            build_id.map_or("", String::as_str),
-            language(profile, function),
-        ]
-        .map(visible);
+        let file = self.strings.place(&visible(file.unwrap_or("")));
+        let image = function.image.and_then(|id| self.images.get(id.index()));
+        let [binary, build_id] = image.copied().unwrap_or_default();
+        let texts = [name, short, file, binary, build_id, language];
         let mut hasher = XxHash64::with_seed(0);
-        texts.iter().for_each(|one| text(&mut hasher, one));
+        for place in texts {
+            text(&mut hasher, self.strings.at(place));
+        }
         hasher.write_u32(frame.line);
         hasher.write_u32(frame.inline_depth);
-        let hash = hasher.finish();
-        let _ = write!(self.hashes, "{hash}");
-        self.ends.push(self.hashes.len());
-        let [function, short, file, binary, build_id, language] =
-            texts.map(|text| self.strings.place(&text));
         let frames = &mut self.rows.frames;
         let place = small(frames.hash.len() as u64);
+        let hash = hasher.finish();
         frames.hash.push(hash);
-        frames.function.push(function);
-        frames.short.push(short);
-        frames.file.push(file);
+        self.hashes.push(hash.to_string());
+        for (column, text) in frames.texts_mut().into_iter().zip(texts) {
+            column.push(text);
+        }
         frames.line.push(frame.line);
-        frames.binary.push(binary);
-        frames.build_id.push(build_id);
-        frames.language.push(language);
         frames.inlined.push(frame.inline_depth);
         self.frames[id.index()] = Some(place);
         place
+    }
+
+    fn function(&mut self, id: FunctionId) -> [u32; 3] {
+        if let Some(places) = self.functions[id.index()] {
+            return places;
+        }
+        let profile = self.profile;
+        let function = &profile.functions[id.index()];
+        let short = function.short.as_deref().unwrap_or("");
+        let texts = [&*function.name, short, language(profile, function)];
+        let places = texts.map(|text| self.strings.place(&visible(text)));
+        self.functions[id.index()] = Some(places);
+        places
     }
 }
 

@@ -78,7 +78,9 @@ pub(super) fn name_batch(
     // Nobody asks for them otherwise.
     let remembered = (places.effort == Effort::Little).then_some(&places.functions);
     let mut name = |code: &Path, elf: &object::File<'_, &Binary>| {
-        name_without_symbols((code, elf), image, &batch.addresses, &mut named, remembered);
+        let has_all = code == symbols;
+        let file = (code, elf, has_all);
+        name_without_symbols(file, image, &batch.addresses, &mut named, remembered);
     };
     match code.filter(|code| *code != symbols) {
         None => {
@@ -105,9 +107,10 @@ fn own_descriptor(file: &File) -> PathBuf {
     format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
-/// Names what the symbols of a binary do not, by what else there is in its file.
+/// Names what the symbols of a binary do not, by what else there is in its file; `has_all`: no
+/// other file has symbols of it.
 fn name_without_symbols<'e>(
-    (code, elf): (&Path, &impl Object<'e>),
+    (code, elf, has_all): (&Path, &impl Object<'e>, bool),
     image: &Image,
     addresses: &[u64],
     named: &mut [Vec<Named>],
@@ -125,8 +128,16 @@ fn name_without_symbols<'e>(
             }
         }
     }
-    let unnamed = addresses.iter().zip(&mut *named);
-    go_functions::name(elf, unnamed.filter(|(_, names)| names.is_empty()));
+    if named.iter().all(|names| !names.is_empty()) {
+        return;
+    }
+    if remembered.is_none_or(|it| it.may_have_go(image)) {
+        let unnamed = addresses.iter().zip(&mut *named);
+        let has_go = go_functions::name(elf, unnamed.filter(|(_, names)| names.is_empty()));
+        if let Some(remembered) = remembered.filter(|_| !has_go) {
+            remembered.list_nameless(image, elf, has_all);
+        }
+    }
     let unnamed = addresses.iter().zip(&mut *named);
     let unnamed = unnamed.filter(|(_, names)| names.is_empty());
     let met = entry::name(elf, image.name(), unnamed);
@@ -141,4 +152,59 @@ fn name_without_symbols<'e>(
         read.and_then(Result::ok).unwrap_or(0)
     };
     code_starts::name(elf, read, image.name(), addresses, unnamed);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object::{ObjectSection as _, ObjectSymbol as _};
+
+    /// The C library here: of most of its functions there are no symbols.
+    #[test]
+    fn what_is_remembered_is_what_the_file_says() {
+        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+        let mut paths = maps
+            .lines()
+            .filter_map(|line| line.split_whitespace().nth(5));
+        let path = Path::new(paths.find(|path| path.contains("/libc.so")).unwrap());
+        let data = Binary::open(path).unwrap();
+        let elf = object::File::parse(&data).unwrap();
+        let image = Image {
+            path: path.to_str().unwrap().into(),
+            build_id: vec![1],
+        };
+        let text = |name| elf.section_by_name(name).unwrap();
+        let range = |name| text(name).address()..text(name).address() + text(name).size();
+        let symbols = elf.dynamic_symbols().map(|symbol| symbol.address());
+        let mut addresses: Vec<u64> = range(".text").step_by(61).chain(range(".plt")).collect();
+        addresses.extend(symbols.filter(|address| range(".text").contains(address)));
+        addresses.push(elf.entry());
+        addresses.sort_unstable();
+        addresses.dedup();
+        let known = Group::default();
+        let names = |addresses: &[u64], remembered: Option<&Functions>| {
+            let (mut met, nothing) = (elf::Met::of(false), Functions::default());
+            let symbols = remembered.unwrap_or(&nothing);
+            let mut named = by_symbols::names((&elf, &image), addresses, &known, &mut met, symbols);
+            let file = (path, &elf, true);
+            name_without_symbols(file, &image, addresses, &mut named, remembered);
+            named
+        };
+        let remembered = Functions::default();
+        // One of each kind is met, and all of them are listed.
+        let nameless = elf.entry();
+        names(&[range(".plt").start, nameless], Some(&remembered));
+        assert!(!remembered.may_have_go(&image));
+        let (mut found, mut missed) = (0, 0);
+        for (address, names) in addresses.iter().zip(names(&addresses, None)) {
+            match remembered.find(&image, *address, &known) {
+                Some(named) => {
+                    assert_eq!(names, [named], "{address:#x}");
+                    found += 1;
+                }
+                None => missed += 1,
+            }
+        }
+        assert!(found > 20 * missed, "{found} found, {missed} not");
+    }
 }

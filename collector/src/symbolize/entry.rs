@@ -15,6 +15,7 @@ use gimli::{
     ParsedEhFrameHdr, RegisterRule, UnwindContext, UnwindSection,
 };
 use object::{Object, ObjectSection, ObjectSymbol};
+use std::borrow::Cow;
 use std::cell::LazyCell;
 use std::ops::Range;
 
@@ -33,15 +34,7 @@ pub(super) fn name<'a, 'e>(
     if unnamed.peek().is_none() {
         return met;
     }
-    let return_address = match elf.architecture() {
-        object::Architecture::X86_64 => gimli::X86_64::RA,
-        object::Architecture::Aarch64 => gimli::AArch64::X30,
-        _ => return met,
-    };
-    let Some(section) = elf.section_by_name(".eh_frame") else {
-        return met;
-    };
-    let Some(bytes) = binary::content(&section) else {
+    let Some(sections) = Sections::of(elf) else {
         return met;
     };
     // Not before it matters: each symbol's name is a read of its own.
@@ -51,18 +44,7 @@ pub(super) fn name<'a, 'e>(
     });
     let mut unnamed: Vec<_> = unnamed.collect();
     unnamed.sort_unstable_by_key(|(address, _)| **address);
-    let header = elf.section_by_name(".eh_frame_hdr");
-    let header = header.and_then(|header| Some((header.address(), binary::content(&header)?)));
-    let bases = BaseAddresses::default().set_eh_frame(section.address());
-    let table = Table {
-        table: EhFrame::new(&bytes, LittleEndian),
-        bases: match &header {
-            Some((address, _)) => bases.set_eh_frame_hdr(*address),
-            None => bases,
-        },
-        return_address,
-    };
-    let header = header.as_ref().map(|(_, bytes)| &**bytes);
+    let (table, header) = sections.table();
     let addresses: Vec<u64> = unnamed.iter().map(|(address, _)| **address).collect();
     table.visit(header, &addresses, |start, end, has_caller| {
         let first = addresses.partition_point(|address| *address < start);
@@ -87,6 +69,63 @@ pub(super) fn name<'a, 'e>(
         met.push((start..end, named));
     });
     met
+}
+
+/// From where to where those functions are that have a caller, and in which execution does not begin
+/// either, sorted; `None` if there are more than `most`.
+pub(super) fn called<'e>(elf: &impl Object<'e>, most: usize) -> Option<Vec<Range<u64>>> {
+    let mut all = Vec::new();
+    if let Some(sections) = Sections::of(elf) {
+        let (table, _) = sections.table();
+        table.each(|fde| {
+            let range = fde.initial_address()..fde.end_address();
+            if all.len() <= most && !range.contains(&elf.entry()) && table.has_caller(fde) {
+                all.push(range);
+            }
+        });
+        all.sort_unstable_by_key(|range| (range.start, range.end));
+    }
+    (all.len() <= most).then_some(all)
+}
+
+/// What there is of a binary's unwind tables.
+struct Sections<'e> {
+    frames: (u64, Cow<'e, [u8]>),
+    header: Option<(u64, Cow<'e, [u8]>)>,
+    return_address: gimli::Register,
+}
+
+impl<'e> Sections<'e> {
+    fn of(elf: &impl Object<'e>) -> Option<Self> {
+        let section = |name| {
+            let section = elf.section_by_name(name)?;
+            Some((section.address(), binary::content(&section)?))
+        };
+        Some(Self {
+            return_address: match elf.architecture() {
+                object::Architecture::X86_64 => gimli::X86_64::RA,
+                object::Architecture::Aarch64 => gimli::AArch64::X30,
+                _ => return None,
+            },
+            frames: section(".eh_frame")?,
+            header: section(".eh_frame_hdr"),
+        })
+    }
+
+    /// The table, and its index if there is one.
+    fn table(&self) -> (Table<'_>, Option<&[u8]>) {
+        let (address, bytes) = &self.frames;
+        let bases = BaseAddresses::default().set_eh_frame(*address);
+        let table = Table {
+            table: EhFrame::new(bytes, LittleEndian),
+            bases: match &self.header {
+                Some((address, _)) => bases.set_eh_frame_hdr(*address),
+                None => bases,
+            },
+            return_address: self.return_address,
+        };
+        (table, self.header.as_ref().map(|(_, bytes)| &**bytes))
+    }
 }
 
 /// The functions of a table.

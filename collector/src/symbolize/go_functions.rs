@@ -14,21 +14,18 @@ const SECTIONS: [&str; 3] = [".gopclntab", ".data.rel.ro.gopclntab", ".data.rel.
 /// What the table's address is a multiple of.
 const ALIGNMENT: usize = 8;
 
-/// Names `unnamed`, addresses without a symbol, as far as they are in functions of Go.
+/// Names `unnamed`, addresses without a symbol, as far as they are in functions of Go. Gives
+/// whether the binary has any.
 pub(super) fn name<'a, 'e>(
     elf: &impl Object<'e>,
     unnamed: impl Iterator<Item = (&'a u64, &'a mut Vec<Named>)>,
-) {
-    let mut unnamed = unnamed.peekable();
-    if unnamed.peek().is_none() {
-        return;
-    }
+) -> bool {
     let section = SECTIONS.iter().find_map(|name| elf.section_by_name(name));
     let Some(bytes) = section.and_then(|section| binary::content(&section)) else {
-        return;
+        return false;
     };
     let Some(table) = anywhere(&bytes).or_else(|| without_text(elf, &bytes)) else {
-        return;
+        return false;
     };
     let mut known: HashMap<u64, Arc<str>> = HashMap::new();
     for (address, names) in unnamed {
@@ -41,6 +38,7 @@ pub(super) fn name<'a, 'e>(
             ..Named::only(name.or_insert_with(|| function.name.into()).clone())
         }];
     }
+    true
 }
 
 /// The first table in a section. Most have none, and are large: what a table cannot begin with is

@@ -7,7 +7,7 @@
 use super::by_symbols::{functions, is_function, named};
 use super::elf::Met;
 use super::plt::Stubs;
-use super::{Image, Named};
+use super::{Image, Named, entry, nameless};
 use crate::binary;
 use crate::intern::HashMap;
 use crate::recording::names::Group;
@@ -45,6 +45,9 @@ struct Build {
     list: Option<List>,
     /// Likewise the stubs through which it calls others.
     stubs: Option<Arc<Stubs>>,
+    /// Of one that has no functions of Go's, once that is known: from where to where those are of
+    /// which nothing but unwind tables tells, sorted.
+    nameless: Option<Vec<Range<u64>>>,
 }
 
 /// Functions as symbol tables have them, in little room.
@@ -92,6 +95,16 @@ impl List {
     }
 }
 
+impl Build {
+    /// The function without a name at an address.
+    fn nameless(&self, address: u64) -> Option<Range<u64>> {
+        let all = self.nameless.as_ref()?;
+        let behind = all.partition_point(|range| range.start <= address);
+        let range = all.get(behind.checked_sub(1)?)?;
+        range.contains(&address).then(|| range.clone())
+    }
+}
+
 impl Functions {
     fn lock(&self) -> MutexGuard<'_, Remembered> {
         // Nothing is left half done by who panics.
@@ -102,13 +115,24 @@ impl Functions {
     pub(super) fn find(&self, image: &Image, address: u64, known: &Group) -> Option<Named> {
         let mut remembered = self.lock();
         let build = remembered.builds.get(&image.build_id)?;
+        if let Some(stub) = build.stubs.as_ref().and_then(|it| it.find(address)) {
+            return Some(stub);
+        }
         let last = build.met.range(..=address).next_back();
         if let Some((_, (end, named))) = last
             && address < *end
         {
             return Some(named.clone());
         }
-        let (start, end, symbol) = build.list.as_ref()?.find(address)?;
+        let Some((start, end, symbol)) = build.list.as_ref()?.find(address) else {
+            let range = build.nameless(address)?;
+            let named = Named {
+                start: Some(range.start),
+                ..Named::only(nameless(image.name(), range.start))
+            };
+            remembered.add(image, &range, &named);
+            return Some(named);
+        };
         let outermost = known.places.iter().filter_map(|place| place.1.last());
         let known = outermost.rev().find(|named| named.start == Some(start));
         let named = named(known, symbol, start, &mut Met::default());
@@ -156,6 +180,36 @@ impl Functions {
         remembered.names += list.names.len();
         let build = remembered.builds.entry(image.build_id.clone());
         build.or_default().list = Some(list);
+    }
+
+    /// Whether it is not known of a binary that it has no functions of Go's.
+    pub(super) fn may_have_go(&self, image: &Image) -> bool {
+        let remembered = self.lock();
+        let build = remembered.builds.get(&image.build_id);
+        build.is_none_or(|it| it.nameless.is_none())
+    }
+
+    /// Lists those functions of a binary without functions of Go's in which no symbol begins, if
+    /// there is room. Where symbols may have no size they may reach into others, and none is listed:
+    /// in symbol tables, and where those are in another file (not `has_all`).
+    pub(super) fn list_nameless<'e>(&self, image: &Image, elf: &impl Object<'e>, has_all: bool) {
+        if image.build_id.is_empty() {
+            return;
+        }
+        let is_stripped = has_all && elf.symbols().next().is_none();
+        let has_room = is_stripped && !self.lock().is_full();
+        let listed = has_room.then(|| entry::called(elf, MOST_OF_BINARY));
+        let mut nameless = listed.flatten().unwrap_or_default();
+        let mut starts: Vec<u64> = elf.dynamic_symbols().map(|it| it.address()).collect();
+        starts.sort_unstable();
+        nameless.retain(|range| {
+            let next = starts.partition_point(|start| *start < range.start);
+            starts.get(next).is_none_or(|start| range.end <= *start)
+        });
+        let mut remembered = self.lock();
+        remembered.listed += nameless.len();
+        let build = remembered.builds.entry(image.build_id.clone());
+        build.or_default().nameless = Some(nameless);
     }
 
     /// The stubs of a binary; `read` reads those that are asked for, or all, which are remembered.
