@@ -1,5 +1,6 @@
 //! HTTP, as far as those need it who take windows or give profiles.
 
+use crate::resolver::Remembering;
 use crate::visible::{Shown, visible};
 use std::env;
 use std::fmt::Display;
@@ -11,6 +12,7 @@ use ureq::Agent;
 use ureq::http::uri::InvalidUri;
 use ureq::http::{HeaderName, HeaderValue, Uri};
 use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
+use ureq::unversioned::transport::DefaultConnector;
 
 /// Where machines keep whom they trust.
 const TRUSTED: [&str; 3] = [
@@ -51,6 +53,7 @@ pub(crate) enum Failure {
 #[derive(Debug)]
 pub(crate) struct Client {
     agent: Agent,
+    resolver: Remembering,
 }
 
 impl Client {
@@ -73,8 +76,11 @@ impl Client {
             .max_redirects(0)
             .user_agent(concat!("rsunwind/", env!("CARGO_PKG_VERSION")))
             .build();
+        let resolver = Remembering::default();
+        let connector = DefaultConnector::default();
         Ok(Self {
-            agent: config.new_agent(),
+            agent: Agent::with_parts(config, connector, resolver.clone()),
+            resolver,
         })
     }
 
@@ -98,7 +104,10 @@ impl Client {
         let mut answer = request.send(body).map_err(|error| match error {
             ureq::Error::Http(error) => Failure::Never(error.to_string()),
             ureq::Error::BadUri(error) => Failure::Never(error),
-            error if is_unreached(&error) => Failure::Unreached(failure(&error.to_string())),
+            error if is_unreached(&error) => {
+                self.resolver.forget();
+                Failure::Unreached(failure(&error.to_string()))
+            }
             error => Failure::Later(failure(&error.to_string())),
         })?;
         let after = answer.headers().get("Retry-After");

@@ -46,6 +46,8 @@ mod regular_file;
 mod remote;
 mod remote_memory;
 pub mod report;
+#[cfg(feature = "agent")]
+mod resolver;
 mod seccomp;
 #[cfg(test)]
 mod seeds;

@@ -336,10 +336,12 @@ impl Agent<'_> {
             }
             if next <= now {
                 next = now + self.settings.window;
-                let read = || windows.next(&self.asked());
-                let (made, asked) = meanwhile::passing_on(signals, recorder, read);
+                let mut asks = Asks::Nothing;
+                let mut wait = meanwhile::passing_on(signals, recorder, &mut asks);
+                let made = windows.next(&self.asked(), &mut wait);
+                drop(wait);
                 self.send(made);
-                if asked == Asks::Settings {
+                if asks == Asks::Settings {
                     self.reload();
                 }
             }

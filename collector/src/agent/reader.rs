@@ -8,9 +8,9 @@
 //! Not here: what is made of a window ([`super::window`]).
 
 use super::containers::Containers;
+use super::meanwhile::Wait;
 use super::names::Names;
 use super::window::{Made, Request, make};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::fs;
 use std::io::{self, BufRead as _, BufReader, Write as _};
 use std::os::fd::AsFd as _;
@@ -43,16 +43,16 @@ struct Running {
 }
 
 impl Reader {
-    /// Has a window read.
+    /// Has a window read; `wait` waits for it.
     ///
     /// # Errors
     /// A sentence; the next one is read by another process.
-    pub(super) fn cut(&mut self, request: &Request) -> Result<Made, String> {
+    pub(super) fn cut(&mut self, request: &Request, wait: &mut Wait<'_>) -> Result<Made, String> {
         let mut running = match self.0.take() {
             Some(running) => running,
             None => Running::start().map_err(|error| error.to_string())?,
         };
-        match running.ask(request) {
+        match running.ask(request, wait) {
             Ok(made) => {
                 if !made.ends {
                     self.0 = Some(running);
@@ -85,15 +85,11 @@ impl Running {
         })
     }
 
-    fn ask(&mut self, request: &Request) -> io::Result<Made> {
+    fn ask(&mut self, request: &Request, wait: &mut Wait<'_>) -> io::Result<Made> {
         writeln!(self.requests, "{}", request.encode())?;
-        let left = PollTimeout::try_from(LONGEST).unwrap_or(PollTimeout::MAX);
-        let answers = self.answers.get_ref();
-        let wanted = &mut [PollFd::new(answers.as_fd(), PollFlags::POLLIN)];
-        match poll(wanted, left) {
-            Ok(0) => Err(io::ErrorKind::TimedOut.into()),
-            // One that was interrupted waits where it reads.
-            _ => Made::read(&mut self.answers),
+        match wait(self.answers.get_ref().as_fd(), LONGEST) {
+            false => Err(io::ErrorKind::TimedOut.into()),
+            true => Made::read(&mut self.answers),
         }
     }
 

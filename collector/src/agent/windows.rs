@@ -13,6 +13,7 @@
 
 use super::books::Books;
 use super::carry::{self, carry};
+use super::meanwhile::{Wait, only_wait};
 use super::reader::Reader;
 use super::window::{Asked, Made, Request};
 use crate::clock;
@@ -85,7 +86,7 @@ pub(super) struct Windows {
 }
 
 /// Has windows read.
-type Cutter = Box<dyn FnMut(&Request) -> Result<Made, String>>;
+type Cutter = Box<dyn FnMut(&Request, &mut Wait<'_>) -> Result<Made, String>>;
 
 impl Windows {
     /// Of the recording of that name in a folder.
@@ -104,7 +105,7 @@ impl Windows {
             books: Books::default(),
             failures: 0,
             thorough: (None, FIRST_THOROUGH),
-            reader: Box::new(move |request| reader.cut(request)),
+            reader: Box::new(move |request, wait| reader.cut(request, wait)),
         }
     }
 
@@ -147,12 +148,13 @@ impl Windows {
         self.session.as_deref()
     }
 
-    /// The next window of a recording that goes on. Of what is too new the next one is.
+    /// The next window of a recording that goes on. Of what is too new the next one is. `wait` waits
+    /// until it is read.
     ///
     /// # Errors
     /// A sentence; what is in the window is in the next one, then, or lost, if that was tried often
     /// enough.
-    pub(super) fn next(&mut self, asked: &Asked) -> Result<Made, String> {
+    pub(super) fn next(&mut self, asked: &Asked, wait: &mut Wait<'_>) -> Result<Made, String> {
         let Some((recording, length)) = self.recording() else {
             return Ok(Made::default());
         };
@@ -170,7 +172,7 @@ impl Windows {
         }
         self.look();
         let paths = vec![session.unwrap_or_else(|| recording.clone())];
-        let made = self.read(paths, cut.time_ns, self.last.time_ns, asked);
+        let made = self.read(paths, (cut.time_ns, self.last.time_ns), asked, wait);
         let is_over = |session: &PathBuf| !underway::is_of(&recording, session);
         if self.session.as_ref().is_some_and(is_over) {
             // It has ended meanwhile; not all may have been found.
@@ -211,10 +213,11 @@ impl Windows {
         };
         // One that was killed has left its session, with what it had not taken from there.
         let paths = vec![underway::session_of(&recording).unwrap_or(recording)];
-        let mut read = self.read(paths.clone(), u64::MAX, u64::MAX, asked);
+        let all = (u64::MAX, u64::MAX);
+        let mut read = self.read(paths.clone(), all, asked, &mut only_wait);
         if read.is_err() {
             let _ = fs::remove_file(self.folder.join(NAMES));
-            read = self.read(paths, u64::MAX, u64::MAX, asked);
+            read = self.read(paths, all, asked, &mut only_wait);
         }
         read.map_err(|why| {
             format!("the end of the profile is lost, since it could not be read: {why}")
@@ -255,9 +258,9 @@ impl Windows {
     fn read(
         &mut self,
         mut paths: Vec<PathBuf>,
-        until_ns: u64,
-        late_until_ns: u64,
+        (until_ns, late_until_ns): (u64, u64),
         asked: &Asked,
+        wait: &mut Wait<'_>,
     ) -> Result<Made, String> {
         let carried = self.folder.join(CARRIED);
         if carried.exists() {
@@ -276,7 +279,7 @@ impl Windows {
             books: self.books.clone(),
             asked: asked.clone(),
         };
-        (self.reader)(&request)
+        (self.reader)(&request, wait)
     }
 }
 
@@ -296,8 +299,8 @@ mod tests {
         let mut windows = Windows::of(folder.path(), "a.rsu", false);
         let mut next = |reader: fn(&Request) -> Result<Made, String>| {
             fs::write(folder.path().join(NAMES), "x").unwrap();
-            windows.reader = Box::new(reader);
-            let made = windows.next(&Asked::default());
+            windows.reader = Box::new(move |request, _| reader(request));
+            let made = windows.next(&Asked::default(), &mut only_wait);
             let names = folder.path().join(NAMES).exists();
             (made.map(|made| made.samples), windows.last.time_ns, names)
         };
@@ -335,7 +338,7 @@ mod tests {
             "a window waits for the next one: it failed"
         );
         assert_eq!(next(sent).0, Ok(7));
-        windows.reader = Box::new(fails);
+        windows.reader = Box::new(move |request, _| fails(request));
         let rest = windows.rest(&Asked::default());
         assert!(
             rest.unwrap_err()
