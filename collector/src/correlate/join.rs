@@ -22,7 +22,7 @@ use engine::wire::thread::ThreadEndReason;
 /// CPU timers are looked at.
 const LONGEST_TICK_NS: u64 = 10_000_000;
 
-impl ChunkSamples<'_> {
+impl ChunkSamples<'_, '_> {
     /// Adds a user stack, and on top of it the kernel's stacks of the same entry, with the periods
     /// that each stands for.
     pub(super) fn add(&mut self, head: &SampleHead, stack: Option<StackId>) {

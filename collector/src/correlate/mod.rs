@@ -8,6 +8,7 @@
 //!
 //! Not here: what is in a file ([`crate::recording`]), and names (`symbolize`).
 
+mod before;
 mod beside;
 mod held;
 mod interrupted;

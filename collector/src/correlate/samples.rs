@@ -4,6 +4,7 @@
 //! sample takes over are not known; such a sample is kept, with its weight and its inner frames,
 //! and its root is [`RawFrame::Lost`] until a sample comes that takes over none of them.
 
+use super::before::{Before, DEEPEST, read_new};
 use super::beside::Beside;
 use super::kernel_samples::{KernelReader, Waiting, WaitingRoom};
 use super::window::{Sent, Window};
@@ -17,9 +18,6 @@ use engine::wire::WireError;
 use engine::wire::record::RecordKind;
 use engine::wire::sample::{Frame, Method, Sample, SampleHead, flags};
 use std::collections::BTreeMap;
-
-/// Deeper stacks than this are taken for damage; walks have a limit far below.
-const DEEPEST: usize = 1 << 16;
 
 /// Bytes from where handlers return to, at most, to behind the system call that leads from there to
 /// the interrupted code.
@@ -175,31 +173,18 @@ impl Recent {
     }
 }
 
-/// The stack of the sample before, from root to leaf.
-#[derive(Debug, Default)]
-struct Before {
-    head: SampleHead,
-    /// How many outermost frames are not known.
-    unknown: usize,
-    frames: Vec<FrameId>,
-    /// Those inside of them, if only samples that are not wanted had them.
-    unwanted: Vec<Frame>,
-    /// The stack at each frame, if no gap lies below it.
-    nodes: Vec<StackId>,
-}
-
 /// The samples of one chunk, on their way into a recording.
-pub(super) struct ChunkSamples<'a> {
+pub(super) struct ChunkSamples<'a, 'c> {
     pub(super) recording: &'a Recording,
     pub(super) stacks: &'a mut Stacks,
     pub(super) thread: ThreadId,
     by: Author,
     file: usize,
-    before: Before,
+    before: Before<'c>,
     kernel: KernelReader,
 }
 
-impl<'a> ChunkSamples<'a> {
+impl<'a, 'c> ChunkSamples<'a, 'c> {
     pub(super) fn new(
         recording: &'a Recording,
         stacks: &'a mut Stacks,
@@ -217,7 +202,7 @@ impl<'a> ChunkSamples<'a> {
     }
 
     /// Takes in the next record.
-    pub(super) fn step(&mut self, step: &Step<'_>, damages: &mut Damages) {
+    pub(super) fn step(&mut self, step: &Step<'c>, damages: &mut Damages) {
         let Step::Record(record, offset) = step else {
             self.lose();
             return;
@@ -234,10 +219,7 @@ impl<'a> ChunkSamples<'a> {
     }
 
     fn lose(&mut self) {
-        self.before.frames.clear();
-        self.before.unwanted.clear();
-        self.before.nodes.clear();
-        self.before.unknown = DEEPEST;
+        self.before.lose();
         self.kernel.lose();
     }
 
@@ -248,25 +230,26 @@ impl<'a> ChunkSamples<'a> {
         Ok(())
     }
 
-    fn sample(&mut self, payload: &[u8]) -> Result<(), WireError> {
+    fn sample(&mut self, payload: &'c [u8]) -> Result<(), WireError> {
         let sample = Sample::decode(payload, &self.before.head)?;
-        let known = self.before.frames.len() + self.before.unwanted.len();
-        let depth = self.before.unknown + known;
-        if sample.reused > depth {
+        if sample.reused > self.before.depth() {
             return Err(WireError::BadValue("reused frames", sample.reused as u64));
         }
-        let mut new = std::mem::take(&mut self.stacks.new);
-        new.clear();
-        let taken = self.new_frames(&sample, &mut new);
-        self.stacks.new = new;
-        taken?;
+        let window = self.stacks.window;
+        let head = &sample.head;
+        // What was seen from outside stands for samples that waited until the end.
+        let is_end = window.is_last() && head.flags & flags::FROM_OUTSIDE != 0;
+        let is_wanted = window.has(head.time_ns) || is_end;
+        if is_wanted || !self.pass_over(&sample)? {
+            let mut new = std::mem::take(&mut self.stacks.new);
+            let taken = self.new_frames(&sample, &mut new);
+            self.stacks.new = new;
+            taken?;
+        }
         self.before.head = sample.head;
         let head = self.weighed(sample.head);
         self.learn_regions(&head);
-        let window = self.stacks.window;
-        // What was seen from outside stands for samples that waited until the end.
-        let is_end = window.is_last() && head.flags & flags::FROM_OUTSIDE != 0;
-        if !window.has(head.time_ns) && !is_end {
+        if !is_wanted {
             let is_over = window.is_over(head.time_ns);
             let waiting = &mut self.stacks.waiting;
             // The next window takes it that this one had them.
@@ -329,15 +312,29 @@ impl<'a> ChunkSamples<'a> {
             .unwrap_or(LabelsId::UNKNOWN)
     }
 
+    /// Leaves frames of a sample that is not wanted for later, if nothing is to be learned of them:
+    /// most are on no sample that is wanted.
+    fn pass_over(&mut self, sample: &Sample<'c>) -> Result<bool, WireError> {
+        let process = self.recording.threads[self.thread.index()].process;
+        let map = &self.recording.processes[process.index()].map;
+        if map.changes() || !self.recording.has_steady_map(process) {
+            return Ok(false);
+        }
+        let Some(new) = sample.plain_frames()? else {
+            return Ok(false);
+        };
+        check_depth(sample.reused, new)?;
+        self.before.take_over(sample.reused);
+        self.before.leave(sample, new);
+        Ok(true)
+    }
+
     /// Takes the frames of a sample that are not those of the sample before.
     fn new_frames(&mut self, sample: &Sample<'_>, new: &mut Vec<Frame>) -> Result<(), WireError> {
-        for frame in sample.new_frames() {
-            new.push(frame?);
-        }
-        if sample.reused.saturating_add(new.len()) > DEEPEST {
-            return Err(WireError::BadValue("stack depth", new.len() as u64));
-        }
-        self.take_over(sample.reused);
+        self.before.take_over(sample.reused);
+        self.before.read_unread(new)?;
+        read_new(sample, new)?;
+        check_depth(sample.reused, new.len())?;
         let time_ns = sample.head.time_ns;
         let process = self.recording.threads[self.thread.index()].process;
         self.before.unwanted.extend(new.iter().rev());
@@ -379,20 +376,6 @@ impl<'a> ChunkSamples<'a> {
                 self.stacks.trampolines.insert((process, start.0));
             }
         }
-    }
-
-    /// Keeps the `reused` outermost frames of the stack before.
-    fn take_over(&mut self, reused: usize) {
-        let unknown = self.before.unknown.min(reused);
-        if unknown < self.before.unknown {
-            self.before.nodes.clear();
-        }
-        self.before.unknown = unknown;
-        let known = reused - unknown;
-        let unwanted = known.saturating_sub(self.before.frames.len());
-        self.before.unwanted.truncate(unwanted);
-        self.before.frames.truncate(known);
-        self.before.nodes.truncate(known);
     }
 
     /// Frames taken over may lie in another module by now.
@@ -456,6 +439,13 @@ impl<'a> ChunkSamples<'a> {
 
     fn push(&mut self, parent: Option<StackId>, frame: RawFrame) -> Option<StackId> {
         self.stacks.push(parent, frame)
+    }
+}
+
+fn check_depth(reused: usize, new: usize) -> Result<(), WireError> {
+    match reused.saturating_add(new) > DEEPEST {
+        true => Err(WireError::BadValue("stack depth", new as u64)),
+        false => Ok(()),
     }
 }
 

@@ -35,13 +35,13 @@ pub(crate) enum Step<'a> {
 /// Goes through `bytes`, which begin with the first record of a chunk and at `offset` of the file.
 /// Gives the end of the last sound record, in bytes from the start. `open_end`: zeros or unreadable
 /// bytes at the end are no damage (the committed length is not known).
-pub(super) fn walk(
-    bytes: &[u8],
+pub(super) fn walk<'a>(
+    bytes: &'a [u8],
     offset: u64,
     open_end: bool,
     budget: &mut Budget,
     damages: &mut Damages,
-    mut visit: impl FnMut(Step<'_>),
+    mut visit: impl FnMut(Step<'a>),
 ) -> usize {
     let mut at = 0;
     let mut sound = 0;

@@ -186,9 +186,9 @@ impl Part<'_> {
     }
 }
 
-impl ChunkRecords<'_> {
+impl<'a> ChunkRecords<'a> {
     /// Goes through them; what cannot be read is added to the damages of its file.
-    pub(crate) fn walk(self, mut visit: impl FnMut(Step<'_>, &mut Damages)) {
+    pub(crate) fn walk(self, mut visit: impl FnMut(Step<'a>, &mut Damages)) {
         // Those of the records themselves were found in the first pass.
         let mut known = Damages::default();
         let (budget, damages) = (self.budget, self.damages);

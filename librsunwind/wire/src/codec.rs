@@ -125,6 +125,18 @@ impl<'a> Decoder<'a> {
     /// [`WireError::BadValue`] when it does not fit 64 bits.
     #[inline]
     pub fn number(&mut self) -> Result<u64, WireError> {
+        // Most are short, and have something behind them.
+        if let Some(bytes) = self.rest.first_chunk()
+            && let Some((value, length)) = number_in(u64::from_le_bytes(*bytes))
+            && let Some(rest) = self.rest.get(length..)
+        {
+            self.rest = rest;
+            return Ok(value);
+        }
+        self.number_by_bytes()
+    }
+
+    fn number_by_bytes(&mut self) -> Result<u64, WireError> {
         let mut value = 0u64;
         for shift in (0..64u32).step_by(7) {
             let byte = self.byte()?;
@@ -174,6 +186,24 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// The number that eight bytes begin with, and how many of them it takes; `None` if it goes on behind
+/// them.
+#[inline]
+const fn number_in(bytes: u64) -> Option<(u64, usize)> {
+    const LAST: u64 = 0x8080_8080_8080_8080;
+    let ends = !bytes & LAST;
+    if ends == 0 {
+        return None;
+    }
+    // All bits up to that of the first byte which is a last one.
+    let own = ends ^ ends.wrapping_sub(1);
+    let sevens = bytes & own & !LAST;
+    let low = sevens & 0x007f_007f_007f_007f | (sevens & 0x7f00_7f00_7f00_7f00) >> 1;
+    let low = low & 0x0000_3fff_0000_3fff | (low & 0x3fff_0000_3fff_0000) >> 2;
+    let value = low & 0x0fff_ffff | (low & 0x0fff_ffff_0000_0000) >> 4;
+    Some((value, (own.count_ones() >> 3) as usize))
+}
+
 /// Small magnitudes to small unsigned numbers: 0, -1, 1, -2 … become 0, 1, 2, 3 ….
 #[inline]
 #[must_use]
@@ -208,6 +238,20 @@ mod tests {
                 assert_eq!(decoder.bytes().unwrap(), b"name");
                 assert!(decoder.byte().is_err());
             }
+        }
+    }
+
+    #[test]
+    fn eight_bytes_at_once_are_read_as_one_by_one() {
+        // Bytes of all kinds; the high bits of each say whether it is the last one.
+        let mut seed = 1u64;
+        for _ in 0..10_000 {
+            seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+            let more = seed.rotate_left(32) & seed.rotate_left(11) & 0x8080_8080_8080_8080;
+            let bytes = (seed | more).to_le_bytes();
+            let (mut at_once, mut one_by_one) = (Decoder::new(&bytes), Decoder::new(&bytes));
+            assert_eq!(at_once.number(), one_by_one.number_by_bytes());
+            assert_eq!(at_once.rest, one_by_one.rest);
         }
     }
 

@@ -356,6 +356,24 @@ impl<'a> Sample<'a> {
         })
     }
 
+    /// Passes over the frames that differ from the sample before. Gives how many there are, if none
+    /// was found as [`Method::SignalFrame`].
+    ///
+    /// # Errors
+    /// As those of [`Sample::new_frames`].
+    pub fn plain_frames(&self) -> Result<Option<usize>, WireError> {
+        let mut from = self.frames;
+        let mut are_plain = true;
+        for _ in 0..self.new {
+            let (method, _) = decode_step(&mut from)?;
+            if method == Method::Language {
+                from.small(POSITION)?;
+            }
+            are_plain &= method != Method::SignalFrame;
+        }
+        Ok(are_plain.then_some(self.new))
+    }
+
     /// The frames that differ from the sample before, from the leaf.
     pub fn new_frames(&self) -> impl Iterator<Item = Result<Frame, WireError>> + use<'a> {
         let mut from = self.frames;
@@ -372,17 +390,25 @@ impl<'a> Sample<'a> {
     }
 }
 
-fn decode_frame(from: &mut Decoder<'_>, last: &mut Last) -> Result<Frame, WireError> {
+/// What a position is called in errors.
+const POSITION: &str = "a position in code";
+
+/// How a frame was found, and how far its pc is from the one before.
+fn decode_step(from: &mut Decoder<'_>) -> Result<(Method, u64), WireError> {
     let first = from.byte()?;
     let number = first & 15;
     let method =
         Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))?;
     let rest = if first & 0x80 == 0 { 0 } else { from.number()? };
-    let distance = rest << 3 | u64::from(first >> 4 & 7);
+    Ok((method, rest << 3 | u64::from(first >> 4 & 7)))
+}
+
+fn decode_frame(from: &mut Decoder<'_>, last: &mut Last) -> Result<Frame, WireError> {
+    let (method, distance) = decode_step(from)?;
     let last = last.of(method);
     *last = last.wrapping_add(unzigzag(distance));
     let position = match method {
-        Method::Language => from.small("a position in code")?,
+        Method::Language => from.small(POSITION)?,
         _ => 0,
     };
     Ok(Frame {

@@ -111,3 +111,51 @@ fn adds_up_to(weight: u64, says_ns: u64, all: &[(u64, Chunk)]) {
         }
     }
 }
+
+/// What is passed over outside of a window is on the stacks inside of it.
+#[test]
+fn stacks_in_windows_are_those_of_the_whole() {
+    let (mut seed, mut stack) = (1u64, Vec::new());
+    let mut random = |below: u64| {
+        seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
+        (seed >> 33) % below
+    };
+    let mut chunk = Chunk::new(42, 42, 7);
+    for nonce in 1..300 {
+        stack.truncate(stack.len() - random(stack.len() as u64 + 1) as usize);
+        stack.extend((0..random(6)).map(|_| PROGRAM + random(9)));
+        let leaf_first: Vec<u64> = stack.iter().rev().copied().collect();
+        let head = SampleHead {
+            nonce,
+            ..head(nonce * 10, 1)
+        };
+        chunk = chunk.sample(head, &leaf_first);
+    }
+    let bytes = recording(&[with_modules(), chunk]);
+    let stacks_of = |window| {
+        let contents = Contents::of_bytes("x.rsu", bytes.clone()).unwrap();
+        let read = correlate(contents, window, &mut Sent::default()).unwrap();
+        let frames = |sample: &RawSample| {
+            let parent = |id: &StackId| read.stacks[id.index()].parent;
+            let all = std::iter::successors(sample.stack, parent);
+            let frame = |id: StackId| read.frames[read.stacks[id.index()].frame.index()];
+            (sample.time_ns, all.map(frame).collect::<Vec<_>>())
+        };
+        read.samples.iter().map(frames).collect::<Vec<_>>()
+    };
+    let whole = stacks_of(Window::WHOLE);
+    assert!(whole.len() == 299 && whole.iter().any(|(_, frames)| frames.len() > 10));
+    for length in [10, 70, 500, 1400] {
+        let mut all = Vec::new();
+        for after_ns in (0..3000).step_by(length) {
+            let window = Window {
+                after_ns,
+                until_ns: after_ns + length as u64,
+                late_after_ns: after_ns.saturating_sub(length as u64),
+                late_until_ns: after_ns,
+            };
+            all.extend(stacks_of(window));
+        }
+        assert_eq!(all, whole, "windows of {length}");
+    }
+}
