@@ -23,13 +23,22 @@ pub(crate) const LOADER_NS: u64 = 30_000_000;
 /// Files that are mapped before the loader maps the first library: the program's and its own.
 const BEFORE_LIBRARIES: usize = 2;
 
+/// What a file is, among those that are there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(crate) struct FileId {
+    /// Major and minor number.
+    pub(crate) device: (u32, u32),
+    pub(crate) inode: u64,
+}
+
 /// Code that was mapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) length: u64,
     /// Where in the file it begins.
     pub(crate) offset: u64,
+    pub(crate) file: FileId,
     pub(crate) path: Vec<u8>,
 }
 
@@ -48,13 +57,20 @@ fn line(line: &str) -> Option<Mapping> {
     let (start, end) = words.next()?.split_once('-')?;
     let executable = words.next()?.contains('x');
     let offset = words.next()?;
-    let path = words.nth(2)?.trim_start();
+    let (major, minor) = words.next()?.split_once(':')?;
+    let inode = words.next()?.parse().ok()?;
+    let path = words.next()?.trim_start();
     let number = |text| u64::from_str_radix(text, 16).ok();
+    let of_device = |text| u32::from_str_radix(text, 16).ok();
     let start = number(start)?;
     (executable && !path.is_empty()).then_some(Mapping {
         start,
         length: number(end)?.checked_sub(start)?,
         offset: number(offset)?,
+        file: FileId {
+            device: (of_device(major)?, of_device(minor)?),
+            inode,
+        },
         path: path.as_bytes().to_owned(),
     })
 }

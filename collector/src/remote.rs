@@ -10,7 +10,7 @@ pub(crate) use asleep::unwind_asleep;
 
 use crate::processes;
 use crate::remote_memory::RemoteMemory;
-use crate::unwind::elf_sections::Images;
+use crate::unwind::images::Images;
 use crate::unwind::registers::{self, Cache, Registers};
 use crate::unwind::{Code, Spot, Stack, Walked, walk};
 use crate::whereabouts::Whereabouts;
@@ -199,7 +199,7 @@ pub(crate) fn unwind_copy(
 fn mapped(pid: i32, images: &mut Images) -> (Code, Vec<Mapped>) {
     let (mut code, mut all) = (Code::default(), Vec::<Mapped>::new());
     for mapping in processes::mappings(pid) {
-        let Some(image) = images.get(pid, &mapping.path) else {
+        let Some(image) = images.get(pid, &mapping) else {
             continue;
         };
         let same = all.iter().filter(|known| known.path == mapping.path);

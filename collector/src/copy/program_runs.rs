@@ -19,7 +19,7 @@ use crate::processes::{self, Found};
 use crate::recording::records::Chunk;
 use crate::remote::{MOST, unwind_asleep};
 use crate::remote_memory::RemoteMemory;
-use crate::unwind::elf_sections::Images;
+use crate::unwind::images::Images;
 use crate::unwind::registers::Cache;
 use crate::unwind::{Spot, Stack, Walked, walk};
 use engine::wire::sample::{Frame, SampleHead, StopReason, flags};

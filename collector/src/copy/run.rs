@@ -13,7 +13,8 @@ use crate::off_cpu::{Presence, Stack, Switches};
 use crate::processes::{self, FoundThread, Identity, Mapping};
 use crate::recording::records::Chunk;
 use crate::unwind::Code;
-use crate::unwind::elf_sections::{Image, Images};
+use crate::unwind::elf_sections::Image;
+use crate::unwind::images::Images;
 use engine::wire::chunk::{ChunkInfo, FROM_SWITCHES};
 use engine::wire::process::Origin;
 use engine::wire::record::RecordKind;
@@ -280,13 +281,24 @@ impl Run {
         let found = self.found.as_ref().map(|found| &found.executable);
         let found = found.filter(|path| !path.is_empty());
         // What the kernel mapped first at exec.
-        let program = found.or(self.mapped.first().map(|first| &first.path));
-        let image = program.and_then(|path| images.get(self.pid, path));
+        let mut mapped = self.mapped.iter();
+        let known = match found {
+            Some(path) => mapped.find(|mapped| mapped.path == *path),
+            None => mapped.next(),
+        };
+        let read = || {
+            let mapping = Mapping {
+                path: found?.clone(),
+                ..Mapping::default()
+            };
+            images.get(self.pid, &mapping)
+        };
+        let image = known.map(|known| Arc::clone(&known.image)).or_else(read);
         image.is_some_and(|image| image.is_static)
     }
 
     fn add(&mut self, images: &mut Images, time_ns: u64, mapping: &Mapping) {
-        let Some(image) = images.get(self.pid, &mapping.path) else {
+        let Some(image) = images.get(self.pid, mapping) else {
             return;
         };
         let same = self

@@ -4,11 +4,11 @@
 
 use super::request::{Kind, Tells};
 use super::ring::RawRecord;
-use crate::processes::{Found, Mapping};
+use crate::processes::{FileId, Found, Mapping};
 use crate::unwind::registers::{self, Registers, STACK_POINTER};
 use linux_perf_event_reader::{
-    ContextSwitchRecord, EventRecord, RawEventRecord, RecordParseInfo, RecordType, SampleRecord,
-    TaskWasPreempted,
+    ContextSwitchRecord, EventRecord, Mmap2FileId, RawEventRecord, RecordParseInfo, RecordType,
+    SampleRecord, TaskWasPreempted,
 };
 
 /// `PERF_CONTEXT_MAX`: call chain entries from here on are markers.
@@ -138,6 +138,14 @@ pub(crate) fn read(
             start: map.address,
             length: map.length,
             offset: map.page_offset,
+            file: match map.file_id {
+                Mmap2FileId::InodeAndVersion(file) => FileId {
+                    device: (file.major, file.minor),
+                    inode: file.inode,
+                },
+                // Not asked for.
+                Mmap2FileId::BuildId(_) => FileId::default(),
+            },
             path: map.path.as_slice().into_owned(),
         }),
         EventRecord::Comm(comm) => {

@@ -230,10 +230,8 @@ mod tests {
     #[test]
     fn interpreters_are_told_by_what_is_mapped_once_each() {
         let mapping = |path: &str| Mapping {
-            start: 0,
-            length: 0,
-            offset: 0,
             path: path.into(),
+            ..Mapping::default()
         };
         let mapped = [
             "/usr/bin/python3.11",

@@ -31,7 +31,6 @@ mod vdso;
 
 pub use crate::recording::names::Named;
 pub use images::{Image, ImageId, Places};
-#[cfg(feature = "agent")]
 pub(crate) use images::{Version, version};
 pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};

@@ -7,21 +7,12 @@ use super::registers::Bytes;
 use crate::binary;
 use crate::processes::Mapping;
 use crate::segments::Segments;
-use crate::symbolize::own_vdso;
 use engine::python::tasks::TABLE;
 use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
 use object::read::elf::ProgramHeader as _;
 use object::{Object, ObjectSection, ObjectSymbol};
-use std::collections::HashMap;
-use std::ffi::OsStr;
 use std::ops::Range;
-use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
-/// The path under which the kernel reports its own code in a process.
-const VDSO: &[u8] = b"[vdso]";
 
 /// An ELF file.
 #[derive(Debug, Default)]
@@ -45,7 +36,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    fn parse(bytes: &[u8]) -> Option<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
         let elf = object::File::parse(bytes).ok()?;
         let section = |name: &str| elf.section_by_name(name);
         let range = |name: &str| {
@@ -86,6 +77,14 @@ impl Image {
             segments,
             sections,
         })
+    }
+
+    /// Bytes of what is kept of it.
+    pub(super) fn size(&self) -> usize {
+        let sections = &self.sections;
+        let [eh, header] = [&sections.eh_frame, &sections.eh_frame_hdr];
+        let all = [&sections.text, eh, header, &sections.debug_frame];
+        all.into_iter().flatten().map(|bytes| bytes.len()).sum()
     }
 
     /// CPython, if it is that.
@@ -171,43 +170,11 @@ fn python(elf: &object::File<'_>) -> Option<Python> {
     })
 }
 
-/// Files that were read.
-#[derive(Debug, Default)]
-pub(crate) struct Images(HashMap<Vec<u8>, Option<Arc<Image>>>);
-
-impl Images {
-    /// The file of a mapping in a process, which need not live any more; `None` if it is no ELF
-    /// file that can be read.
-    pub(crate) fn get(&mut self, pid: i32, path: &[u8]) -> Option<Arc<Image>> {
-        if let Some(known) = self.0.get(path) {
-            return known.clone();
-        }
-        let image = read(pid, path).and_then(|bytes| Image::parse(&bytes));
-        let image = image.map(Arc::new);
-        self.0.insert(path.to_owned(), image.clone());
-        image
-    }
-}
-
-fn read(pid: i32, path: &[u8]) -> Option<Vec<u8>> {
-    if path == VDSO {
-        return own_vdso().ok();
-    }
-    let path = Path::new(OsStr::from_bytes(path));
-    if !path.is_absolute() {
-        return None;
-    }
-    // As the process sees it, which may live in a root directory of its own.
-    let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
-    there.push(path);
-    let there = binary::read(Path::new(&there));
-    there.or_else(|_| binary::read(path)).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn the_bias_is_the_same_for_every_mapping_of_a_file() {
@@ -232,7 +199,7 @@ mod tests {
             start: 0x7000_0000_0000,
             length: 0x1000,
             offset: of_own[0].offset,
-            path: Vec::new(),
+            ..Mapping::default()
         };
         let (copy, _) = image.place(&again, [range.clone()].iter()).unwrap();
         assert_eq!(copy, again.start..again.start + 0x1000);

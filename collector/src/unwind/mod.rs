@@ -2,6 +2,7 @@
 
 pub mod elf_sections;
 mod exported;
+pub(crate) mod images;
 pub mod registers;
 
 use elf_sections::{Image, Python};

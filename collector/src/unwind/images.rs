@@ -1,0 +1,198 @@
+//! The files that processes have mapped, each read once for all that have it. Of those that no
+//! process has any more the ones that were last asked for are kept, as many as there is room for:
+//! programs come again.
+
+use super::elf_sections::Image;
+use crate::binary;
+use crate::processes::{FileId, Mapping};
+use crate::symbolize::{Version, own_vdso, version};
+use std::collections::{HashMap, VecDeque};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+/// The path under which the kernel reports its own code in a process.
+const VDSO: &[u8] = b"[vdso]";
+/// So much is kept for processes that come, bytes.
+const KEPT: usize = 64 << 20;
+/// So many files are known before those are looked for that are gone.
+const MANY: usize = 1024;
+
+/// As a process calls a file, which is another one in another container, or by and by.
+type Key = (Vec<u8>, FileId);
+
+/// Files that were read.
+#[derive(Debug, Default)]
+pub(crate) struct Images {
+    /// Without an image if it is no ELF file that can be read.
+    known: HashMap<Key, Option<Weak<Image>>>,
+    /// Those that stay, the last one asked for at the end, as they were, and how many bytes of them
+    /// are kept.
+    kept: VecDeque<(Key, Arc<Image>, Option<Version>)>,
+    bytes: usize,
+    /// How many were known when it was last looked which are gone.
+    looked: usize,
+}
+
+impl Images {
+    /// The file of a mapping in a process, which need not live any more; `None` if it is no ELF
+    /// file that can be read.
+    pub(crate) fn get(&mut self, pid: i32, mapping: &Mapping) -> Option<Arc<Image>> {
+        let key = (mapping.path.clone(), mapping.file);
+        match self.known.get(&key) {
+            Some(None) => return None,
+            Some(Some(image)) => {
+                if let Some(image) = image.upgrade()
+                    && self.is_same(pid, &key, &image)
+                {
+                    return Some(image);
+                }
+            }
+            None => {}
+        }
+        self.forget_gone();
+        let image = read(pid, &key.0).and_then(|bytes| Image::parse(&bytes));
+        let image = image.map(Arc::new);
+        let weak = image.as_ref().map(Arc::downgrade);
+        self.known.insert(key.clone(), weak);
+        let image = image?;
+        let found = found(pid, &key.0).and_then(version);
+        self.bytes += image.size();
+        self.kept.push_back((key, Arc::clone(&image), found));
+        while self.bytes > KEPT
+            && let Some((_, first, _)) = self.kept.pop_front()
+        {
+            self.bytes -= first.size();
+        }
+        Some(image)
+    }
+
+    /// Whether an image is still what its file is. While a process has it mapped no other file is
+    /// of its number; later one may be.
+    fn is_same(&mut self, pid: i32, key: &Key, image: &Arc<Image>) -> bool {
+        let mut kept = self.kept.iter();
+        let Some(at) = kept.rposition(|(_, one, _)| Arc::ptr_eq(one, image)) else {
+            return true;
+        };
+        let Some(one) = self.kept.remove(at) else {
+            return true;
+        };
+        // This one, and that which is kept.
+        let is_mapped = Arc::strong_count(image) > 2;
+        let now = || found(pid, &key.0).and_then(version);
+        if is_mapped || one.2.is_none() || now().is_none_or(|now| one.2 == Some(now)) {
+            self.kept.push_back(one);
+            return true;
+        }
+        self.bytes -= image.size();
+        false
+    }
+
+    fn forget_gone(&mut self) {
+        if self.known.len() < MANY.max(2 * self.looked) {
+            return;
+        }
+        let is_there = |image: &Option<Weak<Image>>| {
+            let image = image.as_ref();
+            image.is_some_and(|image| image.strong_count() > 0)
+        };
+        self.known.retain(|_, image| is_there(image));
+        self.looked = self.known.len();
+    }
+}
+
+/// Where a file of a process is: as the process sees it, which may live in a root directory of its
+/// own, or, if it is gone, as we do.
+fn found(pid: i32, path: &[u8]) -> Option<PathBuf> {
+    let path = Path::new(OsStr::from_bytes(path));
+    if !path.is_absolute() {
+        return None;
+    }
+    let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
+    there.push(path);
+    let there = PathBuf::from(there);
+    Some(if there.exists() { there } else { path.into() })
+}
+
+fn read(pid: i32, path: &[u8]) -> Option<Vec<u8>> {
+    match path {
+        VDSO => own_vdso().ok(),
+        _ => binary::read(&found(pid, path)?).ok(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    fn mapping(path: &Path, inode: u64) -> Mapping {
+        Mapping {
+            path: path.as_os_str().as_bytes().to_owned(),
+            file: FileId {
+                device: (8, 1),
+                inode,
+            },
+            ..Mapping::default()
+        }
+    }
+
+    #[test]
+    fn a_file_is_read_once_until_it_is_another_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let program = folder.path().join("program");
+        let pid = std::process::id().cast_signed();
+        let copy = |from: &Path| {
+            // As linkers do: a program that runs is not written to.
+            let new = folder.path().join("new");
+            fs::copy(from, &new).unwrap();
+            fs::rename(new, &program).unwrap();
+        };
+        copy(&std::env::current_exe().unwrap());
+        let mut images = Images::default();
+        let first = images.get(pid, &mapping(&program, 1)).unwrap();
+        let again = images.get(pid, &mapping(&program, 1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &again));
+        copy(Path::new("/bin/sh"));
+        // Who has the first one mapped keeps it; another file is another image.
+        let same = images.get(pid, &mapping(&program, 1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &same));
+        let other = images.get(pid, &mapping(&program, 2)).unwrap();
+        assert_ne!(other.size(), first.size());
+        // Its number may be that of another file once nobody has it.
+        drop((again, same));
+        let size = first.size();
+        drop(first);
+        let new = images.get(pid, &mapping(&program, 1)).unwrap();
+        assert!(new.size() == other.size() && new.size() != size);
+        assert!(images.get(pid, &mapping(folder.path(), 3)).is_none());
+    }
+
+    #[test]
+    fn so_much_is_kept_of_what_no_process_has_and_all_of_what_one_has() {
+        let own = std::env::current_exe().unwrap();
+        let pid = std::process::id().cast_signed();
+        let mut images = Images::default();
+        let first = images.get(pid, &mapping(&own, 1)).unwrap();
+        let most = KEPT / first.size() + 2;
+        for inode in 2..most as u64 {
+            drop(images.get(pid, &mapping(&own, inode)).unwrap());
+        }
+        assert!(images.bytes <= KEPT && images.kept.len() + 2 < most + 1);
+        let kept: usize = images.kept.iter().map(|one| one.1.size()).sum();
+        assert_eq!(kept, images.bytes);
+        let same = images.get(pid, &mapping(&own, 1)).unwrap();
+        assert!(Arc::ptr_eq(&first, &same));
+        images.looked = 0;
+        drop((first, same));
+        for inode in 0..2 * MANY as u64 {
+            assert!(
+                images
+                    .get(pid, &mapping(Path::new("/proc/self"), inode))
+                    .is_none()
+            );
+        }
+        assert!(images.known.len() <= MANY);
+    }
+}
