@@ -61,6 +61,8 @@ pub(crate) fn new_number() -> u64 {
 
 /// The kind of [`Key`]s of labels; languages have the numbers below.
 pub(crate) const LABELS: usize = 128;
+/// And that of a language's other numbers begins here.
+pub(crate) const NUMBERS: usize = 129;
 
 /// What stands for a thing in the table; never 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +97,7 @@ pub(crate) fn find(key: Key) -> Option<u64> {
 /// Keeps the number for the key; another one may be forgotten for it.
 pub(crate) fn insert(key: Key, number: u64) {
     let free = key.ways().find(|[found, _]| found.load(Relaxed) == 0);
-    let entry = free.or_else(|| key.ways().nth(number as usize % WAYS));
+    let entry = free.or_else(|| key.ways().nth(mix(number) as usize % WAYS));
     if let Some([found, check]) = entry {
         found.store(number, Relaxed);
         check.store(mix(number) ^ key.0, Relaxed);

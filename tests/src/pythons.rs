@@ -3,8 +3,7 @@
 
 use crate::command::{output, text};
 use crate::{lock, repository, target_directory};
-use std::os::unix::fs::PermissionsExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 /// Where Debian has its own.
@@ -12,13 +11,28 @@ pub const DEBIANS: &str = "/usr/bin/python3";
 
 /// Where pyenv has a minor version of Python 3, and a file of it, if it is there.
 pub fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
+    of_pyenv(minor, false, file)
+}
+
+/// A free-threaded build of pyenv's (`pyenv install 3.14t`); says so if there is none.
+pub fn free_threaded(minor: u32) -> Option<PathBuf> {
+    let found = of_pyenv(minor, true, &format!("bin/python3.{minor}t"));
+    if found.is_none() {
+        eprintln!("no free-threaded Python 3.{minor} in pyenv: not tested");
+    }
+    found
+}
+
+/// Free-threaded builds end with `t`; they have the files of others, too.
+fn of_pyenv(minor: u32, is_free: bool, file: &str) -> Option<PathBuf> {
     let root = std::env::var_os("PYENV_ROOT").map(PathBuf::from);
     let root = root.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".pyenv")))?;
     let versions = root.join("versions").read_dir().ok()?;
     let wanted = format!("3.{minor}.");
     let of_minor = versions.flatten().filter(|version| {
         let name = version.file_name();
-        name.to_string_lossy().starts_with(&wanted)
+        let name = name.to_string_lossy();
+        name.starts_with(&wanted) && name.ends_with('t') == is_free
     });
     let found = of_minor.map(|version| version.path().join(file));
     found.filter(|path| path.exists()).max()
@@ -50,34 +64,6 @@ fn unstable(minor: u32) -> Option<PathBuf> {
         fetch.status().ok().filter(|status| status.success())?;
     }
     Some(program)
-}
-
-/// A Python of the unstable suite, with a word of what it says of itself changed: the one of that
-/// place in the table at the beginning of `_PyRuntime`.
-pub fn unstable_that_says(minor: u32, to: &Path, place: usize, word: u64) -> Option<PathBuf> {
-    let program = unstable(minor)?;
-    let directory = program.parent()?.parent()?;
-    let original = directory.join(format!("root/usr/bin/python3.{minor}"));
-    let mut file = std::fs::read(&original).ok()?;
-    // The cookie is in the interpreter's code, too; behind the table's is the version.
-    let version = [0, 0, minor as u8, 3, 0, 0, 0, 0];
-    let is_table = |bytes: &[u8]| bytes.starts_with(b"xdebugpy") && bytes[10..] == version[2..];
-    let table = file.windows(16).position(is_table)?;
-    let at = table.checked_add(place.checked_mul(8)?)?;
-    file.get_mut(at..)?
-        .first_chunk_mut()
-        .map(|bytes| *bytes = word.to_le_bytes())?;
-    let changed = to.join("python");
-    std::fs::write(&changed, file).ok()?;
-    let wrapper = std::fs::read_to_string(&program).ok()?;
-    // Its argument zero, by which it finds its library, stays.
-    let (head, _) = wrapper.rsplit_once(original.to_str()?)?;
-    let wrapped = to.join("wrapper");
-    std::fs::write(&wrapped, format!("{head}{} \"$@\"\n", changed.display())).ok()?;
-    for path in [&changed, &wrapped] {
-        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).ok()?;
-    }
-    Some(wrapped)
 }
 
 /// The minor version of Debian's.

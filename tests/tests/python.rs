@@ -6,7 +6,7 @@ use collector::recording::Recording;
 use collector::symbolize::Places;
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::{self, Seen, assert_right, names};
-use rsunwind_tests::pythons::{DEBIANS, python, script, three, two, unstable_that_says};
+use rsunwind_tests::pythons::{DEBIANS, free_threaded, python, script, three, two};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::victim;
@@ -250,26 +250,10 @@ fn a_version_that_is_not_known_is_said() {
     assert!(recording.codes.is_empty());
 }
 
-/// No such build is in Debian: one that says to be one.
-#[test]
-fn a_build_without_a_gil_is_declined_and_that_is_said() {
-    const FREE_THREADED: usize = 2;
-    let bench = Bench::new();
-    let changed = unstable_that_says(14, &bench.path(""), FREE_THREADED, 1);
-    let Some(python) = changed else { return };
-    let (result, recording) = record(&python, "work.py", "0.02");
-    let summary = text(&result.stderr);
-    assert!(result.status.success(), "{summary}");
-    assert!(
-        summary.contains("no Python frames: this is a free-threaded build of CPython"),
-        "{summary}"
-    );
-    assert!(recording.codes.is_empty() && !recording.samples.is_empty());
-}
-
 #[test]
 fn programs_do_the_same_under_fire() {
-    for (minor, python) in three() {
+    let free = [13, 14, 15].map(|minor| Some((minor, free_threaded(minor)?)));
+    for (minor, python) in three().into_iter().chain(free.into_iter().flatten()) {
         let program = Run::profiled("rate=10000,cost=1", &python).arg("-S");
         let run = program.arg(script("features.py")).arg("storm");
         let outcome = run.outcome().quiet();

@@ -3,7 +3,7 @@
 
 use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::interpreted::Seen;
-use rsunwind_tests::pythons::{DEBIANS, pyenv, python, script};
+use rsunwind_tests::pythons::{DEBIANS, free_threaded, pyenv, python, script};
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::truth::{Counted, Known, Name, count};
 use rsunwind_tests::{assert_measured, victim};
@@ -35,11 +35,16 @@ fn function(frame: &Seen) -> Option<(Name<'_>, u32)> {
 
 /// Records the program, and compares.
 fn assert_true(what: &str, program: &[PathBuf], is_jit: bool) {
+    assert_true_of(what, program, is_jit, &[]);
+}
+
+fn assert_true_of(what: &str, program: &[PathBuf], is_jit: bool, threads: &[&str]) {
     let bench = Bench::new();
     let mut command = bench.record(&["-F", "2000"]);
     command.args(program).arg("-S").arg(script("truth.py"));
     command
         .arg(UNIT)
+        .args(threads)
         .env("PYTHON_JIT", if is_jit { "1" } else { "0" });
     let result = output(&mut command);
     assert!(result.status.success(), "{what}: {}", text(&result.stderr));
@@ -128,6 +133,19 @@ fn stacks_among_code_of_the_jit_are_those_that_python_says() {
         for minor in [14, 15] {
             if let Some(path) = python(minor) {
                 assert_true(&format!("the JIT of 3.{minor}"), &[path], true);
+            }
+        }
+    });
+}
+
+/// Threads that run at the same time, each with its own copy of the instructions from 3.14 on.
+#[test]
+fn stacks_of_free_threaded_builds_are_those_that_they_say() {
+    judge(|| {
+        for minor in [13, 14, 15] {
+            if let Some(path) = free_threaded(minor) {
+                let what = format!("3.{minor}t");
+                assert_true_of(&what, &[path], false, &["4"]);
             }
         }
     });

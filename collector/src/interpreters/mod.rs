@@ -224,8 +224,13 @@ impl Interpreters {
                 });
                 description
             });
+            let start = match place.copy {
+                0 => Some(0),
+                _ => layout.start_of(memory, &place),
+            };
+            let position = place.position(start);
             to.frames
-                .extend(number.map(|number| language_frame(number, place.position)));
+                .extend(number.map(|number| language_frame(number, position)));
             to.lacks |= number.is_none();
         }
     }

@@ -60,7 +60,7 @@ impl Python {
         let minor = (version >> 24 == 3).then_some(version >> 16 & 0xff)?;
         let code = exported.code.start.wrapping_add(bias)..exported.code.end.wrapping_add(bias);
         Some(Self {
-            layout: layout::of(memory, minor, runtime).ok()?,
+            layout: layout::of(memory, minor, runtime)?,
             threads: layout::threads(memory, minor, runtime)?,
             code_type: exported.code_type.wrapping_add(bias),
             runtime,

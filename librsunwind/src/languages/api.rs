@@ -195,6 +195,17 @@ impl Cursor<'_> {
         unsafe { call::frame(self.0, id, check, position) }
     }
 
+    /// A number that stays the same for what has that id and check, found once.
+    pub(super) fn own_number(
+        &self,
+        id: u64,
+        check: u64,
+        find: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        // SAFETY: the callback runs.
+        unsafe { call::number(self.0, id, check, find) }
+    }
+
     /// The thread that is walked.
     pub(super) fn own_thread(&self) -> Option<&ThreadState> {
         // SAFETY: the callback runs.

@@ -212,6 +212,27 @@ pub(super) unsafe fn more_lines(
     }
 }
 
+/// A number that stays the same for what a language knows by that id and check: found once, and as
+/// long as it is remembered not again.
+///
+/// # Safety
+/// See the module.
+pub(super) unsafe fn number(
+    cursor: *const Cursor,
+    id: u64,
+    check: u64,
+    find: impl FnOnce() -> Option<u64>,
+) -> Option<u64> {
+    // SAFETY: the caller's promise.
+    let index = unsafe { call_of(cursor) }.ok()?.index;
+    let key = Key::new(described::NUMBERS.wrapping_add(index), id, check);
+    described::find(key).or_else(|| {
+        let found = find().filter(|number| *number != 0)?;
+        described::insert(key, found);
+        Some(found)
+    })
+}
+
 /// The thread that is walked.
 ///
 /// # Errors

@@ -144,16 +144,21 @@ def storm(seconds=0.4):
     module = interpreters()
     end = time.process_time() + seconds
 
-    def work(number):
+    def made(number):
         space = {}
         exec(compile(f"def f{number}(n):\n return n and f{number}(n - 1)", f"{number}.py", "exec"), space)
-        space[f"f{number}"](50)
+        return space[f"f{number}"]
+
+    def work(number, shared):
+        made(number)(50)
+        shared(50)
         sum(i * i for i in range(500))
 
     number = 0
     while time.process_time() < end:
         number += 1
-        threads = [threading.Thread(target=work, args=(number + each,)) for each in range(4)]
+        shared = made(0)
+        threads = [threading.Thread(target=work, args=(number + each, shared)) for each in range(4)]
         for thread in threads:
             thread.start()
         for thread in threads:

@@ -1,4 +1,5 @@
-"""truth.py UNIT: one thing after the other that Python programs do, each with a unit of CPU time, or more, in `spin`.
+"""truth.py UNIT [THREADS]: one thing after the other that Python programs do, each with a unit of CPU time, or more, in
+`spin`; the same then in so many threads at a time.
 
 Python itself says which stacks there are: `spin` asks it before it works, and they are printed as JSON: for each thing its
 weight, and its functions, outermost first, with the lines that they are at, as often as it is done.
@@ -15,6 +16,7 @@ import time
 UNIT = float(sys.argv[1])
 # By the thing that is done: its weight, and its stacks.
 truth = {}
+lock = threading.Lock()
 
 
 def spin(what, units=1):
@@ -23,10 +25,11 @@ def spin(what, units=1):
         code = frame.f_code
         stack.append([getattr(code, "co_qualname", code.co_name), frame.f_lineno])
         frame = frame.f_back
-    known = truth.setdefault(what, [0, []])
-    known[0] += units
-    if stack[::-1] not in known[1]:
-        known[1].append(stack[::-1])
+    with lock:
+        known = truth.setdefault(what, [0, []])
+        known[0] += units
+        if stack[::-1] not in known[1]:
+            known[1].append(stack[::-1])
     end = time.thread_time() + units * UNIT
     while time.thread_time() < end:
         pass
@@ -232,12 +235,30 @@ def processes():
 
 def main():
     for thing in (recursion, generators, awaits, comparators, tools, foreign, expressions, exceptions, classes,
-                  comprehensions, executed, threads, processes):
+                  comprehensions, executed, threads):
         thing()
+
+
+def at_once(count):
+    begins = threading.Barrier(count)
+
+    def runs():
+        begins.wait()
+        for _ in range(3):
+            main()
+
+    running = [threading.Thread(target=runs) for _ in range(count)]
+    for thread in running:
+        thread.start()
+    for thread in running:
+        thread.join()
 
 
 if __name__ == "__main__":
     sys.setrecursionlimit(2000)
     for _ in range(3):
         main()
+        processes()
+    if len(sys.argv) > 2:
+        at_once(int(sys.argv[2]))
     json.dump(truth, sys.stdout)

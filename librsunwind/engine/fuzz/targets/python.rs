@@ -1,7 +1,8 @@
 //! CPython's structures of any content: a walk along entries, frames and code objects ends, reads
 //! nothing else, and gives texts that fit.
 //!
-//! Input: the version (1 byte), then memory, of which the beginning is the thread state.
+//! Input: the version (1 byte; with the high bit a free-threaded build, if the version has one),
+//! then memory, of which the beginning is the thread state.
 #![no_main]
 
 mod fuzzed;
@@ -20,6 +21,7 @@ const TABLE: u64 = 0x20_0000;
 struct Interpreter<'a> {
     memory: Fuzzed<'a>,
     minor: u64,
+    is_free: bool,
 }
 
 impl Interpreter<'_> {
@@ -29,7 +31,7 @@ impl Interpreter<'_> {
         match index {
             0 => u64::from_le_bytes(*b"xdebugpy"),
             1 => 3 << 24 | self.minor << 16,
-            2 => 0,
+            2 => self.is_free.into(),
             index => index % 16 * 8,
         }
     }
@@ -54,7 +56,8 @@ fuzz_target!(|data: &[u8]| {
     };
     let memory = Interpreter {
         memory: Fuzzed::new(bytes),
-        minor: u64::from(version % 7) + 9,
+        minor: u64::from(version % 128 % 7) + 9,
+        is_free: version & 0x80 != 0,
     };
     let layout = layout::of(&memory, memory.minor, TABLE).expect("a table of that version");
     let _ = layout.has_lock(&memory, BASE);
@@ -89,6 +92,7 @@ fuzz_target!(|data: &[u8]| {
                 let check = layout.check(&memory, place.code, BASE);
                 codes.keep(place.code, check);
                 assert_eq!(codes.find(place.code), Some(check));
+                let start = layout.start_of(&memory, &place);
                 let mut length = 0;
                 let _ = layout.describe(&memory, place.code, |part| {
                     match part {
@@ -96,7 +100,7 @@ fuzz_target!(|data: &[u8]| {
                             let texts = [code.name.len(), code.file.len()];
                             assert!(texts[0] <= LONGEST_NAME && texts[1] <= LONGEST_FILE);
                             length = code.lines.len();
-                            let _ = code.line(place.position);
+                            let _ = code.line(place.position(start));
                         }
                         Part::Lines(more, _) => {
                             assert_eq!(more.offset as usize, length);

@@ -3,6 +3,7 @@
 
 use super::layout::{Layout, Position};
 use super::strings::Text;
+use super::threads::word;
 use crate::interpreter::memory::Memory;
 use crate::mix::mix;
 use crate::wire::code::{
@@ -14,8 +15,20 @@ use crate::wire::code::{
 pub struct Place {
     /// Its code object.
     pub code: u64,
-    /// Where in it, bytes.
-    pub position: u32,
+    /// The number of the copy of its instructions that the thread runs; 0 is what it has itself.
+    pub copy: u32,
+    /// Where in it, bytes; of a copy the address.
+    standing: u64,
+}
+
+impl Place {
+    /// Where in it, bytes: behind all if that is nowhere in it. `start` is where the copy begins,
+    /// if it is known; of none 0.
+    pub fn position(&self, start: Option<u64>) -> u32 {
+        let position = self.standing.wrapping_sub(start.unwrap_or(0)) as i64;
+        // A frame that has not begun stands before its first instruction.
+        u32::try_from(position.max(0)).unwrap_or(u32::MAX)
+    }
 }
 
 /// Of every object: its type. Of those of variable size: how many items.
@@ -31,13 +44,31 @@ impl Layout {
         const TAGS: u64 = 7;
         let code = memory.at(frame, self.code)? & !TAGS;
         let instruction = memory.at(frame, self.instruction)?;
-        let position = match self.position {
-            Position::Address(start) => instruction.wrapping_sub(code.wrapping_add(start)) as i64,
-            Position::Counted(unit) => i64::from(instruction as i32).wrapping_mul(unit),
+        let copy = match self.copies {
+            Some(copies) => memory.at(frame, copies.number)? as u32,
+            None => 0,
         };
-        // A frame that has not begun stands before its first instruction.
-        let position = u32::try_from(position.max(0)).unwrap_or(0);
-        (code != 0).then_some(Place { code, position })
+        let standing = match self.position {
+            Position::Address(_) if copy != 0 => instruction,
+            Position::Address(start) => instruction.wrapping_sub(code.wrapping_add(start)),
+            Position::Counted(unit) => i64::from(instruction as i32).wrapping_mul(unit) as u64,
+        };
+        (code != 0).then_some(Place {
+            code,
+            copy,
+            standing,
+        })
+    }
+
+    /// Where the copy of the instructions begins that a frame runs. It stays there for the thread's
+    /// life, but other threads may put away the list of all copies at this moment, so that is read
+    /// by who can tell, and right if it is still the list then.
+    pub fn start_of(&self, memory: &impl Memory, place: &Place) -> Option<u64> {
+        let all = || memory.at(place.code, self.copies?.all);
+        let list = all()?;
+        let behind = u64::from(place.copy).wrapping_add(1).wrapping_mul(8);
+        let start = word(memory, list, behind)?;
+        (start != 0 && all()? == list).then_some(start)
     }
 
     /// A number that is another when another code object is at that address: of its version and
@@ -51,7 +82,7 @@ impl Layout {
     fn digest(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<u64> {
         /// Of a longer text, what lies between here and its end is not looked at.
         const MIDDLE: u64 = 128;
-        if memory.at(code, TYPE)? != code_type {
+        if memory.at(code, self.of_object(TYPE))? != code_type {
             return None;
         }
         let lines = memory.at(code, self.lines)?;
@@ -61,7 +92,7 @@ impl Layout {
             let digest = parts.iter().fold(first, |digest, part| mix(digest ^ part));
             return Some(digest.max(1));
         }
-        let length = memory.at(lines, SIZE)?;
+        let length = memory.at(lines, self.of_object(SIZE))?;
         let first_line = self.first_line(memory, code)?;
         let mut digest = mix(first_line) ^ length;
         // To 3.9 what is all on its first line has an empty table.
@@ -72,7 +103,7 @@ impl Layout {
         if first_line == 0 && memory.at(code, self.file)? == memory.at(code, self.name)? {
             return None;
         }
-        for word in ends(memory, lines.checked_add(BYTES)?, length) {
+        for word in ends(memory, lines.checked_add(self.of_object(BYTES))?, length) {
             digest = mix(digest ^ word?);
         }
         for text in [self.name, self.file] {
@@ -116,9 +147,9 @@ impl Layout {
             lines: [0; LONGEST_LINES],
         };
         let table = memory.at(code, self.lines)?;
-        let length = usize::try_from(memory.at(table, SIZE)?).ok()?;
+        let length = usize::try_from(memory.at(table, self.of_object(SIZE))?).ok()?;
         let length = length.min(LONGEST_TABLE);
-        let table = table.checked_add(BYTES)?;
+        let table = table.checked_add(self.of_object(BYTES))?;
         let head = self.read(memory, code, (table, length), &mut room)?;
         tell(Part::Code(head, length <= LONGEST_LINES))?;
         let mut offset = LONGEST_LINES;

@@ -4,15 +4,6 @@
 use crate::interpreter::memory::Memory;
 use crate::wire::code::LineFormat;
 
-/// Why there is no layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
-    /// Without a GIL other rules hold.
-    FreeThreaded,
-    /// A version that is not known.
-    Version,
-}
-
 /// How the entries of a thread are recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entries {
@@ -103,11 +94,25 @@ pub enum Lock {
     RunningBeforeKey(u64),
     /// From 3.12 on: a bit of the word at this offset of a thread state.
     Status(u64),
+    /// Of a free-threaded build: likewise, while there is a lock.
+    Optional {
+        /// As above.
+        status: u64,
+        /// From a thread state to its interpreter, to the lock of that, and to whether that is in
+        /// use, four bytes.
+        in_use: [u64; 3],
+    },
 }
 
-/// The bit `active` of a thread state's status: it is set when the lock was taken, and cleared
-/// before it is given up.
+/// Of a thread state's status: the bit `active`, which is set when the lock was taken, and cleared
+/// before it is given up; and `unbound`, without which one that is being taken away would still be
+/// active.
 const ACTIVE: u64 = 1 << 4;
+const UNBOUND: u64 = 1 << 2;
+
+const fn is_active(status: u64) -> bool {
+    status & (ACTIVE | UNBOUND) == ACTIVE
+}
 
 /// Where coroutines have what; they are generators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -124,9 +129,25 @@ pub struct Coroutines {
     pub awaited: u64,
 }
 
+/// What threads of a free-threaded build run, from 3.14 on: each its own copy of the instructions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Copies {
+    /// Of a frame: the number of the copy, four bytes; 0 is what the code object has itself.
+    pub number: u64,
+    /// Of a code object: a pointer to how many there are, and the pointers to them.
+    pub all: u64,
+}
+
 /// Offsets, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// By how much objects begin with more than in other builds: in a free-threaded one they tell
+    /// whose they are.
+    pub head: u64,
+    /// By how many bits the state of a string begins with more.
+    pub state_head: u32,
+    /// Copies of the instructions.
+    pub copies: Option<Copies>,
     /// How entries are found.
     pub entries: Entries,
     /// Of a thread state: `thread_id`, which is `pthread_self()`.
@@ -183,6 +204,9 @@ const PY_3_9: Layout = Layout {
 };
 
 const PY_3_10: Layout = Layout {
+    head: 0,
+    state_head: 0,
+    copies: None,
     entries: Entries::One {
         innermost: 48,
         root: 264,
@@ -214,6 +238,9 @@ const PY_3_10: Layout = Layout {
 };
 
 const PY_3_11: Layout = Layout {
+    head: 0,
+    state_head: 0,
+    copies: None,
     entries: Entries::Marked {
         innermost: 56,
         root: 336,
@@ -244,6 +271,9 @@ const PY_3_11: Layout = Layout {
 };
 
 const PY_3_12: Layout = Layout {
+    head: 0,
+    state_head: 0,
+    copies: None,
     entries: Entries::OnStack {
         owner: 70,
         by_way_of: Some(0),
@@ -275,18 +305,16 @@ const PY_3_12: Layout = Layout {
 /// does not say.
 const BEHIND_FIRST_LINE: u64 = 24;
 
-/// The layout of an interpreter of that minor version of 3, whose `_PyRuntime` is there.
-///
-/// # Errors
-/// Why there is none.
-pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Result<Layout, Refusal> {
+/// The layout of an interpreter of that minor version of 3, whose `_PyRuntime` is there; `None` of
+/// a version that is not known.
+pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Option<Layout> {
     match minor {
-        9 => Ok(PY_3_9),
-        10 => Ok(PY_3_10),
-        11 => Ok(PY_3_11),
-        12 => Ok(PY_3_12),
+        9 => Some(PY_3_9),
+        10 => Some(PY_3_10),
+        11 => Some(PY_3_11),
+        12 => Some(PY_3_12),
         13..=15 => told(minor, |index| memory.at(runtime, index.checked_mul(8)?)),
-        _ => Err(Refusal::Version),
+        _ => None,
     }
 }
 
@@ -338,29 +366,57 @@ fn threads_told(next: u64, offset: impl Fn(u64) -> Option<u64>) -> Option<Thread
 impl Layout {
     /// Whether a thread has the lock, from 3.12 on; its thread state says so.
     pub fn has_lock(&self, memory: &impl Memory, thread: u64) -> bool {
+        let is_active = |status| memory.at(thread, status).is_some_and(is_active);
         match self.lock {
-            Lock::Status(status) => memory
-                .at(thread, status)
-                .is_some_and(|status| status & ACTIVE != 0),
             Lock::RunningBeforeKey(_) => false,
+            Lock::Status(status) => is_active(status),
+            Lock::Optional { status, in_use } => {
+                let mut offsets = in_use.iter();
+                let found = offsets.try_fold(thread, |at, offset| memory.at(at, *offset));
+                is_active(status) && found.is_some_and(|word| word as u32 != 0)
+            }
         }
+    }
+
+    /// Of a thread state that may go at any moment, from 3.12 on: whose it is, and whether that
+    /// thread runs with it; `None` of one that is being taken away.
+    pub fn owner(&self, memory: &impl Memory, thread: u64) -> Option<(u64, bool)> {
+        /// Both are near each other, so that one copy has them.
+        const MOST: usize = 1024;
+        let (Lock::Status(status) | Lock::Optional { status, .. }) = self.lock else {
+            return None;
+        };
+        let start = self.thread_id.min(status);
+        let size = self.thread_id.max(status).checked_sub(start)?;
+        let mut bytes = [0; MOST];
+        let bytes = bytes.get_mut(..usize::try_from(size.checked_add(8)?).ok()?)?;
+        memory.copy(thread.checked_add(start)?, bytes)?;
+        let word = |offset: u64| {
+            let at = usize::try_from(offset.checked_sub(start)?).ok()?;
+            Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+        };
+        let (owner, status) = (word(self.thread_id)?, word(status)?);
+        (status & UNBOUND == 0).then_some((owner, is_active(status)))
+    }
+
+    /// Where something of an object is, which other builds have at that offset.
+    pub(super) const fn of_object(&self, offset: u64) -> u64 {
+        offset.wrapping_add(self.head)
     }
 }
 
+/// [`Layout::head`] of a free-threaded build.
+const FREE_HEAD: u64 = 16;
+
 /// What the interpreter says in its table.
-fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal> {
+fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Option<Layout> {
     const COOKIE: u64 = u64::from_le_bytes(*b"xdebugpy");
-    let own = word(1).ok_or(Refusal::Version)?;
+    let own = word(1)?;
     if word(0) != Some(COOKIE) || own >> 24 != 3 || own >> 16 & 0xff != minor {
-        return Err(Refusal::Version);
+        return None;
     }
-    if word(2) != Some(0) {
-        return Err(Refusal::FreeThreaded);
-    }
-    let within = |size: u64, index: u64| {
-        let offset = word(index).filter(|offset| *offset < size);
-        offset.ok_or(Refusal::Version)
-    };
+    let is_free = word(2)? != 0;
+    let within = |size: u64, index: u64| word(index).filter(|offset| *offset < size);
     let offset = |index| within(4096, index);
     // Of `_PyRuntime` and interpreters, which are large.
     let far = |index| within(FAR, index);
@@ -372,28 +428,55 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
     };
     let (base, threads) = match minor {
         15 => {
-            let threads = threads_told(NEXT_THREAD, |index| far(index).ok());
-            (Some(offset(27)?), Some(threads.ok_or(Refusal::Version)?))
+            let threads = threads_told(NEXT_THREAD, far)?;
+            (Some(offset(27)?), Some(threads))
         }
         _ => (None, None),
     };
     let first_line = offset(file.wrapping_add(4))?;
+    let status = offset(status)?;
+    // Behind the place of what leads to the lock are those of what it has.
+    let lock = match (is_free, minor) {
+        (false, _) => Lock::Status(status),
+        (true, minor) => {
+            let (interpreter, lock) = if minor == 13 { (22, 14) } else { (25, 15) };
+            let in_use = [
+                offset(interpreter)?,
+                far(lock)?,
+                offset(lock.wrapping_add(2))?,
+            ];
+            Lock::Optional { status, in_use }
+        }
+    };
+    let copies = match is_free && minor > 13 {
+        true => Some(Copies {
+            number: offset(owner.wrapping_add(2))?,
+            all: offset(code.wrapping_add(1))?,
+        }),
+        false => None,
+    };
+    let head = if is_free { FREE_HEAD } else { 0 };
     // By their places, too; how a frame is that awaits, and where it has what it awaits.
     let coroutines = match minor {
         14 => Some((84u64, 37, [0xff, 0xff], 8)),
         15 => Some((100, 45, [2, 3], 16)),
         _ => None,
     };
-    let coroutines = coroutines.map(|(name, stack, awaits, awaited)| {
-        Ok(Coroutines {
+    let coroutines = match coroutines {
+        Some((name, stack, awaits, awaited)) => Some(Coroutines {
             frame: offset(name.wrapping_add(1))?,
             state: offset(name.wrapping_add(2))?,
             awaits,
             stack: offset(stack)?,
             awaited,
-        })
-    });
-    Ok(Layout {
+        }),
+        None => None,
+    };
+    Some(Layout {
+        head,
+        // A byte instead of two bits.
+        state_head: if is_free && minor > 13 { 6 } else { 0 },
+        copies,
         entries: Entries::OnStack {
             owner: offset(owner)?,
             by_way_of: None,
@@ -401,7 +484,7 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         },
         thread_id: offset(thread_id)?,
         innermost: offset(innermost)?,
-        lock: Lock::Status(offset(status)?),
+        lock,
         threads,
         previous: offset(frame)?,
         code: offset(frame.wrapping_add(1))?,
@@ -414,12 +497,12 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Result<Layout, Refusal
         lines: offset(file.wrapping_add(3))?,
         format: LineFormat::Python311,
         position: Position::Address(offset(code)?),
-        coroutines: coroutines.transpose()?,
+        coroutines,
         attributes: Attributes::Behind,
         // The table does not say.
-        value_names: if minor < 15 { 880 } else { 888 },
-        ascii: 40,
-        characters: 56,
+        value_names: head.wrapping_add(if minor < 15 { 880 } else { 888 }),
+        ascii: head.wrapping_add(40),
+        characters: head.wrapping_add(56),
     })
 }
 
@@ -460,14 +543,12 @@ mod tests {
 
     #[test]
     fn other_builds_are_refused() {
-        let refusal = |version, free_threaded| told(13, table(version, free_threaded));
-        assert_eq!(refusal(0x030d_00f0, 1), Err(Refusal::FreeThreaded));
-        assert_eq!(refusal(0x030e_00f0, 0), Err(Refusal::Version));
-        assert_eq!(told(13, |_| Some(5000)), Err(Refusal::Version));
+        assert_eq!(told(13, table(0x030e_00f0, 0)), None);
+        assert_eq!(told(13, |_| Some(5000)), None);
         let far = |index| match index {
             0..=2 => table(0x030d_00f0, 0)(index),
             _ => Some(5000),
         };
-        assert_eq!(told(13, far), Err(Refusal::Version));
+        assert_eq!(told(13, far), None);
     }
 }

@@ -101,7 +101,7 @@ impl Layout {
         if !FILES.iter().any(|name| file.ends_with(name)) {
             return None;
         }
-        memory.at(memory.at(code, self.name)?, TYPE)
+        memory.at(memory.at(code, self.name)?, self.of_object(TYPE))
     }
 
     /// The last bytes of a text of a code object.
@@ -121,12 +121,14 @@ impl Layout {
     }
 
     fn attributes_of(&self, memory: &impl Memory, object: u64) -> Option<Instance> {
-        let class = memory.at(object, TYPE)?;
-        let flags = memory.at(class, FLAGS)?;
+        let class = memory.at(object, self.of_object(TYPE))?;
+        let flags = memory.at(class, self.of_object(FLAGS))?;
         if flags & IS_CLASS == 0 {
             return None;
         }
         let before = |distance| memory.load(object.checked_sub(distance)?);
+        // What a collector has before objects is part of their head in a free-threaded build.
+        let dictionary_before = DICTIONARY_BEFORE.wrapping_sub(self.head);
         let of_class = |values| {
             let keys = memory.at(class, self.value_names)?;
             let values = Some(values);
@@ -140,25 +142,25 @@ impl Layout {
             Attributes::Dictionary => self.dictionary_of(memory, object, class)?,
             _ if flags & IS_MANAGED == 0 => self.dictionary_of(memory, object, class)?,
             Attributes::Apart => match before(VALUES_BEFORE)? {
-                0 => before(DICTIONARY_BEFORE)?,
+                0 => before(dictionary_before)?,
                 values => return of_class(values),
             },
-            Attributes::Either => match before(DICTIONARY_BEFORE)? {
+            Attributes::Either => match before(dictionary_before)? {
                 values if values & 1 == 1 => return of_class(values.checked_add(1)?),
                 dictionary => dictionary,
             },
             Attributes::Behind => {
-                let behind = object.checked_add(memory.at(class, INSTANCE)?)?;
+                let behind = object.checked_add(memory.at(class, self.of_object(INSTANCE))?)?;
                 let is_valid = |word: u64| word >> 24 & 0xff == 1;
                 if flags & HAS_VALUES_BEHIND != 0 && is_valid(memory.load(behind)?) {
                     return of_class(behind.checked_add(head)?);
                 }
-                before(DICTIONARY_BEFORE)?
+                before(dictionary_before)?
             }
         };
-        let values = memory.at(dictionary, VALUES)?;
+        let values = memory.at(dictionary, self.of_object(VALUES))?;
         Some(Instance {
-            keys: memory.at(dictionary, KEYS)?,
+            keys: memory.at(dictionary, self.of_object(KEYS))?,
             values: match values {
                 0 => None,
                 values => Some(values.checked_add(head)?),
@@ -168,7 +170,7 @@ impl Layout {
 
     fn dictionary_of(&self, memory: &impl Memory, object: u64, class: u64) -> Option<u64> {
         const FAR: u64 = 1 << 16;
-        let offset = memory.at(class, DICTIONARY)?;
+        let offset = memory.at(class, self.of_object(DICTIONARY))?;
         memory.at(object, Some(offset).filter(|offset| *offset < FAR)?)
     }
 
@@ -228,7 +230,7 @@ impl Layout {
 
     /// The characters of what is a string, and nothing that was made of it.
     fn text(&self, memory: &impl Memory, object: u64, kind: u64) -> Option<Text> {
-        let is_one = object != 0 && memory.at(object, TYPE)? == kind;
+        let is_one = object != 0 && memory.at(object, self.of_object(TYPE))? == kind;
         is_one.then(|| Text::at(memory, self, object))?
     }
 }

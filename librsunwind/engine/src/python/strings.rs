@@ -28,8 +28,9 @@ impl Text {
     /// Of the object at an address; `None` if it is none with its characters in it, as those of
     /// code objects are.
     pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
-        let length = memory.at(object, LENGTH)?;
-        let state = memory.at(object, STATE)?;
+        let length = memory.at(object, layout.of_object(LENGTH))?;
+        let state = memory.at(object, layout.of_object(STATE))?;
+        let state = state.wrapping_shr(layout.state_head);
         let (width, is_ascii) = (state >> 2 & 7, state & ASCII != 0);
         let is_one = matches!(width, 1 | 2 | 4) && state & COMPACT != 0 && length < LONGEST;
         let offset = if is_ascii {

@@ -82,7 +82,7 @@ impl Awaiting {
     fn stand(&mut self, memory: &impl Memory, layout: &Layout) -> Option<()> {
         let coroutines = layout.coroutines?;
         let mut coroutine = field(memory, self.table, place::COROUTINE, self.task)?;
-        let kind = memory.at(coroutine, TYPE)?;
+        let kind = memory.at(coroutine, layout.of_object(TYPE))?;
         loop {
             let place = self.frames.get_mut(self.count)?;
             let frame = coroutine.checked_add(coroutines.frame)?;
@@ -95,7 +95,7 @@ impl Awaiting {
             let top = memory.at(frame, coroutines.stack)?;
             coroutine = memory.load(top.checked_sub(coroutines.awaited)?)? & !TAGS;
             // Else it is a future, or something of C's.
-            if coroutine == 0 || memory.at(coroutine, TYPE)? != kind {
+            if coroutine == 0 || memory.at(coroutine, layout.of_object(TYPE))? != kind {
                 break;
             }
         }

@@ -26,9 +26,10 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use engine::interpreter::memory::Memory;
 use engine::interpreter::recent::Codes;
 use engine::memory::{is_readable, load_verified};
+use engine::mix::mix;
 use engine::python::code::{Part, Place};
 use engine::python::entries::Entry;
-use engine::python::layout::{self, Entries, Layout, Refusal};
+use engine::python::layout::{self, Entries, Layout};
 use engine::python::names;
 use engine::python::tasks::Awaiting;
 use engine::registers::thread_block;
@@ -76,12 +77,9 @@ pub(super) fn has_come(this: &ThreadState) -> bool {
 impl Python {
     #[cold]
     fn comes(&'static self, this: &ThreadState, module: Module) -> bool {
-        let layout = match layout::of(&Own, module.minor(), module.runtime) {
-            Ok(layout) => layout,
-            Err(refusal) => {
-                self.decline(this, &module, refusal);
-                return false;
-            }
+        let Some(layout) = layout::of(&Own, module.minor(), module.runtime) else {
+            self.decline(this, &module);
+            return false;
         };
         let [start, size] = module.code;
         let code = match layout.entries {
@@ -100,21 +98,17 @@ impl Python {
         added.is_some()
     }
 
-    fn decline(&self, this: &ThreadState, module: &Module, refusal: Refusal) {
+    fn decline(&self, this: &ThreadState, module: &Module) {
         let change = self
             .state
             .compare_exchange(NOT_YET, DECLINED, AcqRel, Relaxed);
         if change.is_err() {
             return;
         }
-        let text = match refusal {
-            Refusal::FreeThreaded => Text::<160>::new()
-                .then(b"no Python frames: this is a free-threaded build of CPython"),
-            Refusal::Version => Text::<160>::new()
-                .then(b"no Python frames: they are known of CPython 3.9 to 3.15, this is 3.")
-                .decimal(module.minor()),
-        };
-        let text = text.then(b"; its native frames are shown");
+        let text = Text::<160>::new()
+            .then(b"no Python frames: they are known of CPython 3.9 to 3.15, this is 3.")
+            .decimal(module.minor())
+            .then(b"; its native frames are shown");
         this.event(EventKind::Note, module.version, text.bytes());
     }
 
@@ -273,7 +267,15 @@ impl Interpreter {
         if check == 0 {
             return Some(());
         }
-        let is_known = cursor.own_frame(place.code, check, place.position).ok()?;
+        let start = match place.copy {
+            0 => Some(0),
+            copy => cursor.own_number(place.code, check ^ mix(copy.into()), || {
+                self.layout.start_of(cursor, &place)
+            }),
+        };
+        let is_known = cursor
+            .own_frame(place.code, check, place.position(start))
+            .ok()?;
         if !is_known {
             // The frame stays without a name if that fails, or without some lines, and is described
             // at the next sample.

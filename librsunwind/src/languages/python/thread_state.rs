@@ -16,7 +16,7 @@ use engine::interpreter::memory::Memory;
 use engine::memory::is_readable;
 use engine::mix::mix;
 use engine::python::layout::{Layout, Lock, Threads};
-use engine::python::threads::{self, word};
+use engine::python::threads;
 
 /// The address of the key; 0 while it is not known.
 static KEY: AtomicU64 = AtomicU64::new(0);
@@ -69,7 +69,7 @@ pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) ->
         }
     };
     Some(match layout.lock {
-        Lock::Status(_) => Found {
+        Lock::Status(_) | Lock::Optional { .. } => Found {
             address: of_key,
             has_lock: layout.has_lock(memory, of_key),
         },
@@ -109,8 +109,8 @@ static REMEMBERED: [[AtomicU64; 2]; 64] = [const { [const { AtomicU64::new(0) };
 /// Thread states that are looked through, at most.
 const MOST_THREADS: u32 = 1000;
 
-/// The thread state in the lists that is this thread's: the one with the lock, if it has several.
-/// Other threads' may go at any moment, so the kernel reads them.
+/// The thread state in the lists that is this thread's: the one that it runs with, if it has
+/// several. Other threads' may go at any moment, so the kernel reads them.
 fn listed(
     memory: &impl Memory,
     runtime: u64,
@@ -118,30 +118,30 @@ fn listed(
     lists: &Threads,
     own: u64,
 ) -> Option<Found> {
+    // Whether the thread runs with it, if it is this thread's.
     let of_own = |address: u64| {
-        let is_own = address != 0 && word(memory, address, layout.thread_id) == Some(own);
-        is_own.then(|| Found {
-            address,
-            has_lock: layout.has_lock(memory, address),
-        })
+        let (owner, is_active) = layout.owner(memory, address)?;
+        (owner == own).then_some((address, is_active))
     };
     let slot = REMEMBERED.get(mix(own) as usize % REMEMBERED.len())?;
     let [thread, address] = slot;
     let remembered = (thread.load(Relaxed) == own).then(|| address.load(Relaxed));
     let mut found = remembered.and_then(of_own);
-    if found.is_some_and(|found| found.has_lock) {
-        return found;
+    if !found.is_some_and(|(_, is_active)| is_active) {
+        threads::find(memory, runtime, lists, MOST_THREADS, |at| {
+            match of_own(at) {
+                Some(better) if found.is_none() || better.1 => found = Some(better),
+                _ => {}
+            }
+            None::<()>
+        });
+        thread.store(own, Relaxed);
+        address.store(found?.0, Relaxed);
     }
-    threads::find(memory, runtime, lists, MOST_THREADS, |at| {
-        match of_own(at) {
-            Some(better) if found.is_none() || better.has_lock => found = Some(better),
-            _ => {}
-        }
-        None::<()>
-    });
-    thread.store(own, Relaxed);
-    address.store(found?.address, Relaxed);
-    found
+    found.map(|(address, _)| Found {
+        address,
+        has_lock: layout.has_lock(memory, address),
+    })
 }
 
 /// What this thread has under a key: a `Py_tss_t` is whether there is a key, and the key.

@@ -1,7 +1,7 @@
 //! Threads of `threading` in made-up memory, whole and damaged. The beginning of it is the thread
 //! state, as the fuzz target has it: what is made here is in its corpus, too.
 
-use super::{Objects, layout_of};
+use super::{Objects, free_threaded, layout_of};
 use crate::interpreter::made::{BASE, Made};
 use crate::python::layout::{Attributes, Entries, Layout};
 use crate::python::names::LONGEST;
@@ -37,7 +37,7 @@ enum Has {
 const ALL: [Has; 3] = [Has::Values, Has::Shared, Has::Own];
 
 fn put_string(made: &Made, layout: &Layout, address: u64, text: &str, width: u64) {
-    made.put_word(address + 8, STRING);
+    made.put_word(address + layout.of_object(8), STRING);
     made.put_text(layout, address, text, width);
 }
 
@@ -75,10 +75,13 @@ fn named(layout: &Layout, has: Has, name: &str, width: u64) -> Made {
     put_string(&made, layout, FUNCTION, function, 1);
     made.put_word(CODE + layout.file, FILE);
     put_string(&made, layout, FILE, "/usr/lib/python3/threading.py", 1);
-    made.put_word(THREAD + 8, CLASS);
-    made.put_word(CLASS + 32, 16);
-    made.put_word(CLASS + 168, 1 << 9 | u64::from(is_qualified) << 4 | 1 << 2);
-    made.put_word(CLASS + 288, 16);
+    let [kind, size, flags, in_it] = [8, 32, 168, 288].map(|offset| layout.of_object(offset));
+    let behind = layout.of_object(16);
+    made.put_word(THREAD + kind, CLASS);
+    made.put_word(CLASS + size, behind);
+    let managed = u64::from(is_qualified) << 4;
+    made.put_word(CLASS + flags, 1 << 9 | managed | 1 << 2);
+    made.put_word(CLASS + in_it, behind);
     made.put_word(CLASS + layout.value_names, KEYS);
     put_keys(&made, layout, has == Has::Own);
     put_string(&made, layout, TEXTS, "_target", 1);
@@ -90,8 +93,8 @@ fn named(layout: &Layout, has: Has, name: &str, width: u64) -> Made {
     let values = match (layout.attributes, has) {
         (_, Has::Own) => 0,
         (Attributes::Behind, Has::Values) => {
-            made.put_word(THREAD + 16, 1 << 24);
-            THREAD + 16
+            made.put_word(THREAD + behind, 1 << 24);
+            THREAD + behind
         }
         _ => VALUES,
     };
@@ -104,13 +107,13 @@ fn named(layout: &Layout, has: Has, name: &str, width: u64) -> Made {
         made.put_word(THREAD - 32, VALUES);
     }
     let place = if is_qualified {
-        THREAD - 24
+        THREAD - 24 + layout.head
     } else {
-        THREAD + 16
+        THREAD + behind
     };
     made.put_word(place, dictionary);
-    made.put_word(DICTIONARY + 32, KEYS);
-    made.put_word(DICTIONARY + 40, values);
+    made.put_word(DICTIONARY + layout.of_object(32), KEYS);
+    made.put_word(DICTIONARY + layout.of_object(40), values);
     if values != 0 {
         made.put_word(values + head + 8, NAME);
     }
@@ -140,13 +143,15 @@ fn put_keys(made: &Made, layout: &Layout, is_own: bool) {
     }
 }
 
-/// Of all versions; what a later one says itself is where 3.12 has it.
+/// Of all versions; what a later one says itself is where 3.12 has it, but for free-threaded
+/// builds.
 fn layouts() -> Vec<Layout> {
     let later = Layout {
         attributes: Attributes::Behind,
         ..layout_of(12)
     };
-    (9..=12).map(layout_of).chain([later]).collect()
+    let known = (9..=12).map(layout_of).chain([later]);
+    known.chain(free_threaded::layouts()).collect()
 }
 
 fn name_of(made: &Made, layout: &Layout) -> Option<String> {
@@ -181,10 +186,10 @@ fn what_is_no_name_of_a_thread_is_none() {
             none(&|made| put_string(made, &layout, FUNCTION, "Thread.bootstrap__", 1));
             none(&|made| put_string(made, &layout, FILE, "/home/me/my_own.py", 1));
             none(&|made| put_string(made, &layout, TEXTS + 0x40, "_nama", 1));
-            none(&|made| made.put_word(TEXTS + 0x48, STRING + 8));
-            none(&|made| made.put_word(NAME + 8, STRING + 8));
+            none(&|made| made.put_word(TEXTS + 0x40 + layout.of_object(8), STRING + 8));
+            none(&|made| made.put_word(NAME + layout.of_object(8), STRING + 8));
             none(&|made| put_string(made, &layout, NAME, "", 1));
-            none(&|made| made.put_word(CLASS + 168, 0));
+            none(&|made| made.put_word(CLASS + layout.of_object(168), 0));
             none(&|made| made.put_word(FRAME + layout.variables, 0));
         }
     }
