@@ -86,6 +86,8 @@ pub struct Layout {
     /// Of what optimised code has instead of bytecodes: the positions of functions that were made
     /// part of it.
     pub inlined: u64,
+    /// Whether what leads back to bytecodes from code of Maglev's is known.
+    pub knows_maglev: bool,
     /// Of the same: the `SharedFunctionInfo` that it was made of, or what leads to that.
     pub compiled_of: u64,
     /// Of the same: its number. What is optimised later has a higher one.
@@ -165,6 +167,7 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         },
         // Behind the map and the length.
         inlined: field(u64::from(inlined).checked_add(1)?).filter(is_likely)?,
+        knows_maglev: major > 11,
         compiled_of: field(u64::from(compiled_of).checked_add(1)?).filter(is_likely)?,
         compiled_number: field(u64::from(compiled_number).checked_add(1)?).filter(is_likely)?,
         baseline: {

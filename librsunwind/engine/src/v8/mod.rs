@@ -18,6 +18,7 @@
 //! | `lines` | which line of the source a character is on |
 //! | `rows` | from which characters bytecodes come |
 //! | `optimised` | where in the source calls of optimised code are |
+//! | `maglev` | the same of what Maglev made |
 //! | `baseline` | the same of what the baseline compiler made of them |
 //! | `bytecodes` | how long these are |
 //! | `bytes` | tables as they are read |
@@ -32,6 +33,7 @@ mod function;
 mod heap;
 pub mod layout;
 mod lines;
+mod maglev;
 mod optimised;
 pub mod proof;
 mod rows;

@@ -1,6 +1,5 @@
-//! From which character of the source a call in code of TurboFan's comes: V8 keeps that of calls
-//! alone. Maglev's table is not believed: where it made two of a loop, what is in the second one is
-//! said to come from the loop's beginning.
+//! From which character of the source a call in optimised code comes: V8 keeps that of calls alone.
+//! Of TurboFan's a table says it, of Maglev's something else ([`super::maglev`]).
 //!
 //! Which code an address is part of is found by going back from it: in front of its first
 //! instruction stands an object that leads to it. What was found is kept, and is good as long as
@@ -35,7 +34,8 @@ pub(super) fn forget() {
     KEPT.iter().for_each(|[known, _]| known.store(0, Relaxed));
 }
 
-/// The number of TurboFan behind that of the baseline compiler; between them is Maglev.
+/// The numbers of these, behind that of the baseline compiler.
+const MAGLEV: u32 = 1;
 const TURBOFAN: u32 = 2;
 
 /// How far back code may begin.
@@ -45,13 +45,13 @@ fn in_chunk(last: u64) -> u64 {
 
 /// Code of a compiler.
 #[derive(Clone, Copy, Debug)]
-struct Compiled {
+pub(super) struct Compiled {
     /// The address of the `Code`.
-    code: u64,
+    pub(super) code: u64,
     /// Where its instructions begin.
-    start: u64,
+    pub(super) start: u64,
     /// How many bytes these are.
-    size: u64,
+    pub(super) size: u64,
     /// The tagged pointer to its source positions.
     table: u64,
     /// The number of the compiler.
@@ -87,8 +87,10 @@ impl<M: Memory> Heap<'_, M> {
         let [kept, check] = KEPT.get(mix(at.pc) as usize % CALLS)?;
         let known = kept.load(Relaxed);
         let hint = known >> 32;
-        let turbofan = self.layout.baseline.compiler.wrapping_add(TURBOFAN);
-        let is_of_turbofan = |found: &Compiled| found.compiler == turbofan;
+        let is_of = |found: &Compiled, number: u32| {
+            found.compiler == self.layout.baseline.compiler.wrapping_add(number)
+        };
+        let is_optimised = |found: &Compiled| is_of(found, MAGLEV) || is_of(found, TURBOFAN);
         let number = |found: &Compiled, known: u64| {
             let table = self.summary_of_table(found.table)?;
             let parts = [found.code, found.size, table, shared, known];
@@ -97,13 +99,16 @@ impl<M: Memory> Heap<'_, M> {
         };
         if known != 0
             && hint < in_chunk(last)
-            && let Some(found) = starts_at(hint).filter(is_of_turbofan)
+            && let Some(found) = starts_at(hint).filter(is_optimised)
             && Some(check.load(Relaxed)) == number(&found, known)
         {
             return Some(known as u32);
         }
-        let (back, found) = self.around(pc, maps).filter(|(_, it)| is_of_turbofan(it))?;
-        let character = self.character_at(&found, pc.wrapping_sub(found.start))?;
+        let (back, found) = self.around(pc, maps).filter(|(_, it)| is_optimised(it))?;
+        let character = match is_of(&found, MAGLEV) {
+            true => self.character_of_call(shared, &found, at.pc.wrapping_sub(found.start))?,
+            false => self.character_at(&found, pc.wrapping_sub(found.start))?,
+        };
         let known = back << 32 | u64::from(character);
         kept.store(known, Relaxed);
         check.store(number(&found, known)?, Relaxed);

@@ -1,6 +1,7 @@
 //! Functions in a made-up heap, whole and damaged.
 
 mod compiled;
+mod maglev;
 mod optimised;
 
 use super::bytecodes::Lengths;
@@ -42,6 +43,7 @@ const OLD: Layout = Layout {
     },
     before_code: BeforeCode { map: 16, code: 8 },
     inlined: 16,
+    knows_maglev: true,
     compiled_of: 24,
     compiled_number: 32,
 };

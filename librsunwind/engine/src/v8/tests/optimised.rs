@@ -17,11 +17,11 @@ use crate::wire::code::{Code, LineFormat};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const TABLE: u64 = MORE;
-const DATA: u64 = MORE + 0x80;
+pub(super) const DATA: u64 = MORE + 0x80;
 const INLINED: u64 = MORE + 0x100;
 /// The first instruction; the next code begins behind 256 bytes.
-const START: u64 = MORE + 0x200;
-const SIZE: u64 = 200;
+pub(super) const START: u64 = MORE + 0x200;
+pub(super) const SIZE: u64 = 200;
 const TURBOFAN: u64 = 13;
 
 /// Numbers as V8 writes them: seven bits a byte, the sign last.
@@ -41,7 +41,7 @@ fn source(character: usize, inlined: Option<u64>) -> u64 {
 
 /// The function of the other tests, with code of a compiler that calls: at 10 from its second line,
 /// at 100 from its third, and at 150 from a function in a function in the second.
-fn optimised(layout: &Layout, compiler: u64) -> Made {
+pub(super) fn optimised(layout: &Layout, compiler: u64) -> Made {
     let made = function(layout, "f");
     let at = |text: &str| TEXT.find(text).unwrap();
     made.object(CODE, 190);
@@ -72,7 +72,7 @@ fn optimised(layout: &Layout, compiler: u64) -> Made {
 }
 
 /// What was found is kept for the whole process, which may run several tests at once.
-fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     forget();
@@ -80,7 +80,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 /// The line of a call that returns to so many bytes behind the beginning.
-fn line(layout: &Layout, made: &Made, offset: u64) -> Option<u32> {
+pub(super) fn line(layout: &Layout, made: &Made, offset: u64) -> Option<u32> {
     let heap = Heap {
         memory: made,
         layout,
