@@ -272,7 +272,7 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         sampling,
     };
     // SAFETY: in the handler.
-    unsafe { entry::serve(this, &entry) };
+    let frames = unsafe { entry::serve(this, &entry) };
     if is_over {
         this.close_account_here(ThreadEndReason::Stopped);
         this.event(EventKind::SessionOver, 0, b"");
@@ -295,6 +295,7 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
             switches,
             kernel_ns: sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns)),
             handler_ns: spent_ns,
+            frames: frames as u64,
             due_ns: this.budget.spent(spent_ns, ended_ns),
         });
         match by_event {

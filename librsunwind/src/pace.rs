@@ -12,6 +12,7 @@
 //! | from the event's sample to the handler's walk: the rest of the interrupt, the signal's delivery | seen here: the sample has its time, where it was taken in user mode and the thread has not got on since; for one taken while the handler ran, from that one's end |
 //! | the handler, to its end | seen here |
 //! | before and after that: the interrupt's entry, the way back | what the event costs on this machine, without what can be seen of it |
+//! | what it displaced from the caches, which the program fetches again | estimated by what of it the handler had to fetch |
 //! | the event, at each context switch | counted by the kernel, at its price, if a share was said |
 //!
 //! Walks that take longer than the kernel's part are not waited for by all: they are made for
@@ -46,6 +47,8 @@ pub struct Pace {
     seen: Median,
     /// The handler's.
     handler: Average,
+    /// What of that it waited for memory.
+    fetched: Average,
     /// Periods that samples are apart by what they cost.
     periods: AtomicU64,
     /// What was taken and not allowed, ns.
@@ -65,6 +68,8 @@ pub struct Seen {
     pub kernel_ns: Option<u64>,
     /// What the handler took.
     pub handler_ns: u64,
+    /// How many frames it walked.
+    pub frames: u64,
     /// What is to be put to the account: what the one before took, so that a long walk is paid for
     /// by the time that it is made for.
     pub due_ns: u64,
@@ -88,6 +93,12 @@ const STEP: u64 = 32;
 /// A part that took more than this many times its average was put off the processor in between.
 /// With more than twice, a quarter of such samples would drive the average ever higher.
 const BELIEVABLE: u64 = 2;
+/// So long the handler takes in programs that leave it the caches, ns, and for each frame.
+const WORK_NS: u64 = 6_000;
+const FRAME_NS: u64 = 30;
+/// So much more than the handler fetches the program has to: the kernel's part displaces more than
+/// the handler's. `tests/budget` shows both.
+const DISPLACED: u64 = 2;
 /// What is always believed, and all that a first value is, ns.
 const FLOOR_NS: u64 = 20_000;
 
@@ -102,6 +113,7 @@ impl Pace {
             switch_ns: AtomicU64::new(0),
             seen: Median::new(),
             handler: Average::new(),
+            fetched: Average::new(),
             periods: AtomicU64::new(1),
             owed_ns: AtomicI64::new(0),
             orders: AtomicU32::new(0),
@@ -121,6 +133,7 @@ impl Pace {
             .store(cost_ns.saturating_sub(seen_ns), Relaxed);
         self.seen.begin(seen_ns);
         self.handler.begin(0);
+        self.fetched.begin(0);
         self.forgive();
     }
 
@@ -271,8 +284,10 @@ impl Pace {
     pub fn sampled(&self, seen: Seen) -> Option<u64> {
         self.see(seen.kernel_ns);
         self.handler.add(seen.handler_ns);
+        self.fetched.add(fetched_ns(&seen));
         let switches_ns = self.switches_ns(seen.used_ns, seen.switches);
         let taken_ns = self.kernel_ns().saturating_add(seen.due_ns);
+        let taken_ns = taken_ns.saturating_add(self.displaced_ns());
         let taken_ns = taken_ns.saturating_add(switches_ns);
         self.settle(seen.used_ns, taken_ns);
         self.decide()
@@ -284,10 +299,22 @@ impl Pace {
         }
     }
 
+    /// What a sample makes the program itself take more, if a share was said: it finds what it used
+    /// displaced. That is [`DISPLACED`] times what the handler took to fetch its own, but a walk
+    /// that takes longer than the kernel is a slow one for other reasons.
+    fn displaced_ns(&self) -> u64 {
+        match affordable::is_exact(self.share()) {
+            true => self.fetched.get().saturating_mul(DISPLACED),
+            false => 0,
+        }
+        .min(self.kernel_ns())
+    }
+
     fn decide(&self) -> Option<u64> {
         let kernel_ns = self.kernel_ns();
         let handler_ns = self.handler.get().min(kernel_ns);
         let cost_ns = kernel_ns.saturating_add(handler_ns);
+        let cost_ns = cost_ns.saturating_add(self.displaced_ns());
         let next = match affordable::is_exact(self.share()) {
             true => self.next_exact(cost_ns),
             false => self.next(cost_ns),
@@ -319,6 +346,13 @@ impl Pace {
             wanted => with_room(wanted),
         })
     }
+}
+
+/// What of the handler's time was none of its work, which takes so little where all is at hand.
+const fn fetched_ns(seen: &Seen) -> u64 {
+    let work_ns = seen.frames.saturating_mul(FRAME_NS);
+    let work_ns = work_ns.saturating_add(WORK_NS);
+    seen.handler_ns.saturating_sub(work_ns)
 }
 
 /// What samples may take of the time in which what is owed is paid back, ns.

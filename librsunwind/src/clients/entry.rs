@@ -27,7 +27,7 @@ use engine::registers::Registers;
 ///
 /// # Safety
 /// In the handler, or with all signals held back; not within an entry.
-pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) {
+pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) -> usize {
     let requests = &this.requests;
     let nonce = requests.begin();
     if entry.sampling.is_some() {
@@ -59,6 +59,7 @@ pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) {
         }
     }
     requests.end();
+    walked.map_or(0, |walked| walked.depth.kept)
 }
 
 fn stack_of(entry: &Entry<'_>, walked: &Walked, nonce: u64) -> Stack {
@@ -126,7 +127,7 @@ unsafe extern "C" fn run(call: *mut c_void) {
     let call = unsafe { &*call.cast::<Call<'_>>() };
     let walk = call.this.shared.begin_walk(arch::stack_pointer());
     // SAFETY: the promise made to `serve_here`.
-    unsafe { serve(call.this, &call.entry) };
+    let _ = unsafe { serve(call.this, &call.entry) };
     call.this.shared.end_walk(walk);
 }
 

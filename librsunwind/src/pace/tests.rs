@@ -30,6 +30,7 @@ impl Pace {
             switches: 0,
             kernel_ns,
             handler_ns,
+            frames: 0,
             due_ns: handler_ns,
         })
     }
@@ -113,6 +114,7 @@ fn switches_are_paid_for_at_their_price() {
             switches,
             kernel_ns: None,
             handler_ns: 1_000,
+            frames: 0,
             due_ns: 1_000,
         });
         pace.owed_ns.load(Relaxed) - before
@@ -209,4 +211,37 @@ fn one_that_was_put_off_and_long_walks_change_nothing() {
         pace.once(Some(seen), 10 * MS);
         assert_eq!(pace.periods(), 1);
     }
+}
+
+#[test]
+fn what_a_handler_waits_for_memory_the_program_does_twice() {
+    let sample = |pace: &Pace, handler_ns, frames| {
+        pace.sampled(Seen {
+            used_ns: pace.apart_ns(),
+            switches: 0,
+            kernel_ns: Some(100_000),
+            handler_ns,
+            frames,
+            due_ns: handler_ns,
+        });
+    };
+    let displaced = |percent, handler_ns, frames| {
+        let pace = paced(MS, percent);
+        for _ in 0..400 {
+            sample(&pace, handler_ns, frames);
+        }
+        pace.displaced_ns()
+    };
+    let cold_ns = displaced(1, 3 * WORK_NS, 0);
+    assert!(cold_ns > 3 * WORK_NS && cold_ns <= 4 * WORK_NS);
+    for (percent, handler_ns, frames) in [
+        (1, WORK_NS, 0),
+        (1, 3 * WORK_NS, 2 * WORK_NS / FRAME_NS),
+        // Nobody has said a share.
+        (25, 3 * WORK_NS, 0),
+    ] {
+        assert_eq!(displaced(percent, handler_ns, frames), 0);
+    }
+    // A slow walk is no cold one.
+    assert!(displaced(1, 10 * MS, 0) <= 100_000 + 8_000);
 }

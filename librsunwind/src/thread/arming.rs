@@ -112,8 +112,8 @@ impl ThreadState {
         if event.is_first() {
             return used_ns >= LASTING_NS;
         }
-        let is_other = self.trigger.periods() != PROCESS.pace.periods();
-        is_other && self.trigger.may_change_pace(used_ns)
+        let wanted = PROCESS.pace.periods();
+        wanted != self.trigger.periods() && self.trigger.may_change_pace(wanted, used_ns)
     }
 
     /// Puts another event in the place of the one that samples the thread, if one as good can be

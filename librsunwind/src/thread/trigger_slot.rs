@@ -45,6 +45,10 @@ pub struct TriggerSlot {
 
 /// The shortest time between two paces, ns.
 const PACE_NS: u64 = 2_000_000;
+/// The same where the next is much like the one before. The first event of a thread goes on beside
+/// the next until the collector has looked around; with several changes meanwhile there would be as
+/// many, which all take the program's time.
+const FINE_PACE_NS: u64 = 128_000_000;
 
 /// An event that was let go of is in force for so long as it takes the collector to release it, ns;
 /// the first time it may take longer.
@@ -189,10 +193,15 @@ impl TriggerSlot {
         self.armings.fetch_add(1, Relaxed);
     }
 
-    /// Whether it may change to another pace at that CPU time: each time it waits for twice as
-    /// long, so that what arming costs does not count.
-    pub(super) fn may_change_pace(&self, cpu_ns: u64) -> bool {
+    /// Whether it may change to that pace at that CPU time: each time it waits for twice as long,
+    /// so that what arming costs does not count.
+    pub(super) fn may_change_pace(&self, periods: u64, cpu_ns: u64) -> bool {
+        let now = self.periods();
         let wait_ns = PACE_NS << self.armings.load(Relaxed).min(6);
+        let wait_ns = match periods.abs_diff(now) >= now.div_ceil(2) {
+            true => wait_ns,
+            false => wait_ns.max(FINE_PACE_NS),
+        };
         cpu_ns.saturating_sub(self.armed_at_ns.load(Relaxed)) >= wait_ns
     }
 
