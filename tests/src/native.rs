@@ -32,17 +32,15 @@ impl Bytes<'_> {
             "UInt64" => self.values(count, |left| left.u64().into()),
             "DateTime64(3, 'UTC')" => self.values(count, |left| left.u64().into()),
             "String" => self.values(count, text),
+            "LowCardinality(String)" => {
+                assert_eq!(self.u64(), 1, "keys in this block");
+                self.by_keys(count, text)
+            }
             "Array(LowCardinality(UInt64))" => {
                 assert_eq!(self.u64(), 1, "keys in this block");
                 let ends = self.ends(count);
-                assert_eq!(self.u64(), 0x601, "keys, then places of 16 bits");
-                let keys = self.u64() as usize;
-                let keys = self.values(keys, |left| left.u64().into());
-                assert_eq!(self.u64() as usize, *ends.last().unwrap_or(&0));
-                let place = |left: &mut Self| usize::from(u16::from_le_bytes(left.take()));
-                let all = self.values(ends.last().copied().unwrap_or(0), |left| {
-                    keys[place(left)].clone()
-                });
+                let number = |left: &mut Self| left.u64().into();
+                let all = self.by_keys(*ends.last().unwrap_or(&0), number);
                 apart(&ends, |from, to| json!(all[from..to]))
             }
             "Map(String, String)" => {
@@ -60,6 +58,20 @@ impl Bytes<'_> {
             }
             other => panic!("{other} is not known"),
         }
+    }
+
+    /// Keys, and which of them each element is.
+    fn by_keys(&mut self, count: usize, key: impl Fn(&mut Self) -> Value) -> Vec<Value> {
+        let form = self.u64();
+        let keys = self.u64() as usize;
+        let keys = self.values(keys, key);
+        assert_eq!(self.u64() as usize, count);
+        let place = |left: &mut Self| match form {
+            0x600 => usize::from(u8::from_le_bytes(left.take())),
+            0x601 => usize::from(u16::from_le_bytes(left.take())),
+            other => panic!("{other:x} is no form of few keys"),
+        };
+        self.values(count, |left| keys[place(left)].clone())
     }
 
     fn values(&mut self, count: usize, one: impl Fn(&mut Self) -> Value) -> Vec<Value> {

@@ -205,16 +205,17 @@ impl Rows {
         let texts = |column| numbers(column).map(|place| self.strings.at(place));
         let hash = |row: &usize| frames.hash.get(*row).copied().unwrap_or(0);
         let mut block = Block::of(rows.len());
-        block.texts("service", rows.iter().map(|_| service));
-        block.u64s("hash", rows.iter().map(hash));
+        block.labels("service", rows.iter().map(|_| service));
         block.texts("function", texts(&frames.function));
         block.texts("short", texts(&frames.short));
         block.texts("file", texts(&frames.file));
         block.u32s("line", numbers(&frames.line));
-        block.texts("binary", texts(&frames.binary));
+        block.labels("binary", texts(&frames.binary));
         block.texts("build_id", texts(&frames.build_id));
-        block.texts("language", texts(&frames.language));
+        block.labels("language", texts(&frames.language));
         block.u32s("inlined", numbers(&frames.inlined));
+        block.apart();
+        block.u64s("hash", rows.iter().map(hash));
         (!rows.is_empty()).then(|| block.finish())
     }
 
@@ -231,7 +232,7 @@ impl Rows {
         let mut rows: Vec<Vec<u64>> = stacks.collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
-        block.texts("service", rows.iter().map(|_| service));
+        block.labels("service", rows.iter().map(|_| service));
         block.lists("frames", rows.iter().map(Vec::as_slice));
         (!rows.is_empty()).then(|| block.finish())
     }

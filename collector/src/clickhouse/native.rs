@@ -2,6 +2,7 @@
 //! halves what is left of it when it is compressed.
 //! <https://clickhouse.com/docs/interfaces/formats/Native>
 
+use crate::intern::HashMap;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use std::io::{self, Write as _};
@@ -10,6 +11,7 @@ use std::io::{self, Write as _};
 const KEYS_IN_BLOCK: u64 = 1;
 /// ... and that each element's place among the keys follows, of so many bits.
 const KEYS_THEN_PLACES: u64 = 0x600;
+const PLACES_OF_8: u64 = 0;
 const PLACES_OF_16: u64 = 1;
 const PLACES_OF_32: u64 = 2;
 
@@ -19,6 +21,8 @@ pub(crate) struct Block {
     rows: usize,
     columns: usize,
     bytes: Vec<u8>,
+    /// Where bytes begin that are compressed apart.
+    apart: Vec<usize>,
 }
 
 impl Block {
@@ -28,7 +32,15 @@ impl Block {
             rows,
             columns: 0,
             bytes: Vec::new(),
+            apart: Vec::new(),
         }
+    }
+
+    /// What comes next is of another kind than what was before. The code that is short for bytes
+    /// that are frequent in one would be long for those of the other: times and hashes of stacks
+    /// take 6 % less where each have their own.
+    pub(crate) fn apart(&mut self) {
+        self.apart.push(self.bytes.len());
     }
 
     pub(crate) fn u32s(&mut self, name: &str, values: impl Iterator<Item = u32>) {
@@ -53,6 +65,29 @@ impl Block {
         values.for_each(|value| put_text(&mut self.bytes, value));
     }
 
+    /// Texts of which few differ: each is written once, and rows say which.
+    pub(crate) fn labels<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
+        self.column(name, "LowCardinality(String)");
+        self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
+        let mut keys = Vec::new();
+        let mut known: HashMap<&str, usize> = HashMap::default();
+        let mut last = 0;
+        let places = values.map(|value| {
+            // Mostly that of the row before.
+            if keys.get(last) != Some(&value) {
+                last = *known.entry(value).or_insert_with(|| {
+                    keys.push(value);
+                    keys.len() - 1
+                });
+            }
+            last
+        });
+        let places: Vec<usize> = places.collect();
+        self.keys(keys.len());
+        keys.iter().for_each(|key| put_text(&mut self.bytes, key));
+        self.places(keys.len(), places.len(), places.into_iter());
+    }
+
     /// Lists that have many elements in common: each is written once, and lists say where. None is
     /// empty.
     pub(crate) fn lists<'a>(
@@ -63,22 +98,36 @@ impl Block {
         self.column(name, "Array(LowCardinality(UInt64))");
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
         self.ends(values.clone().map(<[u64]>::len));
+        self.apart();
         let mut keys: Vec<u64> = values.clone().flatten().copied().collect();
-        let number = keys.len() as u64;
+        let number = keys.len();
         keys.sort_unstable();
         keys.dedup();
-        let are_few = keys.len() <= 1 << 16;
-        let form = KEYS_THEN_PLACES | if are_few { PLACES_OF_16 } else { PLACES_OF_32 };
-        for word in [form, keys.len() as u64].iter().chain(&keys) {
+        self.keys(keys.len());
+        keys.iter()
+            .for_each(|key| self.bytes.extend(key.to_le_bytes()));
+        self.apart();
+        let place = |value| keys.binary_search(value).unwrap_or(0);
+        self.places(keys.len(), number, values.flatten().map(place));
+    }
+
+    /// What stands before so many keys.
+    fn keys(&mut self, number: usize) {
+        let form = KEYS_THEN_PLACES | width(number);
+        for word in [form, number as u64] {
             self.bytes.extend(word.to_le_bytes());
         }
-        self.bytes.extend(number.to_le_bytes());
-        for value in values.flatten() {
-            let place = keys.binary_search(value).unwrap_or(0);
-            match are_few {
-                true => self.bytes.extend((place as u16).to_le_bytes()),
-                false => self.bytes.extend((place as u32).to_le_bytes()),
+    }
+
+    /// Where each of so many values is among so many keys.
+    fn places(&mut self, keys: usize, number: usize, places: impl Iterator<Item = usize>) {
+        self.bytes.extend((number as u64).to_le_bytes());
+        match width(keys) {
+            PLACES_OF_8 => self.bytes.extend(places.map(|place| place as u8)),
+            PLACES_OF_16 => {
+                places.for_each(|place| self.bytes.extend((place as u16).to_le_bytes()));
             }
+            _ => places.for_each(|place| self.bytes.extend((place as u32).to_le_bytes())),
         }
     }
 
@@ -105,7 +154,13 @@ impl Block {
         put_number(&mut head, self.rows);
         let mut out = GzEncoder::new(Vec::new(), Compression::default());
         out.write_all(&head)?;
-        out.write_all(&self.bytes)?;
+        let mut begin = 0;
+        for end in self.apart {
+            out.write_all(&self.bytes[begin..end])?;
+            out.flush()?;
+            begin = end;
+        }
+        out.write_all(&self.bytes[begin..])?;
         out.finish()
     }
 
@@ -122,6 +177,15 @@ impl Block {
             end += length as u64;
             self.bytes.extend(end.to_le_bytes());
         }
+    }
+}
+
+/// Of places among so many keys.
+const fn width(keys: usize) -> u64 {
+    match keys {
+        0..=0x100 => PLACES_OF_8,
+        0x101..=0x1_0000 => PLACES_OF_16,
+        _ => PLACES_OF_32,
     }
 }
 
@@ -150,6 +214,7 @@ mod tests {
         let long = "x".repeat(130);
         let mut block = Block::of(2);
         block.texts("t", ["ä", &long].into_iter());
+        block.labels("c", ["b", "ä"].into_iter());
         block.u32s("n", [1, u32::MAX].into_iter());
         block.times("d", [1_499_999, 1_500_000].into_iter());
         block.lists("l", [&[7, 8, 7][..], &[7, 8]].into_iter());
@@ -159,14 +224,17 @@ mod tests {
         let packed = block.finish().unwrap();
         GzDecoder::new(&*packed).read_to_end(&mut bytes).unwrap();
         let expected = [
-            &b"\x05\x02\x01t\x06String\x02\xc3\xa4\x82\x01"[..],
+            &b"\x06\x02\x01t\x06String\x02\xc3\xa4\x82\x01"[..],
             long.as_bytes(),
+            b"\x01c\x16LowCardinality(String)\x01\0\0\0\0\0\0\0",
+            b"\0\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01b\x02\xc3\xa4",
+            b"\x02\0\0\0\0\0\0\0\0\x01",
             b"\x01n\x06UInt32\x01\0\0\0\xff\xff\xff\xff",
             b"\x01d\x14DateTime64(3, 'UTC')\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0",
             b"\x01l\x1dArray(LowCardinality(UInt64))\x01\0\0\0\0\0\0\0",
             b"\x03\0\0\0\0\0\0\0\x05\0\0\0\0\0\0\0",
-            b"\x01\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
-            b"\x05\0\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\x01\0",
+            b"\0\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x07\0\0\0\0\0\0\0\x08\0\0\0\0\0\0\0",
+            b"\x05\0\0\0\0\0\0\0\0\x01\0\0\x01",
             b"\x01m\x13Map(String, String)\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01k\x01v",
         ];
         assert_eq!(bytes, expected.concat());

@@ -119,20 +119,22 @@ impl Maker<'_> {
             labels.map(|(key, value)| (&**key, &**value))
         };
         let mut samples = Block::of(number);
-        samples.texts("service", all().map(|_| service));
-        samples.times("time", all().map(time));
-        samples.texts("host", all().map(|_| host));
-        samples.texts("process", all().map(|sample| process(sample).name()));
+        samples.labels("service", all().map(|_| service));
+        samples.labels("host", all().map(|_| host));
+        samples.labels("process", all().map(|sample| process(sample).name()));
         samples.u32s("pid", all().map(|sample| process(sample).pid));
-        samples.texts("thread", all().map(thread_name));
+        samples.labels("thread", all().map(thread_name));
         samples.u32s("tid", all().map(|sample| thread(sample).tid));
-        samples.texts("language", all().map(|one| language_of(profile, one)));
-        let hash = |sample: &Sample| self.stacks.get(&sample.stack).copied().unwrap_or(0);
-        samples.u64s("stack", all().map(hash));
+        samples.labels("language", all().map(|one| language_of(profile, one)));
         samples.u32s("weight", all().map(|sample| small(sample.weight)));
         samples.u64s("cpu_ns", all().map(|sample| profile.time_ns(sample)));
         samples.u64s("window", all().map(|_| id));
         samples.maps("regions", all().map(regions));
+        samples.apart();
+        samples.times("time", all().map(time));
+        samples.apart();
+        let hash = |sample: &Sample| self.stacks.get(&sample.stack).copied().unwrap_or(0);
+        samples.u64s("stack", all().map(hash));
         self.rows.samples = samples.finish()?;
 
         let sum = |sum: u64, one| sum.saturating_add(one);
