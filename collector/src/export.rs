@@ -108,7 +108,7 @@ pub fn run(args: &Args) -> Result<(), Error> {
     }
     let begun = Begun::at(&args.output)?;
     let working = Working::begin();
-    let mut profile = args.selection.open(&files)?;
+    let mut profile = args.selection.open(&files, true)?;
     let mut left_out = Vec::new();
     if args.selection.event.is_none() {
         left_out = show_usual(&mut profile, format);

@@ -116,7 +116,8 @@ impl Client {
         // Else one that is cut looks like a whole one.
         let ends = ["Content-Length", "Transfer-Encoding"];
         let has_end = ends.iter().any(|name| answer.headers().contains_key(*name));
-        let mut body = Vec::new();
+        let length = answer.body().content_length().unwrap_or(0).min(most);
+        let mut body = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         let read = answer
             .body_mut()
             .as_reader()

@@ -134,7 +134,10 @@ address = f"clickhouse://{engine.address}/profiles?service=svc3&from=2026-11-22T
 timed("rsunwind report, one service and hour", lambda: run(rsunwind, "report", address))
 everything = address.replace("service=svc3&", "")
 timed("rsunwind report, all services", lambda: run(rsunwind, "report", everything))
-spent = run(rsunwind, "report", everything, "--by", "process", "--format", "json").stdout
-equal("CPU time of all services, ns", json.loads(spent)["total"], rows * 10101010)
+equal("what is above it", run(rsunwind, "report", everything).stdout.splitlines()[1].split(" in ")[1], f"{rows} samples of 1 process")
+timed("the same by thread", lambda: run(rsunwind, "report", everything, "--by", "thread"))
+spent = json.loads(run(rsunwind, "report", everything, "--by", "thread", "--format", "json").stdout)
+equal("CPU time of all services, ns", spent["total"], rows * 10101010)
+equal("threads", len(spent["rows"]), 16)
 timed("rsunwind diff, its halves", lambda: run(rsunwind, "diff", address.replace("11:00", "10:30"), address.replace("from=2026-11-22T10:00", "from=2026-11-22T10:30")))
 engine.end()

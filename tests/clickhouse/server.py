@@ -1,13 +1,14 @@
 """ClickHouse's HTTP interface in front of the engine of the `chdb` wheel: server.py FOLDER PORT.
 
 It takes what agents and readers ask: query, database, settings and param_* in the address, bodies
-with gzip, and answers with ClickHouse's statuses. It ends when its input does, however whoever began
+with gzip, and answers with ClickHouse's statuses, some requests at once. It ends when its input does, however whoever began
 it has ended. POST /fail?n=N has the next N inserts done and answered as if they were not; /cut?n=N the
 same with a connection that is cut.
 """
 import gzip
 import http.server
 import os
+import queue
 import re
 import sys
 import tempfile
@@ -16,13 +17,13 @@ import urllib.parse
 
 from chdb import session
 
-engine = session.Session(sys.argv[1])
+# Each does one query after another.
+sessions = queue.LifoQueue()
+for _ in range(4):
+    sessions.put(session.Session(sys.argv[1]))
 # Of exceptions, by their codes; of others 500.
 STATUS = {code: 400 for code in (6, 16, 26, 27, 36, 38, 41, 53, 62, 72, 115, 117, 130, 457)} | {60: 404, 81: 404}
-lock = threading.Lock()
 faults = []
-# As a server that was just installed has.
-engine.query("CREATE DATABASE IF NOT EXISTS profiles")
 
 
 def run(asked, body):
@@ -42,11 +43,17 @@ def run(asked, body):
         query = query.replace(" FORMAT ", f" SETTINGS {settings} FORMAT ", 1)
     elif settings and body.lstrip().startswith(b"SELECT"):
         body += f" SETTINGS {settings}".encode()
-    with lock:
+    whole = query.encode() + b"\n" + body if query else body.decode()
+    engine = sessions.get()
+    try:
         engine.query(f"USE `{database}`")
-        whole = query.encode() + b"\n" + body if query else body.decode()
-        answer = engine.query(whole, fmt, params=parameters)
-        return answer.bytes() or b""
+        return engine.query(whole, fmt, params=parameters).bytes() or b""
+    finally:
+        sessions.put(engine)
+
+
+# As a server that was just installed has.
+sessions.queue[0].query("CREATE DATABASE IF NOT EXISTS profiles")
 
 
 class Handler(http.server.BaseHTTPRequestHandler):

@@ -53,7 +53,7 @@ pub(super) struct Sums {
 }
 
 impl Row for Sums {
-    const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)", "Array(UInt64)"];
+    const TYPES: &'static [&'static str] = &["UInt64", "String", "String"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
         let sums = Self {
@@ -137,7 +137,7 @@ pub(super) struct Stack {
 }
 
 impl Row for Stack {
-    const TYPES: &'static [&'static str] = &["UInt64", "Array(UInt64)"];
+    const TYPES: &'static [&'static str] = &["UInt64", "String"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
         let hash = from.number()?;
@@ -242,15 +242,11 @@ impl<'a> Cursor<'a> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
+    /// Those of a list whose bytes are a text: ClickHouse writes it at once, a list number by number.
     fn numbers(&mut self) -> Option<Vec<u64>> {
-        let length = self.length()?.checked_mul(8)?;
-        let (numbers, _) = self.take(length)?.as_chunks();
-        Some(
-            numbers
-                .iter()
-                .map(|bytes| u64::from_le_bytes(*bytes))
-                .collect(),
-        )
+        let (numbers, rest) = self.slice()?.as_chunks();
+        let numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
+        rest.is_empty().then(|| numbers.collect())
     }
 }
 
@@ -273,7 +269,7 @@ pub(super) mod tests {
 
     pub(in super::super) fn numbers(numbers: &[u64]) -> Vec<u8> {
         let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
-        [numbers.len() as u8].into_iter().chain(bytes).collect()
+        [8 * numbers.len() as u8].into_iter().chain(bytes).collect()
     }
 
     fn stacks(rows: &[u8]) -> Result<Vec<Stack>, String> {
@@ -292,7 +288,10 @@ pub(super) mod tests {
             assert_eq!(stacks(&both[..end]).unwrap_err(), "row 2 is damaged");
         }
         let endless = [&7_u64.to_le_bytes()[..], &[0xff; 9], &[0]].concat();
-        assert_eq!(stacks(&endless).unwrap_err(), "row 1 is damaged");
+        let broken = [&7_u64.to_le_bytes()[..], &[7], &[0; 7]].concat();
+        for one in [endless, broken] {
+            assert_eq!(stacks(&one).unwrap_err(), "row 1 is damaged");
+        }
     }
 
     #[test]

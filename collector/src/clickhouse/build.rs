@@ -158,15 +158,21 @@ impl Builder {
             let Some(sums) = sums.remove(&thread.key) else {
                 continue;
             };
+            if thread.period_ns == 0 {
+                continue; // remainders of less than a period, which weigh nothing
+            }
             let thread = self.thread(thread).index();
             self.sums
                 .resize_with(self.recording.threads.len(), Vec::new);
+            let all = &mut self.sums[thread];
+            let before = all.len();
             for (hash, weight) in sums.stacks.iter().zip(sums.weights) {
                 let known = self.of_stack.get(hash).copied();
                 let unknown = || self.calls.alone(UNKNOWN_FRAME);
                 let stack = known.unwrap_or_else(|| *self.unknown.get_or_insert_with(unknown));
-                self.sums[thread].push((stack, weight));
+                all.push((stack, weight));
             }
+            all[before..].sort_unstable();
         }
         self.of_stack.clear();
         is_each_once && sums.is_empty()
@@ -215,7 +221,8 @@ impl Builder {
         let mut samples: Vec<Sample> = Vec::new();
         for (thread, mut sums) in self.sums.into_iter().enumerate() {
             let thread = ThreadId::next_of(thread);
-            sums.sort_unstable();
+            // What is sorted in parts, as they came, is merged.
+            sums.sort();
             for (stack, weight) in sums {
                 match samples.last_mut() {
                     // Threads of that name of several services have it.
@@ -238,6 +245,7 @@ impl Builder {
             own_calls_ns: 0,
             shown_event: CPU_EVENT,
             unfiltered: None,
+            are_sums: true,
         }
     }
 }

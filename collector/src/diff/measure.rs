@@ -67,7 +67,10 @@ impl Side {
             1
         };
         let squared = |amount: u64| (amount / scale).saturating_mul(amount / scale).max(1);
-        let square = |sample: &_| squared(profile.time_ns(sample));
+        let square = |sample: &_| {
+            let times = profile.times(sample);
+            squared(profile.time_ns(sample) / times).saturating_mul(times)
+        };
         let scale = (scale * scale) as f64;
         let chosen = |row: &Row| match sort {
             Sort::Total => row.total_ns as f64,

@@ -147,8 +147,9 @@ pub fn run(args: &Args) -> Result<ExitCode, Error> {
     {
         return Err(Error::Format);
     }
+    let by_thread = args.by == By::Thread;
     let open = |file: &PathBuf| {
-        let profile = args.selection.open(std::slice::from_ref(file))?;
+        let profile = args.selection.open(std::slice::from_ref(file), by_thread)?;
         match profile.whole() {
             0 => {
                 progress_bar::end();

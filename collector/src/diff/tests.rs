@@ -67,6 +67,29 @@ fn what_sampling_explains_is_noise() {
 }
 
 #[test]
+fn sums_of_samples_are_as_many() {
+    let summed = |mut profile: Profile| {
+        profile.samples.sort_by_key(|sample| sample.stack);
+        profile.samples.dedup_by(|next, sum| {
+            let are_alike = (next.thread, next.stack) == (sum.thread, sum.stack);
+            sum.weight += u64::from(are_alike) * next.weight;
+            are_alike
+        });
+        profile.are_sums = true;
+        profile
+    };
+    let of_leaf = |times| {
+        let profiles = [100, times].map(|times| summed(grown_by("leaf", times)));
+        assert!(profiles.iter().all(|one| one.samples.len() < 10));
+        let [before, after] = &profiles;
+        let (by, sort) = (By::Function, Sort::Own);
+        let all = compare([before, after], Measure::Amount, by, sort, Names::Short);
+        of(&all, "leaf").noise
+    };
+    assert!(of_leaf(110) && !of_leaf(150));
+}
+
+#[test]
 fn limits_are_parts_of_all_before_and_name_what_is_above() {
     let after = example();
     let said = |times, measure, limit| grown(&compared(times, measure), measure, limit, &after);

@@ -64,6 +64,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
         own_calls_ns,
         shown_event: CPU_EVENT,
         unfiltered: None,
+        are_sums: false,
         recording,
         symbols,
     }

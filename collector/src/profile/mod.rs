@@ -86,6 +86,8 @@ pub struct Profile {
     pub shown_event: u32,
     /// What was recorded of it, if a filter has left out some.
     pub unfiltered: Option<u64>,
+    /// Each of the samples stands for many that are alike.
+    pub are_sums: bool,
 }
 
 /// Whose code a frame is.
@@ -336,6 +338,15 @@ impl Profile {
             _ => &[],
         };
         self.samples.iter().chain(remainders)
+    }
+
+    /// As how many samples one counts.
+    #[must_use]
+    pub fn times(&self, sample: &Sample) -> u64 {
+        match self.are_sums {
+            true => sample.weight.max(1),
+            false => 1,
+        }
     }
 
     /// The function of a frame.

@@ -24,14 +24,22 @@ pub(super) fn text(profile: &Profile, look: Look) -> String {
         (processes, threads) = (owners.len(), seen.len());
     }
     let whole = profile.whole();
-    let sums = format!(
-        "{} of {} in {}, {} and {}",
+    let processes = plural(processes as u64, "process", "processes");
+    let threads = plural(threads as u64, "thread", "threads");
+    let samples = profile.samples.iter().map(|sample| profile.times(sample));
+    let mut sums = format!(
+        "{} of {} in {}",
         profile.amount(whole),
         profile.subject(),
-        plural(profile.samples.len() as u64, "sample", "samples"),
-        plural(processes as u64, "process", "processes"),
-        plural(threads as u64, "thread", "threads"),
+        plural(samples.sum(), "sample", "samples"),
     );
+    let mut all = recording.threads.iter();
+    // Else nobody has asked which there were (`Selection::open`).
+    let are_told = all.any(|thread| !thread.name.is_empty() || thread.tid > 0);
+    let _ = match are_told || recording.threads.is_empty() {
+        true => write!(sums, ", {processes} and {threads}"),
+        false => write!(sums, " of {processes}"),
+    };
     out.push_str(&sums);
     if let Some(unfiltered) = profile.unfiltered {
         let (part, all) = (share(whole, unfiltered), profile.amount(unfiltered));

@@ -219,7 +219,9 @@ pub fn run(args: &Args) -> Result<(), Error> {
         selection.event = Some("cpu".to_owned());
     }
     let working = Working::begin();
-    let mut profile = selection.open(&args.files)?;
+    let rows = args.by.as_ref().map(|rows| rows.by);
+    let by_thread = args.summary || rows == Some(By::Thread);
+    let mut profile = selection.open(&args.files, by_thread)?;
     if let Some(key) = args.by.as_ref().and_then(|rows| rows.label.as_deref()) {
         profile.keep_label(key)?;
     }

@@ -107,12 +107,14 @@ impl Selection {
     }
 
     /// Opens recordings, without any named the newest, and leaves in them what is selected. Says on
-    /// standard error what could not be read or named.
+    /// standard error what could not be read or named. If threads are all the same to whoever asks,
+    /// those of a process may be one.
     ///
     /// # Errors
     /// [`Error::Open`], [`Error::NoneHere`], [`Error::Filter`], [`Error::Event`].
-    pub fn open(&self, files: &[PathBuf]) -> Result<Profile, Error> {
-        let mut profile = match elsewhere(files)? {
+    pub fn open(&self, files: &[PathBuf], by_thread: bool) -> Result<Profile, Error> {
+        let by_thread = by_thread || !self.thread.is_empty();
+        let mut profile = match elsewhere(files, by_thread)? {
             Some(profile) => profile,
             None => self.name(correlate::read(&kept::or_newest(files)?)?),
         };
@@ -166,12 +168,12 @@ impl Selection {
 
 /// A profile that is in no file.
 #[cfg(feature = "agent")]
-fn elsewhere(files: &[PathBuf]) -> Result<Option<Profile>, Error> {
-    Ok(clickhouse::open(files)?)
+fn elsewhere(files: &[PathBuf], by_thread: bool) -> Result<Option<Profile>, Error> {
+    Ok(clickhouse::open(files, by_thread)?)
 }
 
 #[cfg(not(feature = "agent"))]
-fn elsewhere(_: &[PathBuf]) -> Result<Option<Profile>, Error> {
+fn elsewhere(_: &[PathBuf], _: bool) -> Result<Option<Profile>, Error> {
     Ok(None)
 }
 

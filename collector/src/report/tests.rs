@@ -36,6 +36,17 @@ fn functions_by_self_time_with_recursion_counted_once() {
 }
 
 #[test]
+fn samples_that_are_summed_count_and_threads_that_are_not_told_of_do_not() {
+    let mut profile = example();
+    profile.are_sums = true;
+    for thread in &mut profile.recording.threads {
+        (thread.tid, thread.name) = (0, String::new());
+    }
+    let text = shown(&profile, &Args::default());
+    assert!(text.contains("in 7 samples of 1 process\n"), "{text}");
+}
+
+#[test]
 fn other_orders_and_groups() {
     let names = |by, sort| {
         let text = report(by, sort);

@@ -115,7 +115,7 @@ fn is_page(path: &Path) -> bool {
 
 fn made(args: &Args, files: &[PathBuf]) -> Result<Vec<u8>, Error> {
     let working = Working::begin();
-    let profile = args.selection.open(files)?;
+    let profile = args.selection.open(files, true)?;
     let options = Options {
         names: args.selection.names(),
         ..Options::default()
