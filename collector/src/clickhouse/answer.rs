@@ -242,7 +242,8 @@ impl<'a> Cursor<'a> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// Those of a list whose bytes are a text: ClickHouse writes it at once, a list number by number.
+    /// Those of a list whose bytes are a text: ClickHouse writes it at once, a list number by
+    /// number.
     fn numbers(&mut self) -> Option<Vec<u64>> {
         let (numbers, rest) = self.slice()?.as_chunks();
         let numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
