@@ -148,8 +148,8 @@ impl Windows {
         self.session.as_deref()
     }
 
-    /// The next window of a recording that goes on. Of what is too new the next one is. `wait` waits
-    /// until it is read.
+    /// The next window of a recording that goes on. Of what is too new the next one is. `wait`
+    /// waits until it is read.
     ///
     /// # Errors
     /// A sentence; what is in the window is in the next one, then, or lost, if that was tried often

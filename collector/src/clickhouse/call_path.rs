@@ -1,5 +1,5 @@
-//! The hash of a stack, as the table's definition has it: of the hashes of its frames, as numbers in
-//! text with commas between them, from the innermost.
+//! The hash of a stack, as the table's definition has it: of the hashes of its frames, as numbers
+//! in text with commas between them, from the innermost.
 
 use twox_hash::XxHash64;
 

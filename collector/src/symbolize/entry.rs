@@ -71,8 +71,8 @@ pub(super) fn name<'a, 'e>(
     met
 }
 
-/// From where to where those functions are that have a caller, and in which execution does not begin
-/// either, sorted; `None` if there are more than `most`.
+/// From where to where those functions are that have a caller, and in which execution does not
+/// begin either, sorted; `None` if there are more than `most`.
 pub(super) fn called<'e>(elf: &impl Object<'e>, most: usize) -> Option<Vec<Range<u64>>> {
     let mut all = Vec::new();
     if let Some(sections) = Sections::of(elf) {

@@ -190,8 +190,8 @@ impl Functions {
     }
 
     /// Lists those functions of a binary without functions of Go's in which no symbol begins, if
-    /// there is room. Where symbols may have no size they may reach into others, and none is listed:
-    /// in symbol tables, and where those are in another file (not `has_all`).
+    /// there is room. Where symbols may have no size they may reach into others, and none is
+    /// listed: in symbol tables, and where those are in another file (not `has_all`).
     pub(super) fn list_nameless<'e>(&self, image: &Image, elf: &impl Object<'e>, has_all: bool) {
         if image.build_id.is_empty() {
             return;

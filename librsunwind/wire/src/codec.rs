@@ -186,8 +186,8 @@ impl<'a> Decoder<'a> {
     }
 }
 
-/// The number that eight bytes begin with, and how many of them it takes; `None` if it goes on behind
-/// them.
+/// The number that eight bytes begin with, and how many of them it takes; `None` if it goes on
+/// behind them.
 #[inline]
 const fn number_in(bytes: u64) -> Option<(u64, usize)> {
     const LAST: u64 = 0x8080_8080_8080_8080;
