@@ -24,6 +24,8 @@ const TRUSTED: [&str; 3] = [
 const CERTIFICATE: &str = "invalid peer certificate: ";
 /// Of an answer so much is read where nobody needs it, bytes.
 pub(crate) const SHORT: u64 = 64 << 10;
+/// For so much of a longer one there is room at once.
+const AT_ONCE: u64 = 4 << 20;
 /// So much of it is shown.
 const SHOWN: usize = 200;
 
@@ -104,11 +106,14 @@ impl Client {
         let mut answer = request.send(body).map_err(|error| match error {
             ureq::Error::Http(error) => Failure::Never(error.to_string()),
             ureq::Error::BadUri(error) => Failure::Never(error),
-            error if is_unreached(&error) => {
+            error => {
+                // It may have moved.
                 self.resolver.forget();
-                Failure::Unreached(failure(&error.to_string()))
+                match is_unreached(&error) {
+                    true => Failure::Unreached(failure(&error.to_string())),
+                    false => Failure::Later(failure(&error.to_string())),
+                }
             }
-            error => Failure::Later(failure(&error.to_string())),
         })?;
         let after = answer.headers().get("Retry-After");
         let after = after.and_then(|after| pause(after.to_str().ok()?.trim(), SystemTime::now()));
@@ -116,7 +121,7 @@ impl Client {
         // Else one that is cut looks like a whole one.
         let ends = ["Content-Length", "Transfer-Encoding"];
         let has_end = ends.iter().any(|name| answer.headers().contains_key(*name));
-        let length = answer.body().content_length().unwrap_or(0).min(most);
+        let length = answer.body().content_length().unwrap_or(0).min(AT_ONCE);
         let mut body = Vec::with_capacity(usize::try_from(length).unwrap_or(0));
         let read = answer
             .body_mut()

@@ -295,7 +295,7 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
             switches,
             kernel_ns: sampled_ns.map(|sampled_ns| time_ns.saturating_sub(sampled_ns)),
             handler_ns: spent_ns,
-            frames: frames as u64,
+            frames: frames.map(|frames| frames as u64),
             due_ns: this.budget.spent(spent_ns, ended_ns),
         });
         match by_event {

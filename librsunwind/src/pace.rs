@@ -68,8 +68,8 @@ pub struct Seen {
     pub kernel_ns: Option<u64>,
     /// What the handler took.
     pub handler_ns: u64,
-    /// How many frames it walked.
-    pub frames: u64,
+    /// How many frames it walked anew, if nothing else took it time that is not known.
+    pub frames: Option<u64>,
     /// What is to be put to the account: what the one before took, so that a long walk is paid for
     /// by the time that it is made for.
     pub due_ns: u64,
@@ -273,7 +273,7 @@ impl Pace {
     /// Atomics and arithmetic only.
     pub fn passed(&self, seen_ns: Option<u64>) {
         self.see(seen_ns);
-        self.spend(self.kernel_ns());
+        self.spend(self.kernel_ns().saturating_add(self.displaced_ns()));
         self.decide();
     }
 
@@ -284,7 +284,9 @@ impl Pace {
     pub fn sampled(&self, seen: Seen) -> Option<u64> {
         self.see(seen.kernel_ns);
         self.handler.add(seen.handler_ns);
-        self.fetched.add(fetched_ns(&seen));
+        if let Some(frames) = seen.frames {
+            self.fetched.add(fetched_ns(seen.handler_ns, frames));
+        }
         let switches_ns = self.switches_ns(seen.used_ns, seen.switches);
         let taken_ns = self.kernel_ns().saturating_add(seen.due_ns);
         let taken_ns = taken_ns.saturating_add(self.displaced_ns());
@@ -349,10 +351,10 @@ impl Pace {
 }
 
 /// What of the handler's time was none of its work, which takes so little where all is at hand.
-const fn fetched_ns(seen: &Seen) -> u64 {
-    let work_ns = seen.frames.saturating_mul(FRAME_NS);
+const fn fetched_ns(handler_ns: u64, frames: u64) -> u64 {
+    let work_ns = frames.saturating_mul(FRAME_NS);
     let work_ns = work_ns.saturating_add(WORK_NS);
-    seen.handler_ns.saturating_sub(work_ns)
+    handler_ns.saturating_sub(work_ns)
 }
 
 /// What samples may take of the time in which what is owed is paid back, ns.

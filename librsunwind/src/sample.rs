@@ -62,6 +62,8 @@ pub(crate) struct Walked {
     pub outcome: Outcome,
     /// See [`LastWalk::unchanged`].
     pub unchanged: (u64, usize),
+    /// How many frames were reused, which are none unless that is asked for.
+    pub reused: usize,
 }
 
 impl Walked {
@@ -86,9 +88,9 @@ pub(crate) fn walk(this: &ThreadState, registers: &Registers) -> Option<Walked> 
         Reuse::Check => modules::standing(),
         _ => None,
     };
-    let (walked, reused) = walk_into(this, room, registers, reuse != Reuse::No)?;
+    let walked = walk_into(this, room, registers, reuse != Reuse::No)?;
     if reuse == Reuse::Check {
-        checked::check(this, registers, &walked, reused, standing);
+        checked::check(this, registers, &walked, standing);
     }
     this.times.walked(walked.depth.kept);
     this.times.reach(Part::Walk);
@@ -110,7 +112,7 @@ pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static 
     if let Some(walk) = own {
         this.shared.end_walk(walk);
     }
-    let Some((walked, _)) = walked else {
+    let Some(walked) = walked else {
         return &[];
     };
     let count = match walked.depth.elided {
@@ -121,13 +123,12 @@ pub(crate) fn walk_aside(this: &ThreadState, registers: &Registers) -> &'static 
     unsafe { core::slice::from_raw_parts(walked.frames, count) }
 }
 
-/// Also gives how many frames were reused, which are none unless `may_reuse`.
 fn walk_into(
     this: &ThreadState,
     room: &'static mut [Frame],
     registers: &Registers,
     may_reuse: bool,
-) -> Option<(Walked, usize)> {
+) -> Option<Walked> {
     let cache = modules::rules()?;
     let first = room.as_ptr();
     let mut frames = FrameBuffer::new(room);
@@ -152,13 +153,13 @@ fn walk_into(
     }
     let depth = frames.finish();
     this.room.stack.set(stack);
-    let walked = Walked {
+    Some(Walked {
         frames: first,
         depth,
         outcome,
         unchanged: last.unchanged(),
-    };
-    Some((walked, last.reused()))
+        reused: last.reused(),
+    })
 }
 
 /// A walk that asks the program's languages.

@@ -18,7 +18,7 @@ pub fn pyenv(minor: u32, file: &str) -> Option<PathBuf> {
 pub fn free_threaded(minor: u32) -> Option<PathBuf> {
     let found = of_pyenv(minor, true, &format!("bin/python3.{minor}t"));
     if found.is_none() {
-        eprintln!("no free-threaded Python 3.{minor} in pyenv: not tested");
+        eprintln!("NOT TESTED: pyenv has no free-threaded Python 3.{minor}");
     }
     found
 }

@@ -5,6 +5,7 @@
 #[expect(dead_code, reason = "what was read is looked at elsewhere")]
 #[path = "../../src/clickhouse/answer.rs"]
 mod answer;
+#[expect(dead_code, reason = "rows are made elsewhere")]
 #[path = "../../src/clickhouse/message.rs"]
 mod message;
 #[expect(dead_code, reason = "rows of samples are made elsewhere")]

@@ -2,9 +2,9 @@
 //! halves what is left of it when it is compressed.
 //! <https://clickhouse.com/docs/interfaces/formats/Native>
 
-use crate::intern::HashMap;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use std::collections::HashMap;
 use std::io::{self, Write as _};
 
 /// How elements of type `LowCardinality` are written: the version of that, ...
@@ -70,7 +70,7 @@ impl Block {
         self.column(name, "LowCardinality(String)");
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
         let mut keys = Vec::new();
-        let mut known: HashMap<&str, usize> = HashMap::default();
+        let mut known: HashMap<&str, usize> = HashMap::new();
         let mut last = 0;
         let places = values.map(|value| {
             // Mostly that of the row before.

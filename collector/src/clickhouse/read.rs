@@ -1,5 +1,5 @@
-//! Samples of ClickHouse's as a profile: the sums of stacks by thread, of all hosts together, one
-//! service after another.
+//! Samples of ClickHouse's as a profile: the sums of stacks by process, or by thread where that is
+//! asked for, of all hosts together, one service after another.
 
 use super::address::{self, Wanted};
 use super::answer::{self, Frame, Row, Service, Stack, Sums, Thread};
@@ -27,8 +27,9 @@ const PORTION: usize = 20_000;
 /// Services are asked for one after another, since what is alike lies together: sums of a few
 /// million samples fit into caches. Small ones are asked for at once, until they have so many.
 const SAMPLES: u64 = 1_000_000;
-/// What who may only read, and set nothing, is told.
-const READONLY: &str = "Code: 164.";
+/// What who may not set something is told: by who may only read, by a constraint, and by those that
+/// do not know it.
+const NOT_TO_BE_SET: [&str; 3] = ["Code: 164.", "Code: 452.", "Code: 115."];
 /// Holds for what is of some services.
 const OF_SERVICES: &str = "service BETWEEN {first:String} AND {last:String}";
 
@@ -84,9 +85,14 @@ fn read(text: &str, by_thread: bool) -> Result<Profile, Error> {
         let ((made, sums), (parts, found)) = (sync_channel(0), sync_channel(1));
         scope.spawn(|| {
             let made = made;
-            let mut all = ranges(&services).map(|range| engine.sums(range));
-            // Who has met something wrong takes no more.
-            _ = all.try_for_each(|sums| made.send(sums));
+            for range in ranges(&services) {
+                let sums = engine.sums(range);
+                let is_last = sums.is_err();
+                // Who has met something wrong takes no more.
+                if made.send(sums).is_err() || is_last {
+                    break;
+                }
+            }
         });
         scope.spawn(|| {
             let (sums, parts) = (sums, parts);
@@ -172,7 +178,9 @@ impl Engine<'_> {
         // That takes half the time, but not everybody may set it.
         let in_order = format!("{sql} SETTINGS optimize_aggregation_in_order = 1");
         let found: Vec<Service> = match self.rows(&in_order, &[]) {
-            Err(Error::Refused(_, why)) if why.contains(READONLY) => self.rows(&sql, &[]),
+            Err(Error::Refused(_, why)) if NOT_TO_BE_SET.iter().any(|code| why.contains(code)) => {
+                self.rows(&sql, &[])
+            }
             found => found,
         }?;
         match found.is_empty() {

@@ -349,6 +349,13 @@ impl Profile {
         }
     }
 
+    /// How many samples there are.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        let all = self.samples.iter().map(|sample| self.times(sample));
+        all.fold(0, u64::saturating_add)
+    }
+
     /// The function of a frame.
     #[must_use]
     pub fn function(&self, frame: &Frame) -> &Function {

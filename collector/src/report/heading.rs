@@ -26,12 +26,11 @@ pub(super) fn text(profile: &Profile, look: Look) -> String {
     let whole = profile.whole();
     let processes = plural(processes as u64, "process", "processes");
     let threads = plural(threads as u64, "thread", "threads");
-    let samples = profile.samples.iter().map(|sample| profile.times(sample));
     let mut sums = format!(
         "{} of {} in {}",
         profile.amount(whole),
         profile.subject(),
-        plural(samples.sum(), "sample", "samples"),
+        plural(profile.number(), "sample", "samples"),
     );
     let mut all = recording.threads.iter();
     // Else nobody has asked which there were (`Selection::open`).

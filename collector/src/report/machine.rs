@@ -128,7 +128,7 @@ fn with_head(profile: &Profile, what: &str, list: Vec<Value>) -> String {
         "unit": unit,
         "total": profile.whole(),
         "recorded": profile.unfiltered.unwrap_or_else(|| profile.whole()),
-        "samples": profile.samples.len(),
+        "samples": profile.number(),
         what: list,
     });
     format!("{text}\n")

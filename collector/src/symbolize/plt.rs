@@ -12,6 +12,7 @@ use crate::intern::{HashMap, HashSet};
 use object::{
     Object, ObjectSection, ObjectSymbol, ObjectSymbolTable, RelocationTarget, SymbolIndex,
 };
+use std::ops::Range;
 use std::sync::Arc;
 
 /// The sections that they are in, and how many bytes each takes.
@@ -29,6 +30,15 @@ pub(super) struct Stubs {
     /// First address of each section, one past the last, and bytes of a stub.
     sections: Vec<(u64, u64, u64)>,
     names: HashMap<u64, Arc<str>>,
+}
+
+/// From where to where the sections are that stubs are in.
+pub(super) fn sections<'e>(elf: &impl Object<'e>) -> Vec<Range<u64>> {
+    let range = |(name, _): &(&str, usize)| {
+        let section = elf.section_by_name(name)?;
+        Some(section.address()..section.address().checked_add(section.size())?)
+    };
+    SECTIONS.iter().filter_map(range).collect()
 }
 
 impl Stubs {

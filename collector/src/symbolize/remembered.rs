@@ -7,7 +7,7 @@
 use super::by_symbols::{functions, is_function, named};
 use super::elf::Met;
 use super::plt::Stubs;
-use super::{Image, Named, entry, nameless};
+use super::{Image, Named, entry, nameless, plt};
 use crate::binary;
 use crate::intern::HashMap;
 use crate::recording::names::Group;
@@ -142,7 +142,12 @@ impl Functions {
 
     /// Forgets those that were met: from now on they may have other names.
     pub(super) fn forget(&self) {
-        self.lock().forget();
+        let mut remembered = self.lock();
+        remembered.forget();
+        let builds = remembered.builds.values_mut();
+        let gone = builds.filter_map(|build| build.nameless.take());
+        let gone: usize = gone.map(|nameless| nameless.len()).sum();
+        remembered.listed -= gone;
     }
 
     /// Remembers functions in which no symbol begins.
@@ -200,6 +205,12 @@ impl Functions {
         let has_room = is_stripped && !self.lock().is_full();
         let listed = has_room.then(|| entry::called(elf, MOST_OF_BINARY));
         let mut nameless = listed.flatten().unwrap_or_default();
+        // Stubs have names of their own, and unwind tables.
+        let stubs = plt::sections(elf);
+        nameless.retain(|range| {
+            let mut stubs = stubs.iter();
+            !stubs.any(|stubs| stubs.start < range.end && range.start < stubs.end)
+        });
         let mut starts: Vec<u64> = elf.dynamic_symbols().map(|it| it.address()).collect();
         starts.sort_unstable();
         nameless.retain(|range| {

@@ -22,6 +22,8 @@ const MANY: usize = 1024;
 /// As a process calls a file, which is another one in another container, or by and by.
 type Key = (Vec<u8>, FileId);
 
+type Kept = (Key, Arc<Image>, Option<Version>);
+
 /// Files that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
@@ -29,7 +31,7 @@ pub(crate) struct Images {
     known: HashMap<Key, Option<Weak<Image>>>,
     /// Those that stay, the last one asked for at the end, as they were, and how many bytes of them
     /// are kept.
-    kept: VecDeque<(Key, Arc<Image>, Option<Version>)>,
+    kept: VecDeque<Kept>,
     bytes: usize,
     /// How many were known when it was last looked which are gone.
     looked: usize,
@@ -52,20 +54,29 @@ impl Images {
             None => {}
         }
         self.forget_gone();
-        let image = read(pid, &key.0).and_then(|bytes| Image::parse(&bytes));
-        let image = image.map(Arc::new);
+        // What cannot be read just now may be later: of the next process.
+        let (version, bytes) = read(pid, &key)?;
+        let image = Image::parse(&bytes).map(Arc::new);
         let weak = image.as_ref().map(Arc::downgrade);
         self.known.insert(key.clone(), weak);
         let image = image?;
-        let found = found(pid, &key.0).and_then(version);
-        self.bytes += image.size();
-        self.kept.push_back((key, Arc::clone(&image), found));
-        while self.bytes > KEPT
-            && let Some((_, first, _)) = self.kept.pop_front()
-        {
-            self.bytes -= first.size();
-        }
+        self.keep(key, Arc::clone(&image), version);
         Some(image)
+    }
+
+    /// Keeps one, and of the others as many as there is room for: rather many than a large one.
+    fn keep(&mut self, key: Key, image: Arc<Image>, version: Option<Version>) {
+        let mut others = self.bytes;
+        while others > KEPT {
+            let is_large = |(_, image, _): &Kept| image.size() > KEPT / 2;
+            let at = self.kept.iter().position(is_large).unwrap_or(0);
+            let Some((_, gone, _)) = self.kept.remove(at) else {
+                break;
+            };
+            others -= gone.size();
+        }
+        self.bytes = others + image.size();
+        self.kept.push_back((key, image, version));
     }
 
     /// Whether an image is still what its file is. While a process has it mapped no other file is
@@ -80,7 +91,7 @@ impl Images {
         };
         // This one, and that which is kept.
         let is_mapped = Arc::strong_count(image) > 2;
-        let now = || found(pid, &key.0).and_then(version);
+        let now = || places(pid, key).find_map(|place| as_found(&place, key));
         if is_mapped || one.2.is_none() || now().is_none_or(|now| one.2 == Some(now)) {
             self.kept.push_back(one);
             return true;
@@ -102,24 +113,42 @@ impl Images {
     }
 }
 
-/// Where a file of a process is: as the process sees it, which may live in a root directory of its
-/// own, or, if it is gone, as we do.
-fn found(pid: i32, path: &[u8]) -> Option<PathBuf> {
+/// Where a file of a process may be: as the process sees it, which may live in a root directory of
+/// its own; if it is gone, as we do.
+fn places(pid: i32, (path, _): &Key) -> impl Iterator<Item = Place> {
     let path = Path::new(OsStr::from_bytes(path));
-    if !path.is_absolute() {
-        return None;
-    }
     let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
     there.push(path);
-    let there = PathBuf::from(there);
-    Some(if there.exists() { there } else { path.into() })
+    let both = [Place::There(there.into()), Place::Here(path.into())];
+    both.into_iter().filter(|_| path.is_absolute())
 }
 
-fn read(pid: i32, path: &[u8]) -> Option<Vec<u8>> {
-    match path {
-        VDSO => own_vdso().ok(),
-        _ => binary::read(&found(pid, path)?).ok(),
+enum Place {
+    There(PathBuf),
+    Here(PathBuf),
+}
+
+/// What a file is, unless it is another one that we have at the same path.
+fn as_found(place: &Place, (_, file): &Key) -> Option<Version> {
+    match place {
+        Place::There(path) => version(path),
+        // Devices have other numbers in some file systems.
+        Place::Here(path) => {
+            version(path).filter(|version| *file == FileId::default() || version.1 == file.inode)
+        }
     }
+}
+
+/// The bytes of a file, and what it was before they were read.
+fn read(pid: i32, key: &Key) -> Option<(Option<Version>, Vec<u8>)> {
+    if key.0 == VDSO {
+        return Some((None, own_vdso().ok()?));
+    }
+    places(pid, key).find_map(|place| {
+        let version = as_found(&place, key)?;
+        let (Place::There(path) | Place::Here(path)) = place;
+        Some((Some(version), binary::read(&path).ok()?))
+    })
 }
 
 #[cfg(test)]
@@ -167,6 +196,11 @@ mod tests {
         let new = images.get(pid, &mapping(&program, 1)).unwrap();
         assert!(new.size() == other.size() && new.size() != size);
         assert!(images.get(pid, &mapping(folder.path(), 3)).is_none());
+        // What we have at the same path may be another file than that of a process that is gone.
+        let gone = i32::MAX;
+        assert!(images.get(gone, &mapping(&program, 4)).is_none());
+        let inode = version(&program).unwrap().1;
+        assert!(images.get(gone, &mapping(&program, inode)).is_some());
     }
 
     #[test]
@@ -179,19 +213,16 @@ mod tests {
         for inode in 2..most as u64 {
             drop(images.get(pid, &mapping(&own, inode)).unwrap());
         }
-        assert!(images.bytes <= KEPT && images.kept.len() + 2 < most + 1);
+        assert!(images.bytes <= KEPT + first.size() && images.kept.len() < most);
         let kept: usize = images.kept.iter().map(|one| one.1.size()).sum();
         assert_eq!(kept, images.bytes);
         let same = images.get(pid, &mapping(&own, 1)).unwrap();
         assert!(Arc::ptr_eq(&first, &same));
-        images.looked = 0;
         drop((first, same));
+        // A text is none, which is remembered until there are too many.
         for inode in 0..2 * MANY as u64 {
-            assert!(
-                images
-                    .get(pid, &mapping(Path::new("/proc/self"), inode))
-                    .is_none()
-            );
+            let text = mapping(Path::new("/etc/passwd"), inode);
+            assert!(images.get(pid, &text).is_none());
         }
         assert!(images.known.len() <= MANY);
     }

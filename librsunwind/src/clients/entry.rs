@@ -11,6 +11,7 @@
 use super::counts::COUNTS;
 use super::stack::Stack;
 use super::table;
+use crate::languages;
 use crate::sample::{self, Entry, Request, Walked};
 use crate::sys::HeldBack;
 use crate::thread::ThreadState;
@@ -20,20 +21,22 @@ use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::registers::Registers;
 
-/// Answers all that the thread was asked.
+/// Answers all that the thread was asked. Gives how many frames were walked anew, if nothing else
+/// took time that is not known: no language and no other client was asked.
 ///
 /// # Signal safety
 /// As the walk, the record and the callbacks.
 ///
 /// # Safety
 /// In the handler, or with all signals held back; not within an entry.
-pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) -> usize {
+pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) -> Option<usize> {
     let requests = &this.requests;
     let nonce = requests.begin();
     if entry.sampling.is_some() {
         requests.ask_for_sampler();
     }
     let mut walked: Option<Walked> = None;
+    let mut is_alone = true;
     COUNTS.entries.fetch_add(u64::from(requests.any()), Relaxed);
     loop {
         let mut wanted = requests.take();
@@ -55,11 +58,13 @@ pub(crate) unsafe fn serve(this: &ThreadState, entry: &Entry<'_>) -> usize {
         }
         wanted &= !CPU_SAMPLER;
         if wanted != 0 {
+            is_alone = false;
             show(requests, wanted, &stack_of(entry, &walked, nonce));
         }
     }
     requests.end();
-    walked.map_or(0, |walked| walked.depth.kept)
+    let anew = |walked: Walked| walked.depth.kept.saturating_sub(walked.reused);
+    (is_alone && !languages::any()).then(|| walked.map_or(0, anew))
 }
 
 fn stack_of(entry: &Entry<'_>, walked: &Walked, nonce: u64) -> Stack {

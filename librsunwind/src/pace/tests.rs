@@ -30,7 +30,7 @@ impl Pace {
             switches: 0,
             kernel_ns,
             handler_ns,
-            frames: 0,
+            frames: Some(0),
             due_ns: handler_ns,
         })
     }
@@ -114,7 +114,7 @@ fn switches_are_paid_for_at_their_price() {
             switches,
             kernel_ns: None,
             handler_ns: 1_000,
-            frames: 0,
+            frames: Some(0),
             due_ns: 1_000,
         });
         pace.owed_ns.load(Relaxed) - before
@@ -221,7 +221,7 @@ fn what_a_handler_waits_for_memory_the_program_does_twice() {
             switches: 0,
             kernel_ns: Some(100_000),
             handler_ns,
-            frames,
+            frames: Some(frames),
             due_ns: handler_ns,
         });
     };

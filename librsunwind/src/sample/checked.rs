@@ -26,12 +26,11 @@ pub(super) fn check(
     this: &ThreadState,
     registers: &Registers,
     walked: &Walked,
-    reused: usize,
     standing: Option<u64>,
 ) {
     // SAFETY: walks that are no sample are over, or have not begun.
     let room = unsafe { this.room.spare() };
-    let Some((full, _)) = walk_into(this, room, registers, false) else {
+    let Some(full) = walk_into(this, room, registers, false) else {
         return;
     };
     let is_cut = |walked: &Walked| walked.outcome.stop == StopReason::TimeBudget;
@@ -45,10 +44,10 @@ pub(super) fn check(
     if !is_same {
         let text = Text::<160>::new()
             .then(b"a walk with ")
-            .decimal(reused as u64)
+            .decimal(walked.reused as u64)
             .then(b" reused frames is not what a full one finds");
         tell(this, DIFFERENT, registers.pc, text.bytes());
-    } else if reused > 0 {
+    } else if walked.reused > 0 {
         let text = b"walks that reuse frames are checked against full ones";
         tell(this, SAME, registers.pc, text);
     }

@@ -255,6 +255,23 @@ mod tests {
     }
 
     #[test]
+    fn a_pace_changes_by_little_seldom_and_by_much_soon() {
+        let slot = TriggerSlot::new();
+        slot.set_pace(10, 0);
+        assert!(!slot.may_change_pace(20, 2 * PACE_NS - 1));
+        for much in [5, 15, 20, 1000] {
+            assert!(slot.may_change_pace(much, 2 * PACE_NS), "{much}");
+        }
+        for little in [6, 9, 14] {
+            assert!(!slot.may_change_pace(little, FINE_PACE_NS - 1), "{little}");
+            assert!(slot.may_change_pace(little, FINE_PACE_NS), "{little}");
+        }
+        // It waits for longer each time.
+        slot.set_pace(1, 0);
+        assert!(!slot.may_change_pace(2, 2 * PACE_NS) && slot.may_change_pace(2, 4 * PACE_NS));
+    }
+
+    #[test]
     fn an_event_that_was_let_go_of_is_there_for_a_while() {
         let slot = TriggerSlot::new();
         assert!(!slot.is_spared() && !slot.may_have_an_event(1));
