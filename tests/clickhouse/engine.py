@@ -64,13 +64,10 @@ class Rows:
     """Those of a whole recording, as the agent makes them of a window."""
 
     def __init__(self, rsunwind, recording, attributes):
-        strings, parts = [], {}
-        for number, value in fields(message(rsunwind, recording, attributes)):
-            if number == 1:
-                strings.append(value.decode())
-            else:
-                parts[number] = value
-        frames, stacks = (dict(fields(parts[number])) for number in (2, 3))
+        parts = dict(fields(message(rsunwind, recording, attributes)))
+        frames, texts, stacks = (dict(fields(parts[number])) for number in (2, 6, 7))
+        ends = [0, *fixed(texts[2], "I")]
+        strings = [texts[1][begin:end].decode() for begin, end in itertools.pairwise(ends)]
         texts = ["function", "short", "file", "binary", "build_id", "language"]
         names = ["function", "short", "file", "line", "binary", "build_id", "language", "inlined"]
         columns = {name: list(varints(frames[number])) for number, name in enumerate(names, 2)}
@@ -78,8 +75,15 @@ class Rows:
         hashes = fixed(frames[1], "Q")
         service = {"service": attributes["service.name"]}
         self.frames = [service | dict(zip(["hash", *names], row)) for row in zip(hashes, *(columns[name] for name in names))]
-        places = iter(fixed(stacks[3], "I"))
-        self.stacks = [service | {"frames": [hashes[next(places)] for _ in range(depth)]} for depth in varints(stacks[2])]
+        innermost, back, frame = (fixed(stacks[number], "I") for number in (2, 3, 4))
+
+        def callers(call):
+            yield hashes[frame[call]]
+            while back[call]:
+                call -= back[call]
+                yield hashes[frame[call]]
+
+        self.stacks = [service | {"frames": list(callers(call))} for call in innermost]
         # By columns.
         self.window, self.samples = (gzip.decompress(parts[number]) for number in (4, 5))
 
