@@ -12,7 +12,7 @@
 //! | from the event's sample to the handler's walk: the rest of the interrupt, the signal's delivery | seen here: the sample has its time, where it was taken in user mode and the thread has not got on since; for one taken while the handler ran, from that one's end |
 //! | the handler, to its end | seen here |
 //! | before and after that: the interrupt's entry, the way back | what the event costs on this machine, without what can be seen of it |
-//! | what it displaced from the caches, which the program fetches again | estimated by what of it the handler had to fetch |
+//! | what it displaced from the caches | estimated by what of it the handler had to fetch |
 //! | the event, at each context switch | counted by the kernel, at its price, if a share was said |
 //!
 //! Walks that take longer than the kernel's part are not waited for by all: they are made for
@@ -97,7 +97,7 @@ const BELIEVABLE: u64 = 2;
 const WORK_NS: u64 = 6_000;
 const FRAME_NS: u64 = 30;
 /// So much more than the handler fetches the program has to: the kernel's part displaces more than
-/// the handler's. `tests/budget` shows both.
+/// the handler's. `tests/budget_samples` shows both.
 const DISPLACED: u64 = 2;
 /// What is always believed, and all that a first value is, ns.
 const FLOOR_NS: u64 = 20_000;

@@ -32,13 +32,16 @@ pub(super) struct Stubs {
     names: HashMap<u64, Arc<str>>,
 }
 
-/// From where to where the sections are that stubs are in.
-pub(super) fn sections<'e>(elf: &impl Object<'e>) -> Vec<Range<u64>> {
-    let range = |(name, _): &(&str, usize)| {
+/// The sections that stubs are in, from where to where each is, and how many bytes each stub takes.
+pub(super) fn sections<'a, 'e: 'a, O: Object<'e>>(
+    elf: &'a O,
+) -> Vec<(O::Section<'a>, Range<u64>, usize)> {
+    let found = SECTIONS.iter().filter_map(|(name, size)| {
         let section = elf.section_by_name(name)?;
-        Some(section.address()..section.address().checked_add(section.size())?)
-    };
-    SECTIONS.iter().filter_map(range).collect()
+        let range = section.address()..section.address().checked_add(section.size())?;
+        Some((section, range, *size))
+    });
+    found.collect()
 }
 
 impl Stubs {
@@ -49,23 +52,15 @@ impl Stubs {
             return None;
         }
         let is_asked_for = |from: u64, to: u64| addresses.iter().any(|at| (from..to).contains(at));
-        let found = SECTIONS.map(|(name, size)| {
-            let section = elf.section_by_name(name)?;
-            let (start, end) = (
-                section.address(),
-                section.address().checked_add(section.size())?,
-            );
-            Some((section, (start, end), size))
-        });
-        let found: Vec<_> = found.into_iter().flatten().collect();
-        if !(found.iter()).any(|(_, range, _)| is_asked_for(range.0, range.1)) {
+        let found = sections(elf);
+        if !(found.iter()).any(|(_, range, _)| is_asked_for(range.start, range.end)) {
             return None;
         }
         if all {
             binary::hold_names(elf);
         }
         let (mut sections, mut jumps) = (Vec::new(), Vec::new());
-        for (section, (start, end), size) in found {
+        for (section, Range { start, end }, size) in found {
             if !(all || is_asked_for(start, end)) {
                 continue;
             }

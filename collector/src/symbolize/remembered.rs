@@ -208,7 +208,7 @@ impl Functions {
         // Stubs have names of their own, and unwind tables.
         let stubs = plt::sections(elf);
         nameless.retain(|range| {
-            let mut stubs = stubs.iter();
+            let mut stubs = stubs.iter().map(|(_, range, _)| range);
             !stubs.any(|stubs| stubs.start < range.end && range.start < stubs.end)
         });
         let mut starts: Vec<u64> = elf.dynamic_symbols().map(|it| it.address()).collect();
