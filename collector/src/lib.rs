@@ -20,6 +20,8 @@ mod exec_watch;
 pub mod export;
 mod gentle;
 #[cfg(feature = "agent")]
+mod gzip;
+#[cfg(feature = "agent")]
 mod http;
 mod inside;
 mod intern;

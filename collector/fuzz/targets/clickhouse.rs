@@ -5,6 +5,8 @@
 #[expect(dead_code, reason = "what was read is looked at elsewhere")]
 #[path = "../../src/clickhouse/answer.rs"]
 mod answer;
+#[path = "../../src/gzip.rs"]
+mod gzip;
 #[expect(dead_code, reason = "rows are made elsewhere")]
 #[path = "../../src/clickhouse/message.rs"]
 mod message;

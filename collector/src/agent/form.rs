@@ -2,12 +2,12 @@
 
 use super::otlp;
 use crate::clickhouse::rows;
+use crate::gzip::gzip;
 use crate::output::pprof;
 use crate::output::pprof::tables::Span;
 use crate::profile::Profile;
 use flate2::Compression;
-use flate2::write::GzEncoder;
-use std::io::{self, Write as _};
+use std::io;
 
 /// A form of message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,20 +60,11 @@ impl Form {
             Self::Pprof => pprof::write_message(source.profile, Some(source.span()), &mut bytes)?,
             Self::Otlp => {
                 let attributes = source.window.attributes;
-                bytes = gzip(&otlp::encode(source.profile, source.span(), attributes))?;
+                let message = otlp::encode(source.profile, source.span(), attributes);
+                bytes = gzip([&*message], Compression::fast())?;
             }
             Self::Rows => bytes = rows::encode(source.profile, &source.window)?,
         }
         Ok(bytes)
     }
-}
-
-/// Compressed quickly.
-///
-/// # Errors
-/// Those of compression into memory: none.
-pub(super) fn gzip(bytes: &[u8]) -> io::Result<Vec<u8>> {
-    let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
-    gzip.write_all(bytes)?;
-    gzip.finish()
 }

@@ -1,9 +1,10 @@
 //! Windows that wait to be sent to one receiver: as many as fit in memory, and then on disk, if
 //! there is a folder for them. Where nothing fits any more the oldest go, and are counted.
 
-use super::form::gzip;
 use super::spool::{self, Kept, Spool};
 use crate::clickhouse::message::GZIP;
+use crate::gzip::gzip;
+use flate2::Compression;
 use std::collections::{BTreeMap, VecDeque};
 use std::fs;
 use std::io;
@@ -26,7 +27,7 @@ impl Message {
         if self.bytes.starts_with(&GZIP) {
             return self.clone();
         }
-        let packed = gzip(&self.bytes);
+        let packed = gzip([&*self.bytes], Compression::fast());
         Self {
             bytes: packed.map_or_else(|_| self.bytes.clone(), Into::into),
             ..self.clone()

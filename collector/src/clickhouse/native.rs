@@ -2,10 +2,10 @@
 //! halves what is left of it when it is compressed.
 //! <https://clickhouse.com/docs/interfaces/formats/Native>
 
+use crate::gzip::gzip;
 use flate2::Compression;
-use flate2::write::GzEncoder;
 use std::collections::HashMap;
-use std::io::{self, Write as _};
+use std::io;
 
 /// How elements of type `LowCardinality` are written: the version of that, ...
 const KEYS_IN_BLOCK: u64 = 1;
@@ -148,20 +148,19 @@ impl Block {
     ///
     /// # Errors
     /// Those of compression into memory: none.
-    pub(crate) fn finish(self) -> io::Result<Vec<u8>> {
-        let mut head = Vec::new();
-        put_number(&mut head, self.columns);
-        put_number(&mut head, self.rows);
-        let mut out = GzEncoder::new(Vec::new(), Compression::default());
-        out.write_all(&head)?;
-        let mut begin = 0;
-        for end in self.apart {
-            out.write_all(&self.bytes[begin..end])?;
-            out.flush()?;
+    pub(crate) fn finish(mut self) -> io::Result<Vec<u8>> {
+        let mut all = Vec::new();
+        put_number(&mut all, self.columns);
+        put_number(&mut all, self.rows);
+        let head = all.len();
+        all.append(&mut self.bytes);
+        let ends = self.apart.iter().map(|end| head + end);
+        let (mut parts, mut begin) = (Vec::new(), 0);
+        for end in ends.chain([all.len()]) {
+            parts.push(&all[begin..end]);
             begin = end;
         }
-        out.write_all(&self.bytes[begin..])?;
-        out.finish()
+        gzip(parts, Compression::default())
     }
 
     fn column(&mut self, name: &str, kind: &str) {

@@ -77,9 +77,11 @@ pub(super) fn called<'e>(elf: &impl Object<'e>, most: usize) -> Option<Vec<Range
     let mut all = Vec::new();
     if let Some(sections) = Sections::of(elf) {
         let (table, _) = sections.table();
+        let mut context = UnwindContext::new();
         table.each(|fde| {
             let range = fde.initial_address()..fde.end_address();
-            if all.len() <= most && !range.contains(&elf.entry()) && table.has_caller(fde) {
+            let is_entry = range.contains(&elf.entry());
+            if all.len() <= most && !is_entry && table.has_caller(fde, &mut context) {
                 all.push(range);
             }
         });
@@ -144,11 +146,12 @@ impl<'a> Table<'a> {
         &self,
         header: Option<&'a [u8]>,
         addresses: &[u64],
-        mut found: impl FnMut(u64, u64, &dyn Fn() -> bool),
+        mut found: impl FnMut(u64, u64, &mut dyn FnMut() -> bool),
     ) {
+        let mut context = UnwindContext::new();
         let mut found = |fde: &Fde<'a>| {
-            let has_caller = || self.has_caller(fde);
-            found(fde.initial_address(), fde.end_address(), &has_caller);
+            let mut has_caller = || self.has_caller(fde, &mut context);
+            found(fde.initial_address(), fde.end_address(), &mut has_caller);
         };
         let header = header.map(|bytes| EhFrameHdr::new(bytes, LittleEndian));
         let header = header.and_then(|header| header.parse(&self.bases, ADDRESS_SIZE).ok());
@@ -195,10 +198,9 @@ impl<'a> Table<'a> {
         }
     }
 
-    fn has_caller(&self, fde: &Fde<'a>) -> bool {
-        let mut context = UnwindContext::new();
+    fn has_caller(&self, fde: &Fde<'a>, context: &mut UnwindContext<usize>) -> bool {
         let last = fde.end_address().saturating_sub(1);
-        let row = fde.unwind_info_for_address(&self.table, &self.bases, &mut context, last);
+        let row = fde.unwind_info_for_address(&self.table, &self.bases, context, last);
         let rule = row.ok().map(|row| row.register(self.return_address));
         !matches!(rule, Some(Some(RegisterRule::Undefined)))
     }
@@ -269,7 +271,7 @@ mod tests {
         };
         let found = |address| {
             let mut found = Vec::new();
-            let sized = |start, end, _: &dyn Fn() -> bool| found.push((start, end));
+            let sized = |start, end, _: &mut dyn FnMut() -> bool| found.push((start, end));
             table.visit(Some(&header), &[address], sized);
             found.retain(|(start, end)| start < end);
             found
