@@ -125,8 +125,13 @@ impl Binary {
 
 /// Reads the names of symbols as a whole, where many are asked for: else each is a read of its own.
 pub(crate) fn hold_names<'a>(elf: &impl Object<'a>) {
-    for names in [".strtab", ".dynstr"] {
-        let _ = elf.section_by_name(names).map(|names| names.data());
+    hold(elf, &[".strtab", ".dynstr"]);
+}
+
+/// Reads sections as a whole.
+pub(crate) fn hold<'a>(elf: &impl Object<'a>, sections: &[&str]) {
+    for section in sections {
+        let _ = elf.section_by_name(section).map(|section| section.data());
     }
 }
 

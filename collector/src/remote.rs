@@ -197,7 +197,7 @@ pub(crate) fn unwind_copy(
 }
 
 fn mapped(pid: i32, images: &mut Images) -> (Code, Vec<Mapped>) {
-    let (mut code, mut all) = (Code::default(), Vec::<Mapped>::new());
+    let (mut code, mut all) = (Code::of(pid), Vec::<Mapped>::new());
     for mapping in processes::mappings(pid) {
         let Some(image) = images.get(pid, &mapping) else {
             continue;

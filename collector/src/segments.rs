@@ -64,6 +64,16 @@ impl Segments {
                 .wrapping_add(offset),
         )
     }
+
+    /// Where in the file so many bytes are that have that address of its own.
+    pub(crate) fn offset_of(&self, address: u64, length: u64) -> Option<u64> {
+        let end = address.checked_add(length)?;
+        let has = |segment: &&Segment| {
+            address >= segment.address && end <= segment.address.saturating_add(segment.file_size)
+        };
+        let segment = self.0.iter().find(has)?;
+        (address - segment.address).checked_add(segment.offset)
+    }
 }
 
 #[cfg(test)]
@@ -88,5 +98,9 @@ mod tests {
         assert_eq!(segments.address_of_code(0), Some(0x40_1000));
         assert_eq!(segments.address_of_code(0x1000), Some(0x40_2000));
         assert_eq!(segments.address_of_code(0x2000), None);
+        let offset_of = |address| segments.offset_of(address, 4);
+        assert_eq!(offset_of(0x40_15b0), Some(0x5b0));
+        assert_eq!(offset_of(0x40_27ac), Some(0x17ac));
+        assert_eq!(offset_of(0x40_27ad), None, "its end is not in the file");
     }
 }

@@ -118,7 +118,7 @@ impl Run {
             origin: Origin::Exec,
             parent_pid: 0,
             parent_key: 0,
-            code: Code::default(),
+            code: Code::of(pid),
             mapped: Vec::new(),
             recorded: 0,
             described: 0,
@@ -142,7 +142,7 @@ impl Run {
             origin: Origin::Fork,
             parent_pid: self.pid.unsigned_abs(),
             parent_key: self.key,
-            code: self.code.clone(),
+            code: self.code.forked(pid),
             may_have_library: self.may_have_library,
             mapped: mapped.map(|mapped| Mapped { time_ns, ..mapped }).collect(),
             ..Self::new(pid, time_ns, self.nature, settings)

@@ -92,9 +92,13 @@ pub(crate) type Version = (u64, u64, u64, (i64, i64));
 
 /// What a file is, by which it is known again; `None` if it is not to be seen.
 pub(crate) fn version(path: impl AsRef<Path>) -> Option<Version> {
-    let file = std::fs::metadata(path).ok()?;
+    Some(version_of(&std::fs::metadata(path).ok()?))
+}
+
+/// The same of one that is open.
+pub(crate) fn version_of(file: &std::fs::Metadata) -> Version {
     let changed = (file.mtime(), file.mtime_nsec());
-    Some((file.dev(), file.ino(), file.len(), changed))
+    (file.dev(), file.ino(), file.len(), changed)
 }
 
 /// What was found for an image.

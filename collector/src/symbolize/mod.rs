@@ -31,7 +31,7 @@ mod vdso;
 
 pub use crate::recording::names::Named;
 pub use images::{Image, ImageId, Places};
-pub(crate) use images::{Version, version};
+pub(crate) use images::{Version, version, version_of};
 pub use kernel::KernelSymbols;
 pub(crate) use kernel::{is_this_boot, text_start as kernel_text_start};
 pub use remembered::Functions;

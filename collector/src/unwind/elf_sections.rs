@@ -4,7 +4,9 @@
 //! Not here: names of functions (`symbolize`), which are read when a profile is made.
 
 use super::registers::Bytes;
-use crate::binary;
+use super::source::Source;
+use super::text::Text;
+use crate::binary::{self, Binary};
 use crate::processes::Mapping;
 use crate::segments::Segments;
 use engine::python::tasks::TABLE;
@@ -12,10 +14,13 @@ use engine::v8::layout as v8;
 use framehop::ExplicitModuleSectionInfo;
 use object::read::elf::ProgramHeader as _;
 use object::{Object, ObjectSection, ObjectSymbol};
+use std::fs::File;
 use std::ops::Range;
 
+type Elf<'a> = object::File<'a, &'a Binary>;
+
 /// An ELF file.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Image {
     /// `NT_GNU_BUILD_ID`; empty if it has none.
     pub(crate) build_id: Vec<u8>,
@@ -31,13 +36,16 @@ pub(crate) struct Image {
     pub(crate) asyncio: Option<u64>,
     /// Where V8's objects have what, if it is a V8 that is known.
     pub(crate) v8: Option<v8::Layout>,
-    /// For framehop.
+    /// For framehop, which needs no instructions of such files.
     pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
+    text: Text,
 }
 
 impl Image {
-    pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        let elf = object::File::parse(bytes).ok()?;
+    pub(super) fn read(source: Source, file: File) -> Option<Self> {
+        let binary = Binary::new(file);
+        let elf = object::File::parse(&binary).ok()?;
+        binary::hold(&elf, &[".dynstr"]);
         let section = |name: &str| elf.section_by_name(name);
         let range = |name: &str| {
             let section = section(name)?;
@@ -56,7 +64,6 @@ impl Image {
         let sections = ExplicitModuleSectionInfo {
             base_svma: 0,
             text_svma: range(".text"),
-            text: data(".text"),
             got_svma: range(".got"),
             eh_frame_svma: range(".eh_frame"),
             eh_frame: data(".eh_frame"),
@@ -73,7 +80,13 @@ impl Image {
             asyncio: range(".AsyncioDebug")
                 .filter(|range| range.end - range.start >= TABLE)
                 .map(|range| range.start),
-            v8: super::exported::v8(&elf),
+            v8: super::exported::v8(&elf, &binary, &segments),
+            text: Text::new(
+                source,
+                section(".text")
+                    .map_or(0, |section| section.file_range().map_or(0, |range| range.0)),
+                range(".text").unwrap_or_default(),
+            ),
             segments,
             sections,
         })
@@ -83,7 +96,7 @@ impl Image {
     pub(super) fn size(&self) -> usize {
         let sections = &self.sections;
         let [eh, header] = [&sections.eh_frame, &sections.eh_frame_hdr];
-        let all = [&sections.text, eh, header, &sections.debug_frame];
+        let all = [eh, header, &sections.debug_frame];
         all.into_iter().flatten().map(|bytes| bytes.len()).sum()
     }
 
@@ -113,16 +126,24 @@ impl Image {
         (range.start < range.end).then_some((range, bias))
     }
 
-    /// The instructions at one of its own addresses.
-    pub(crate) fn code_at(&self, address: u64) -> Option<&[u8]> {
-        let start = self.sections.text_svma.as_ref()?.start;
-        let offset = usize::try_from(address.checked_sub(start)?).ok()?;
-        self.sections.text.as_ref()?.get(offset..)
+    /// Whether there are instructions at one of its own addresses.
+    pub(crate) fn has_code(&self, address: u64) -> bool {
+        self.text.contains(address)
+    }
+
+    /// The instructions there, read by way of a process that has it mapped.
+    pub(crate) fn code<const N: usize>(&self, pid: i32, address: u64) -> Option<[u8; N]> {
+        self.text.at(pid, address)
+    }
+
+    /// Whether the file that a process calls by its name is another one by now.
+    pub(super) fn is_another(&self, pid: i32) -> bool {
+        self.text.source().is_another(pid)
     }
 }
 
 /// A loader has no loader either, but exports what programs are bound to.
-fn is_static(elf: &object::File<'_>) -> bool {
+fn is_static(elf: &Elf<'_>) -> bool {
     let object::File::Elf64(file) = elf else {
         return false;
     };
@@ -147,7 +168,7 @@ pub(crate) struct Python {
     pub(crate) code: Range<u64>,
 }
 
-fn python(elf: &object::File<'_>) -> Option<Python> {
+fn python(elf: &Elf<'_>) -> Option<Python> {
     let exported = |name: &str| {
         let mut symbols = elf.dynamic_symbols();
         symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
@@ -173,14 +194,19 @@ fn python(elf: &object::File<'_>) -> Option<Python> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::FileId;
     use std::fs;
     use std::os::unix::ffi::OsStrExt as _;
 
     #[test]
     fn the_bias_is_the_same_for_every_mapping_of_a_file() {
         let own = std::env::current_exe().unwrap();
-        let image = Image::parse(&fs::read(&own).unwrap()).unwrap();
-        assert!(image.sections.eh_frame.is_some() && image.sections.text.is_some());
+        let pid = std::process::id().cast_signed();
+        let key = (own.as_os_str().as_bytes().to_owned(), FileId::default());
+        let (source, file) = Source::open(pid, &key).unwrap();
+        let image = Image::read(source, file).unwrap();
+        let length = fs::metadata(&own).unwrap().len() as usize;
+        assert!(image.sections.eh_frame.is_some() && image.size() < length / 4);
         let maps = fs::read_to_string("/proc/self/maps").unwrap();
         let mut of_own = crate::processes::parse(&maps);
         of_own.retain(|mapping| mapping.path == own.as_os_str().as_bytes());

@@ -1,12 +1,18 @@
 //! What a file with V8 in it exports for debuggers: by that it is known.
 
+use crate::binary::Binary;
+use crate::segments::Segments;
 use engine::v8::layout::{self, Layout};
-use object::{File, Object, ObjectSegment, ObjectSymbol};
+use object::{Object, ObjectSymbol, ReadRef as _};
 use std::collections::HashMap;
 use std::ffi::CStr;
 
 /// Where V8's objects have what, if the file is a V8 that is known.
-pub(super) fn v8(elf: &File<'_>) -> Option<Layout> {
+pub(super) fn v8<'a>(
+    elf: &object::File<'a, &'a Binary>,
+    file: &'a Binary,
+    segments: &Segments,
+) -> Option<Layout> {
     let symbols = elf.dynamic_symbols().filter(ObjectSymbol::is_definition);
     let wanted = symbols.filter_map(|symbol| {
         let name = symbol.name().ok()?;
@@ -14,13 +20,12 @@ pub(super) fn v8(elf: &File<'_>) -> Option<Layout> {
         is_wanted.then(|| (name, symbol.address()))
     });
     let found: HashMap<&str, u64> = wanted.collect();
-    let constant = |name: &CStr| number(elf, *found.get(name.to_str().ok()?)?);
+    let number = |address: u64| {
+        let bytes = file
+            .read_bytes_at(segments.offset_of(address, 4)?, 4)
+            .ok()?;
+        Some(u32::from_le_bytes(bytes.try_into().ok()?))
+    };
+    let constant = |name: &CStr| number(*found.get(name.to_str().ok()?)?);
     (!found.is_empty()).then(|| layout::of(constant).ok())?
-}
-
-/// The four bytes at one of the file's own addresses.
-fn number(elf: &File<'_>, address: u64) -> Option<u32> {
-    let mut segments = elf.segments();
-    let bytes = segments.find_map(|segment| segment.data_range(address, 4).ok().flatten())?;
-    Some(u32::from_le_bytes(bytes.try_into().ok()?))
 }

@@ -3,35 +3,23 @@
 //! programs come again.
 
 use super::elf_sections::Image;
-use crate::binary;
-use crate::processes::{FileId, Mapping};
-use crate::symbolize::{Version, own_vdso, version};
+use super::source::{Key, Source};
+use crate::processes::Mapping;
 use std::collections::{HashMap, VecDeque};
-use std::ffi::OsStr;
-use std::os::unix::ffi::OsStrExt as _;
-use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
-/// The path under which the kernel reports its own code in a process.
-const VDSO: &[u8] = b"[vdso]";
 /// So much is kept for processes that come, bytes.
 const KEPT: usize = 64 << 20;
 /// So many files are known before those are looked for that are gone.
 const MANY: usize = 1024;
-
-/// As a process calls a file, which is another one in another container, or by and by.
-type Key = (Vec<u8>, FileId);
-
-type Kept = (Key, Arc<Image>, Option<Version>);
 
 /// Files that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Images {
     /// Without an image if it is no ELF file that can be read.
     known: HashMap<Key, Option<Weak<Image>>>,
-    /// Those that stay, the last one asked for at the end, as they were, and how many bytes of them
-    /// are kept.
-    kept: VecDeque<Kept>,
+    /// Those that stay, the last one asked for at the end, and how many bytes of them are kept.
+    kept: VecDeque<Arc<Image>>,
     bytes: usize,
     /// How many were known when it was last looked which are gone.
     looked: usize,
@@ -46,7 +34,7 @@ impl Images {
             Some(None) => return None,
             Some(Some(image)) => {
                 if let Some(image) = image.upgrade()
-                    && self.is_same(pid, &key, &image)
+                    && self.is_same(pid, &image)
                 {
                     return Some(image);
                 }
@@ -55,35 +43,35 @@ impl Images {
         }
         self.forget_gone();
         // What cannot be read just now may be later: of the next process.
-        let (version, bytes) = read(pid, &key)?;
-        let image = Image::parse(&bytes).map(Arc::new);
+        let (source, file) = Source::open(pid, &key)?;
+        let image = Image::read(source, file).map(Arc::new);
         let weak = image.as_ref().map(Arc::downgrade);
-        self.known.insert(key.clone(), weak);
+        self.known.insert(key, weak);
         let image = image?;
-        self.keep(key, Arc::clone(&image), version);
+        self.keep(Arc::clone(&image));
         Some(image)
     }
 
     /// Keeps one, and of the others as many as there is room for: rather many than a large one.
-    fn keep(&mut self, key: Key, image: Arc<Image>, version: Option<Version>) {
+    fn keep(&mut self, image: Arc<Image>) {
         let mut others = self.bytes;
         while others > KEPT {
-            let is_large = |(_, image, _): &Kept| image.size() > KEPT / 2;
+            let is_large = |image: &Arc<Image>| image.size() > KEPT / 2;
             let at = self.kept.iter().position(is_large).unwrap_or(0);
-            let Some((_, gone, _)) = self.kept.remove(at) else {
+            let Some(gone) = self.kept.remove(at) else {
                 break;
             };
             others -= gone.size();
         }
         self.bytes = others + image.size();
-        self.kept.push_back((key, image, version));
+        self.kept.push_back(image);
     }
 
     /// Whether an image is still what its file is. While a process has it mapped no other file is
     /// of its number; later one may be.
-    fn is_same(&mut self, pid: i32, key: &Key, image: &Arc<Image>) -> bool {
+    fn is_same(&mut self, pid: i32, image: &Arc<Image>) -> bool {
         let mut kept = self.kept.iter();
-        let Some(at) = kept.rposition(|(_, one, _)| Arc::ptr_eq(one, image)) else {
+        let Some(at) = kept.rposition(|one| Arc::ptr_eq(one, image)) else {
             return true;
         };
         let Some(one) = self.kept.remove(at) else {
@@ -91,8 +79,7 @@ impl Images {
         };
         // This one, and that which is kept.
         let is_mapped = Arc::strong_count(image) > 2;
-        let now = || places(pid, key).find_map(|place| as_found(&place, key));
-        if is_mapped || one.2.is_none() || now().is_none_or(|now| one.2 == Some(now)) {
+        if is_mapped || !image.is_another(pid) {
             self.kept.push_back(one);
             return true;
         }
@@ -113,48 +100,14 @@ impl Images {
     }
 }
 
-/// Where a file of a process may be: as the process sees it, which may live in a root directory of
-/// its own; if it is gone, as we do.
-fn places(pid: i32, (path, _): &Key) -> impl Iterator<Item = Place> {
-    let path = Path::new(OsStr::from_bytes(path));
-    let mut there = PathBuf::from(format!("/proc/{pid}/root")).into_os_string();
-    there.push(path);
-    let both = [Place::There(there.into()), Place::Here(path.into())];
-    both.into_iter().filter(|_| path.is_absolute())
-}
-
-enum Place {
-    There(PathBuf),
-    Here(PathBuf),
-}
-
-/// What a file is, unless it is another one that we have at the same path.
-fn as_found(place: &Place, (_, file): &Key) -> Option<Version> {
-    match place {
-        Place::There(path) => version(path),
-        // Devices have other numbers in some file systems.
-        Place::Here(path) => {
-            version(path).filter(|version| *file == FileId::default() || version.1 == file.inode)
-        }
-    }
-}
-
-/// The bytes of a file, and what it was before they were read.
-fn read(pid: i32, key: &Key) -> Option<(Option<Version>, Vec<u8>)> {
-    if key.0 == VDSO {
-        return Some((None, own_vdso().ok()?));
-    }
-    places(pid, key).find_map(|place| {
-        let version = as_found(&place, key)?;
-        let (Place::There(path) | Place::Here(path)) = place;
-        Some((Some(version), binary::read(&path).ok()?))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::processes::FileId;
+    use crate::symbolize::version;
     use std::fs;
+    use std::os::unix::ffi::OsStrExt as _;
+    use std::path::Path;
 
     fn mapping(path: &Path, inode: u64) -> Mapping {
         Mapping {
@@ -214,7 +167,7 @@ mod tests {
             drop(images.get(pid, &mapping(&own, inode)).unwrap());
         }
         assert!(images.bytes <= KEPT + first.size() && images.kept.len() < most);
-        let kept: usize = images.kept.iter().map(|one| one.1.size()).sum();
+        let kept: usize = images.kept.iter().map(|image| image.size()).sum();
         assert_eq!(kept, images.bytes);
         let same = images.get(pid, &mapping(&own, 1)).unwrap();
         assert!(Arc::ptr_eq(&first, &same));

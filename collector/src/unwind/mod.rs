@@ -4,6 +4,8 @@ pub mod elf_sections;
 mod exported;
 pub(crate) mod images;
 pub mod registers;
+mod source;
+mod text;
 
 use elf_sections::{Image, Python};
 use engine::frame_buffer::{Depth, FrameBuffer};
@@ -16,13 +18,31 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Code of a process, for unwinding.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(crate) struct Code {
+    pid: i32,
     unwinder: Unwinder,
     modules: Vec<(Range<u64>, u64, Arc<Image>)>,
 }
 
 impl Code {
+    /// None yet.
+    pub(crate) fn of(pid: i32) -> Self {
+        Self {
+            pid,
+            unwinder: Unwinder::default(),
+            modules: Vec::new(),
+        }
+    }
+
+    /// The same of a child of fork.
+    pub(crate) fn forked(&self, pid: i32) -> Self {
+        Self {
+            pid,
+            ..self.clone()
+        }
+    }
+
     /// Adds a mapped file at its bias, in place of what was there.
     pub(crate) fn add(&mut self, name: &[u8], range: Range<u64>, bias: u64, image: &Arc<Image>) {
         let overlaps = |known: &Range<u64>| known.start < range.end && range.start < known.end;
@@ -92,10 +112,10 @@ impl Code {
         let Some((bias, image)) = self.module(pc.get()) else {
             return false;
         };
-        let before = pc.get().wrapping_sub(bias).checked_sub(8);
-        let code = before.and_then(|before| image.code_at(before)?.split_first_chunk());
-        let behind = code.and_then(|(before, rest)| Some((*before, *rest.first_chunk()?)));
-        behind.is_some_and(|(before, behind)| outset::is_outset(before, behind))
+        let around = pc.get().wrapping_sub(bias).checked_sub(8);
+        let code = around.and_then(|around| image.code::<16>(self.pid, around));
+        let halves = code.and_then(|code| Some((*code.first_chunk()?, *code.last_chunk()?)));
+        halves.is_some_and(|(before, behind)| outset::is_outset(before, behind))
     }
 
     /// Whether the instruction in front of an address is a call that may have led into the function
@@ -105,14 +125,14 @@ impl Code {
         const LONGEST: u64 = 1 << 20;
         let found = self.module(address).and_then(|(bias, image)| {
             let before = address.wrapping_sub(bias).checked_sub(8)?;
-            let code = image.code_at(before)?.first_chunk()?;
-            Some((bias, image, registers::call_before(*code)?))
+            let code = image.code(self.pid, before)?;
+            Some((bias, image, registers::call_before(code)?))
         });
         match found {
             Some((bias, image, Some(distance))) => {
                 let target = address.wrapping_add_signed(distance);
                 // Else it is a stub that leads elsewhere.
-                let is_function = image.code_at(target.wrapping_sub(bias)).is_some();
+                let is_function = image.has_code(target.wrapping_sub(bias));
                 !is_function || to.wrapping_sub(target) < LONGEST
             }
             Some((_, _, None)) => true,
@@ -122,7 +142,7 @@ impl Code {
 
     fn signal_return(&self, address: u64) -> Option<[u64; 3]> {
         let (bias, image) = self.module(address)?;
-        registers::is_signal_return(image.code_at(address.wrapping_sub(bias))?)
+        registers::is_signal_return(image.code(self.pid, address.wrapping_sub(bias))?)
     }
 }
 

@@ -136,11 +136,11 @@ mod imp {
     /// Whether that is the code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax;
     /// syscall`), which C libraries do not all describe in their tables; then, where the registers
     /// of the interrupted code lie above the stack pointer there: pc, sp, bp.
-    pub fn is_signal_return(code: &[u8]) -> Option<[u64; 3]> {
+    pub fn is_signal_return(code: [u8; 9]) -> Option<[u64; 3]> {
         const RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
         // struct ucontext of the kernel: flags, link, stack (40 bytes), then r8 … r15, rdi, rsi,
         // rbp, rbx, rdx, rax, rcx, rsp, rip.
-        code.starts_with(&RETURN).then_some([168, 160, 120])
+        (code == RETURN).then_some([168, 160, 120])
     }
 }
 
@@ -195,7 +195,7 @@ mod imp {
     }
 
     /// Signal handlers return through the vDSO, whose tables describe it.
-    pub fn is_signal_return(_code: &[u8]) -> Option<[u64; 3]> {
+    pub fn is_signal_return(_code: [u8; 9]) -> Option<[u64; 3]> {
         None
     }
 }
