@@ -131,9 +131,14 @@ impl Image {
         self.text.contains(address)
     }
 
-    /// The instructions there, read by way of a process that has it mapped.
-    pub(crate) fn code<const N: usize>(&self, pid: i32, address: u64) -> Option<[u8; N]> {
-        self.text.at(pid, address)
+    /// The instructions there, by way of a process that has it mapped with that bias.
+    pub(crate) fn code<const N: usize>(
+        &self,
+        pid: i32,
+        bias: u64,
+        address: u64,
+    ) -> Option<[u8; N]> {
+        self.text.at(pid, bias, address)
     }
 
     /// Whether the file that a process calls by its name is another one by now.

@@ -113,7 +113,7 @@ impl Code {
             return false;
         };
         let around = pc.get().wrapping_sub(bias).checked_sub(8);
-        let code = around.and_then(|around| image.code::<16>(self.pid, around));
+        let code = around.and_then(|around| image.code::<16>(self.pid, bias, around));
         let halves = code.and_then(|code| Some((*code.first_chunk()?, *code.last_chunk()?)));
         halves.is_some_and(|(before, behind)| outset::is_outset(before, behind))
     }
@@ -125,7 +125,7 @@ impl Code {
         const LONGEST: u64 = 1 << 20;
         let found = self.module(address).and_then(|(bias, image)| {
             let before = address.wrapping_sub(bias).checked_sub(8)?;
-            let code = image.code(self.pid, before)?;
+            let code = image.code(self.pid, bias, before)?;
             Some((bias, image, registers::call_before(code)?))
         });
         match found {
@@ -142,7 +142,8 @@ impl Code {
 
     fn signal_return(&self, address: u64) -> Option<[u64; 3]> {
         let (bias, image) = self.module(address)?;
-        registers::is_signal_return(image.code(self.pid, address.wrapping_sub(bias))?)
+        let code = image.code(self.pid, bias, address.wrapping_sub(bias))?;
+        registers::is_signal_return(code)
     }
 }
 
