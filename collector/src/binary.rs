@@ -6,6 +6,7 @@
 
 use crate::regular_file;
 use flate2::read::ZlibDecoder;
+use memchr::memchr;
 use object::read::CompressionFormat;
 use object::{Object, ObjectSection, ReadCache, ReadRef};
 use std::borrow::Cow;
@@ -26,7 +27,9 @@ const BLOCK: u64 = 4096;
 /// What is held of a file, and made of one packed section, at most: bytes.
 const MOST: u64 = 2 << 30;
 /// Smaller pieces do not count.
-const SMALL: u64 = 64 << 10;
+const SMALL: u64 = 1 << 10;
+/// Longer names are none: who looks for the end of each would look through all of them.
+const LONGEST_NAME: usize = 64 << 10;
 /// Debug information that is more when it is unpacked is left alone, bytes.
 const MOST_UNPACKED: u64 = 4 << 30;
 /// How many times longer a packed section can become.
@@ -118,8 +121,8 @@ impl Binary {
         let place = |offset: u64| usize::try_from(offset.saturating_sub(*at)).ok();
         let last = place(range.end)?.min(piece.len());
         let text = piece.get(place(range.start)?..last)?;
-        let end = text.iter().position(|byte| *byte == delimiter)?;
-        text.get(..end)
+        let text = text.get(..LONGEST_NAME).unwrap_or(text);
+        text.get(..memchr(delimiter, text)?)
     }
 }
 

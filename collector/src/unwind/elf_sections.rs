@@ -3,9 +3,9 @@
 //!
 //! Not here: names of functions (`symbolize`), which are read when a profile is made.
 
+use super::instructions::Landmarks;
 use super::registers::Bytes;
 use super::source::Source;
-use super::text::Text;
 use crate::binary::{self, Binary};
 use crate::processes::Mapping;
 use crate::segments::Segments;
@@ -15,7 +15,16 @@ use framehop::ExplicitModuleSectionInfo;
 use object::read::elf::ProgramHeader as _;
 use object::{Object, ObjectSection, ObjectSymbol};
 use std::fs::File;
+use std::io;
 use std::ops::Range;
+use std::os::unix::fs::FileExt as _;
+
+/// No file that was linked to be run has more sections.
+const MOST_SECTIONS: usize = 4096;
+/// Nor more names of what it exports, bytes.
+const MOST_NAMES: u64 = 64 << 20;
+/// What an image takes besides tables, about: bytes.
+const OTHERS: usize = 16 << 10;
 
 type Elf<'a> = object::File<'a, &'a Binary>;
 
@@ -38,58 +47,88 @@ pub(crate) struct Image {
     pub(crate) v8: Option<v8::Layout>,
     /// For framehop, which needs no instructions of such files.
     pub(crate) sections: ExplicitModuleSectionInfo<Bytes>,
-    text: Text,
+    /// The addresses of its instructions, and what they tell.
+    text: Range<u64>,
+    landmarks: Landmarks,
+    source: Source,
 }
 
 impl Image {
-    pub(super) fn read(source: Source, file: File) -> Option<Self> {
-        let binary = Binary::new(file);
-        let elf = object::File::parse(&binary).ok()?;
-        binary::hold(&elf, &[".dynstr"]);
+    /// Reads what is of use; `None` if it is no ELF file that can be.
+    ///
+    /// # Errors
+    /// As read: another time it may be.
+    pub(super) fn read(source: Source, file: File) -> io::Result<Option<Self>> {
+        let mut magic = [0; 4];
+        let read = file.read_at(&mut magic, 0)?;
+        if magic[..read] != object::elf::ELFMAG {
+            return Ok(None);
+        }
+        let binary = Binary::new(file.try_clone()?);
+        // What is damaged cannot be told from what cannot be read.
+        let unreadable = || io::Error::from(io::ErrorKind::InvalidData);
+        let elf = object::File::parse(&binary).map_err(|_| unreadable())?;
+        if elf.sections().nth(MOST_SECTIONS).is_some() {
+            return Ok(None);
+        }
         let section = |name: &str| elf.section_by_name(name);
         let range = |name: &str| {
             let section = section(name)?;
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let data = |name: &str| {
-            let data = binary::content(&section(name)?)?;
-            (!data.is_empty()).then(|| Bytes::from(&*data))
+            let content = section(name).map(|section| binary::content(&section));
+            let content = content.map(|content| content.ok_or_else(unreadable));
+            let content = content.transpose()?.filter(|content| !content.is_empty());
+            Ok::<_, io::Error>(content.map(|content| Bytes::from(&*content)))
         };
+        let names = section(".dynstr").map_or(0, |section| section.size());
+        let is_named = names <= MOST_NAMES;
+        if is_named {
+            binary::hold(&elf, &[".dynstr"]);
+        }
         let segments = Segments::of(&elf);
-        let first = segments.iter().map(|segment| segment.address).min()?;
+        let first = segments.iter().map(|segment| segment.address).min();
         let ends = segments.iter();
-        let end = ends
-            .map(|segment| segment.address.saturating_add(segment.size))
-            .max()?;
+        let end = ends.map(|segment| segment.address.saturating_add(segment.size));
+        let (Some(first), Some(end)) = (first, end.max()) else {
+            return Ok(None);
+        };
+        let text = range(".text").unwrap_or_default();
+        let place = section(".text").and_then(|section| section.file_range());
+        let landmarks = match place {
+            Some((offset, size)) if size == text.end - text.start => {
+                Landmarks::find(&file, offset, text.clone())?
+            }
+            _ => Landmarks::default(),
+        };
         let sections = ExplicitModuleSectionInfo {
             base_svma: 0,
             text_svma: range(".text"),
             got_svma: range(".got"),
             eh_frame_svma: range(".eh_frame"),
-            eh_frame: data(".eh_frame"),
+            eh_frame: data(".eh_frame")?,
             eh_frame_hdr_svma: range(".eh_frame_hdr"),
-            eh_frame_hdr: data(".eh_frame_hdr"),
-            debug_frame: data(".debug_frame"),
+            eh_frame_hdr: data(".eh_frame_hdr")?,
+            debug_frame: data(".debug_frame")?,
             ..ExplicitModuleSectionInfo::default()
         };
-        Some(Self {
+        let v8 = is_named.then(|| super::exported::v8(&elf, &binary, &segments));
+        Ok(Some(Self {
             build_id: elf.build_id().ok().flatten().unwrap_or_default().to_vec(),
             range: first..end,
             is_static: is_static(&elf),
-            python: python(&elf),
+            python: is_named.then(|| python(&elf)).flatten(),
             asyncio: range(".AsyncioDebug")
                 .filter(|range| range.end - range.start >= TABLE)
                 .map(|range| range.start),
-            v8: super::exported::v8(&elf, &binary, &segments),
-            text: Text::new(
-                source,
-                section(".text")
-                    .map_or(0, |section| section.file_range().map_or(0, |range| range.0)),
-                range(".text").unwrap_or_default(),
-            ),
+            v8: v8.flatten(),
+            text,
+            landmarks,
+            source,
             segments,
             sections,
-        })
+        }))
     }
 
     /// Bytes of what is kept of it.
@@ -97,7 +136,8 @@ impl Image {
         let sections = &self.sections;
         let [eh, header] = [&sections.eh_frame, &sections.eh_frame_hdr];
         let all = [eh, header, &sections.debug_frame];
-        all.into_iter().flatten().map(|bytes| bytes.len()).sum()
+        let tables: usize = all.into_iter().flatten().map(|bytes| bytes.len()).sum();
+        tables + self.landmarks.size() + OTHERS
     }
 
     /// CPython, if it is that.
@@ -128,22 +168,17 @@ impl Image {
 
     /// Whether there are instructions at one of its own addresses.
     pub(crate) fn has_code(&self, address: u64) -> bool {
-        self.text.contains(address)
+        self.text.contains(&address)
     }
 
-    /// The instructions there, by way of a process that has it mapped with that bias.
-    pub(crate) fn code<const N: usize>(
-        &self,
-        pid: i32,
-        bias: u64,
-        address: u64,
-    ) -> Option<[u8; N]> {
-        self.text.at(pid, bias, address)
+    /// What its instructions tell.
+    pub(super) const fn landmarks(&self) -> &Landmarks {
+        &self.landmarks
     }
 
     /// Whether the file that a process calls by its name is another one by now.
     pub(super) fn is_another(&self, pid: i32) -> bool {
-        self.text.source().is_another(pid)
+        self.source.is_another(pid)
     }
 }
 
@@ -209,7 +244,7 @@ mod tests {
         let pid = std::process::id().cast_signed();
         let key = (own.as_os_str().as_bytes().to_owned(), FileId::default());
         let (source, file) = Source::open(pid, &key).unwrap();
-        let image = Image::read(source, file).unwrap();
+        let image = Image::read(source, file).unwrap().unwrap();
         let length = fs::metadata(&own).unwrap().len() as usize;
         assert!(image.sections.eh_frame.is_some() && image.size() < length / 4);
         let maps = fs::read_to_string("/proc/self/maps").unwrap();

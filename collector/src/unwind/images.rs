@@ -44,7 +44,7 @@ impl Images {
         self.forget_gone();
         // What cannot be read just now may be later: of the next process.
         let (source, file) = Source::open(pid, &key)?;
-        let image = Image::read(source, file).map(Arc::new);
+        let image = Image::read(source, file).ok()?.map(Arc::new);
         let weak = image.as_ref().map(Arc::downgrade);
         self.known.insert(key, weak);
         let image = image?;

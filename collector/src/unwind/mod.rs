@@ -3,13 +3,14 @@
 pub mod elf_sections;
 mod exported;
 pub(crate) mod images;
+mod instructions;
 pub mod registers;
 mod source;
-mod text;
 
+use crate::remote_memory::RemoteMemory;
 use elf_sections::{Image, Python};
 use engine::frame_buffer::{Depth, FrameBuffer};
-use engine::table::outset;
+use engine::interpreter::memory::Memory as _;
 use engine::v8::layout as v8;
 use engine::wire::sample::{Frame, Method, StopReason};
 use framehop::{Error, FrameAddress, Unwinder as _};
@@ -112,10 +113,8 @@ impl Code {
         let Some((bias, image)) = self.module(pc.get()) else {
             return false;
         };
-        let around = pc.get().wrapping_sub(bias).checked_sub(8);
-        let code = around.and_then(|around| image.code::<16>(self.pid, bias, around));
-        let halves = code.and_then(|code| Some((*code.first_chunk()?, *code.last_chunk()?)));
-        halves.is_some_and(|(before, behind)| outset::is_outset(before, behind))
+        let address = pc.get().wrapping_sub(bias);
+        image.landmarks().is_outset(address)
     }
 
     /// Whether the instruction in front of an address is a call that may have led into the function
@@ -124,8 +123,10 @@ impl Code {
         /// Functions are not longer than this, bytes.
         const LONGEST: u64 = 1 << 20;
         let found = self.module(address).and_then(|(bias, image)| {
-            let before = address.wrapping_sub(bias).checked_sub(8)?;
-            let code = image.code(self.pid, bias, before)?;
+            let mut code = [0; 8];
+            let is_code = image.has_code(address.wrapping_sub(bias));
+            let before = address.checked_sub(8).filter(|_| is_code)?;
+            RemoteMemory(self.pid.unsigned_abs()).copy(before, &mut code)?;
             Some((bias, image, registers::call_before(code)?))
         });
         match found {
@@ -142,8 +143,9 @@ impl Code {
 
     fn signal_return(&self, address: u64) -> Option<[u64; 3]> {
         let (bias, image) = self.module(address)?;
-        let code = image.code(self.pid, bias, address.wrapping_sub(bias))?;
-        registers::is_signal_return(code)
+        let landmarks = image.landmarks();
+        let is_return = landmarks.is_signal_return(address.wrapping_sub(bias));
+        is_return.then_some(registers::INTERRUPTED)
     }
 }
 

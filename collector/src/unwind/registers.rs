@@ -2,8 +2,8 @@
 //! a signal looks like.
 
 pub(crate) use imp::{
-    CAN_GO_ON, Registers, STACK_POINTER, USER_REGISTERS, call_before, go_on, interrupted,
-    is_signal_return, resumed, spot, stopped, waits_on,
+    CAN_GO_ON, INTERRUPTED, Registers, SIGNAL_RETURN, STACK_POINTER, USER_REGISTERS, call_before,
+    go_on, interrupted, resumed, spot, stopped, waits_on,
 };
 
 use framehop::{CacheNative, MayAllocateDuringUnwind, UnwinderNative};
@@ -133,15 +133,13 @@ mod imp {
         indirect.then_some(None)
     }
 
-    /// Whether that is the code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax;
-    /// syscall`), which C libraries do not all describe in their tables; then, where the registers
-    /// of the interrupted code lie above the stack pointer there: pc, sp, bp.
-    pub fn is_signal_return(code: [u8; 9]) -> Option<[u64; 3]> {
-        const RETURN: [u8; 9] = [0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
-        // struct ucontext of the kernel: flags, link, stack (40 bytes), then r8 … r15, rdi, rsi,
-        // rbp, rbx, rdx, rax, rcx, rsp, rip.
-        (code == RETURN).then_some([168, 160, 120])
-    }
+    /// The code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax; syscall`), which C
+    /// libraries do not all describe in their tables.
+    pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
+    /// Where the registers of the interrupted code lie above the stack pointer there: pc, sp, bp.
+    /// struct ucontext of the kernel: flags, link, stack (40 bytes), then r8 … r15, rdi, rsi, rbp,
+    /// rbx, rdx, rax, rcx, rsp, rip.
+    pub const INTERRUPTED: [u64; 3] = [168, 160, 120];
 }
 
 #[cfg(target_arch = "aarch64")]
@@ -195,9 +193,8 @@ mod imp {
     }
 
     /// Signal handlers return through the vDSO, whose tables describe it.
-    pub fn is_signal_return(_code: [u8; 9]) -> Option<[u64; 3]> {
-        None
-    }
+    pub const SIGNAL_RETURN: &[u8] = &[];
+    pub const INTERRUPTED: [u64; 3] = [0; 3];
 }
 
 #[cfg(all(test, target_arch = "x86_64"))]

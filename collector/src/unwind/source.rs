@@ -1,5 +1,6 @@
-//! A file that a process has mapped: where it is to be found, now and later. It is not kept open,
-//! since its file system is to be unmounted as soon as its processes have ended.
+//! A file that a process has mapped: where it is to be found, and whether it is still the same
+//! later. It is not kept open, since its file system is to be unmounted as soon as its processes
+//! have ended.
 
 use crate::binary;
 use crate::processes::FileId;
@@ -31,35 +32,23 @@ impl Source {
         let (version, file) = match key.0 == VDSO {
             true => (None, vdso()?),
             false => places(pid, key).find_map(|place| {
-                let version = as_found(&place, key)?;
-                let (Place::There(path) | Place::Here(path)) = place;
-                Some((Some(version), binary::open(&path).ok()?))
+                let (Place::There(path) | Place::Here(path)) = &place;
+                let file = binary::open(path).ok()?;
+                let version = version_of(&file.metadata().ok()?);
+                is_meant(&place, key, &version).then_some((Some(version), file))
             })?,
         };
         let key = key.clone();
         Some((Self { key, version }, file))
     }
 
-    /// Opens it again, by way of a process that has it mapped; `None` if it cannot be found any
-    /// more as it was.
-    pub(super) fn open_again(&self, pid: i32) -> Option<File> {
-        let Some(version) = self.version else {
-            return vdso();
-        };
-        let files = places(pid, &self.key).filter_map(|place| {
-            let (Place::There(path) | Place::Here(path)) = place;
-            binary::open(&path).ok()
-        });
-        let mut same = files.filter(|file| {
-            let metadata = file.metadata();
-            metadata.is_ok_and(|metadata| version_of(&metadata) == version)
-        });
-        same.next()
-    }
-
     /// Whether a file that a process calls by that name is another one than this.
     pub(super) fn is_another(&self, pid: i32) -> bool {
-        let now = || places(pid, &self.key).find_map(|place| as_found(&place, &self.key));
+        let as_found = |place: Place| {
+            let (Place::There(path) | Place::Here(path)) = &place;
+            version(path).filter(|version| is_meant(&place, &self.key, version))
+        };
+        let now = || places(pid, &self.key).find_map(as_found);
         self.version.is_some() && now().is_some_and(|now| self.version != Some(now))
     }
 }
@@ -79,14 +68,13 @@ enum Place {
     Here(PathBuf),
 }
 
-/// What a file is, unless it is another one that we have at the same path.
-fn as_found(place: &Place, (_, file): &Key) -> Option<Version> {
+/// Whether a file that was found there is the one that is meant: at the same path we may have
+/// another one.
+fn is_meant(place: &Place, (_, file): &Key, version: &Version) -> bool {
     match place {
-        Place::There(path) => version(path),
+        Place::There(_) => true,
         // Devices have other numbers in some file systems.
-        Place::Here(path) => {
-            version(path).filter(|version| *file == FileId::default() || version.1 == file.inode)
-        }
+        Place::Here(_) => *file == FileId::default() || version.1 == file.inode,
     }
 }
 
