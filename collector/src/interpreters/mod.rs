@@ -29,6 +29,7 @@ mod sightings;
 use crate::unwind::{Code, Spot, Stack};
 pub(crate) use descriptions::{Description, Descriptions};
 use engine::address::RuntimeAddress;
+use engine::interpreter::recent::{Codes, WORDS};
 use engine::python::code::Part;
 use engine::python::entries::Entry;
 use engine::python::tasks::Awaiting;
@@ -209,7 +210,9 @@ impl Interpreters {
         let layout = &python.layout;
         let place = layout.place(memory, frame);
         let check = place.map_or(0, |place| {
-            layout.check(memory, place.code, python.code_type)
+            let mut known = [0; WORDS];
+            let known = &mut Codes::new(&mut known);
+            layout.check(memory, place.code, python.code_type, known)
         });
         // Without one it is the interpreter's own.
         if let Some(place) = place.filter(|_| check != 0) {

@@ -184,7 +184,7 @@ impl Cursor<'_> {
 }
 
 /// For languages that are part of the runtime itself, which no other stands in front of.
-impl Cursor<'_> {
+impl<'c> Cursor<'c> {
     /// Adds a frame, innermost first; `false` if its code object is to be described, by
     /// [`Cursor::own_description`].
     ///
@@ -204,6 +204,12 @@ impl Cursor<'_> {
     ) -> Option<u64> {
         // SAFETY: the callback runs.
         unsafe { call::number(self.0, id, check, find) }
+    }
+
+    /// What is read by in this call.
+    pub(super) fn own_memory(&self) -> Option<&'c call::Call<'c>> {
+        // SAFETY: the callback runs, and the call is there until it returns.
+        unsafe { call::call_of(self.0) }.ok()
     }
 
     /// The thread that is walked.
@@ -305,7 +311,7 @@ pub fn add<L: Language>(language: &'static L) -> Result<Registered, Error> {
 }
 
 /// Registers a language that is part of the runtime itself, in a handler, and gives its place;
-/// `None` if that cannot be now. It is asked about the frames of that code. `prepare` is called
+/// `None` if that cannot be now. Each frame of that code has an entry. `prepare` is called
 /// before the language can be asked, by nobody else meanwhile, and says whether it is still wanted.
 ///
 /// # Signal safety
@@ -320,8 +326,9 @@ pub(super) fn add_own<L: Language>(
     if !prepare() {
         return None;
     }
+    let own = table::own::IS | code.as_ref().map_or(0, |_| table::own::ENTERS);
     // SAFETY: the trait's promise; the language stays.
-    let number = unsafe { table::add_locked(&locked, &described(language)) };
+    let number = unsafe { table::add_locked(&locked, &described(language), own) };
     let place = table::place_of(number.ok()?);
     if let Some(code) = code {
         table::cover_locked(&locked, place, &code).ok()?;

@@ -16,7 +16,7 @@ use super::{jit, ranges};
 use crate::text::Text;
 use crate::thread::ThreadState;
 use crate::{clock, errno};
-use core::cell::{Cell, UnsafeCell};
+use core::cell::{Cell, OnceCell, UnsafeCell};
 use core::ffi::c_void;
 use core::fmt;
 use core::ptr;
@@ -42,9 +42,11 @@ pub(crate) struct Asking<'a> {
     states: UnsafeCell<[[u64; STATE / 8]; PLACES]>,
     /// Each language's next entry; 0 if it has none.
     entries: [Cell<u64>; PLACES],
-    /// Whose states and entries these are: who comes to a place in the middle of the walk is not
-    /// asked in it.
-    generations: [Cell<u32>; PLACES],
+    /// Whose states and entries these are, and stay until the walk is over: who comes to a place in
+    /// the middle of it is not asked in it.
+    asked: [OnceCell<Asked>; PLACES],
+    /// Behind the last of them.
+    end: Cell<usize>,
     reads: Reads,
     is_troubled: Cell<bool>,
     has_lock: Cell<bool>,
@@ -61,7 +63,6 @@ struct Called {
     answer: i32,
     /// What it was asked about; 0 if not by entry.
     entry: u64,
-    cursor: Cursor,
     pushed: u32,
     is_unreadable: bool,
     is_too_long: bool,
@@ -80,7 +81,8 @@ impl<'a> Asking<'a> {
             functions,
             states: UnsafeCell::new([[0; STATE / 8]; PLACES]),
             entries: [const { Cell::new(0) }; PLACES],
-            generations: [const { Cell::new(0) }; PLACES],
+            asked: [const { OnceCell::new() }; PLACES],
+            end: Cell::new(0),
             reads: Reads::new(),
             is_troubled: Cell::new(false),
             has_lock: Cell::new(false),
@@ -129,7 +131,7 @@ impl<'a> Asking<'a> {
         &'a self,
         index: usize,
         asked: &Asked,
-        mut cursor: Cursor,
+        cursor: &mut Cursor,
         frames: Option<&mut FrameBuffer<'_>>,
     ) -> Called {
         let is_for_entry = frames.is_none();
@@ -149,26 +151,27 @@ impl<'a> Asking<'a> {
         let entry = cursor.entry;
         // What has nothing left to read with is not to blame again for each frame.
         let was_spent = self.reads.is_spent();
-        let _kept = errno::Kept::now();
-        let began_ns = clock::monotonic_ns();
+        // What is part of the runtime sets no errno.
+        let _kept = (!asked.is_own()).then(errno::Kept::now);
+        let counts = &asked.place.counts;
+        let number = counts.asked.fetch_add(u64::from(!is_for_entry), Relaxed);
+        let kind = usize::from(is_for_entry);
+        let began_ns = (asked.place.is_timed(kind, number)).then(clock::monotonic_ns);
         let answer = if is_for_entry {
-            cursor.entry = asked.entry(&mut cursor).unwrap_or(0);
+            cursor.entry = asked.entry(cursor).unwrap_or(0);
             answer::NATIVE
         } else {
-            asked.call(&mut cursor)
+            asked.call(cursor)
         };
-        let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
         let pushed = call.pushed.get();
-        let counts = &asked.place.counts;
-        counts.asked.fetch_add(u64::from(!is_for_entry), Relaxed);
         counts.frames.fetch_add(u64::from(pushed), Relaxed);
-        let slow = asked
-            .place
-            .is_slow(usize::from(is_for_entry), took_ns, pushed);
+        let slow = began_ns.is_some_and(|began_ns| {
+            let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
+            asked.place.is_slow(kind, took_ns, pushed)
+        });
         Called {
             answer,
             entry,
-            cursor,
             pushed,
             is_unreadable: call.is_unreadable.get(),
             is_too_long: slow || (call.is_too_much.get() && !was_spent),
@@ -176,8 +179,13 @@ impl<'a> Asking<'a> {
     }
 
     /// Believes an answer, or not; gives it, and the next entry where it was asked by entry.
-    fn believe(&self, called: &Called, question: &Question<'_>) -> (Verdict, Answer, u64) {
-        let (cursor, at) = (&called.cursor, question.cursor);
+    fn believe(
+        &self,
+        called: &Called,
+        cursor: &Cursor,
+        question: &Question<'_>,
+    ) -> (Verdict, Answer, u64) {
+        let at = question.cursor;
         let mut verdict = Verdict {
             is_unreadable: called.is_unreadable,
             is_too_long: called.is_too_long,
@@ -272,12 +280,14 @@ impl<'a> Asking<'a> {
     /// The language with the nearest entry from a stack address on.
     fn nearest(&self, from: u64) -> Option<(usize, u64)> {
         let all = self.entries.iter().map(Cell::get).enumerate();
-        all.filter(|(_, entry)| *entry >= from.max(1))
+        all.take(self.end.get())
+            .filter(|(_, entry)| *entry >= from.max(1))
             .min_by_key(|(_, entry)| *entry)
     }
 
-    fn enter(&self, index: usize) -> Option<Asked> {
-        table::enter(index, self.generations.get(index)?.get())
+    /// Who is asked for that place, unless it is switched off.
+    fn asked(&self, index: usize) -> Option<&Asked> {
+        self.asked.get(index)?.get().filter(|asked| !asked.is_off())
     }
 
     fn set_entry(&self, index: usize, entry: u64) {
@@ -301,28 +311,30 @@ impl Languages for Asking<'_> {
         self.reads.begin();
         self.is_troubled.set(false);
         self.has_lock.set(false);
-        for generation in &self.generations {
-            generation.set(0);
-        }
         for (index, generation) in table::registered() {
-            if let Some(place) = self.generations.get(index) {
-                place.set(generation);
+            if let Some(place) = self.asked.get(index)
+                && place.get().is_none()
+                && let Some(asked) = table::enter(index, generation)
+            {
+                let _ = place.set(asked);
+                self.end.set(self.end.get().max(index.wrapping_add(1)));
             }
             // SAFETY: no callback runs now.
             unsafe { self.state(index).cast::<u8>().write_bytes(0, STATE) };
             self.set_entry(index, 0);
-            let Some(asked) = self.enter(index).filter(Asked::has_entries) else {
+            let Some(asked) = self.asked(index).filter(|asked| asked.has_entries()) else {
                 continue;
             };
-            let called = self.call(index, &asked, self.cursor(index, leaf, memory), None);
-            self.set_entry(index, called.cursor.entry);
+            let mut cursor = self.cursor(index, leaf, memory);
+            let called = self.call(index, asked, &mut cursor, None);
+            self.set_entry(index, cursor.entry);
             let verdict = Verdict {
                 is_unreadable: called.is_unreadable,
                 is_too_long: called.is_too_long,
                 ..Verdict::default()
             };
             if verdict != Verdict::default() {
-                self.judge(&asked, verdict);
+                self.judge(asked, verdict);
             }
         }
     }
@@ -355,10 +367,15 @@ impl Languages for Asking<'_> {
             (Whose::Entry, Some(nearest)) => nearest,
             (Whose::Entry, None) => return Answer::Native,
         };
-        let Some(asked) = self.enter(index) else {
+        let Some(asked) = self.asked(index) else {
             self.set_entry(index, 0);
             return Answer::Native;
         };
+        if question.whose != Whose::Entry && asked.enters() {
+            // It is asked about the same frame when it is known where that ends.
+            self.set_entry(index, question.cursor.sp());
+            return Answer::Native;
+        }
         let mut cursor = self.cursor(index, question.cursor, memory);
         cursor.cfa = question.cfa.unwrap_or(0);
         cursor.entry = entry;
@@ -368,12 +385,12 @@ impl Languages for Asking<'_> {
         if !question.can_redo {
             cursor.flags |= flags::LAST;
         }
-        let called = self.call(index, &asked, cursor, Some(frames));
-        let (verdict, answer, next) = self.believe(&called, question);
+        let called = self.call(index, asked, &mut cursor, Some(frames));
+        let (verdict, answer, next) = self.believe(&called, &cursor, question);
         if question.whose == Whose::Entry || next != 0 {
             self.set_entry(index, next);
         }
-        self.judge(&asked, verdict);
+        self.judge(asked, verdict);
         answer
     }
 
@@ -386,7 +403,7 @@ impl Languages for Asking<'_> {
     ) {
         while let Some((index, entry)) = self.nearest(0) {
             self.set_entry(index, 0);
-            let Some(asked) = self.enter(index) else {
+            let Some(asked) = self.asked(index) else {
                 continue;
             };
             // Native frames between are not known, nor whether there are any.
@@ -397,7 +414,7 @@ impl Languages for Asking<'_> {
             let mut cursor = self.cursor(index, last, memory);
             cursor.flags |= flags::REST | flags::LAST;
             cursor.entry = entry;
-            let called = self.call(index, &asked, cursor, Some(frames));
+            let called = self.call(index, asked, &mut cursor, Some(frames));
             let verdict = Verdict {
                 is_unreadable: called.is_unreadable,
                 is_too_long: called.is_too_long,
@@ -405,7 +422,7 @@ impl Languages for Asking<'_> {
                 is_missing: stop == StopReason::Root,
                 is_not_advancing: false,
             };
-            self.judge(&asked, verdict);
+            self.judge(asked, verdict);
         }
     }
 }

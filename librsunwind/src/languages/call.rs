@@ -41,7 +41,7 @@ pub(super) struct Call<'a> {
 ///
 /// # Safety
 /// See the module.
-unsafe fn call_of<'a>(cursor: *const Cursor) -> Result<&'a Call<'a>, Error> {
+pub(super) unsafe fn call_of<'a>(cursor: *const Cursor) -> Result<&'a Call<'a>, Error> {
     // SAFETY: the caller's promise.
     let cursor = unsafe { cursor.as_ref() }.ok_or(Error::Null)?;
     // SAFETY: as above; the callback runs, so the call is there.
@@ -49,7 +49,8 @@ unsafe fn call_of<'a>(cursor: *const Cursor) -> Result<&'a Call<'a>, Error> {
 }
 
 impl Call<'_> {
-    fn noted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
+    #[inline]
+    pub(super) fn noted<T>(&self, result: Result<T, Error>) -> Result<T, Error> {
         match result {
             Err(Error::Budget) => self.is_too_much.set(true),
             Err(Error::Unreadable) => self.is_unreadable.set(true),

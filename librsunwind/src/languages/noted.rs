@@ -89,7 +89,7 @@ fn take_in_one(this: &ThreadState, locked: &Locked, module: &Noted) -> (bool, bo
                 }
                 let place = places.next().ok_or(Refusal::TooMany)?;
                 // SAFETY: looked at above: the name ends, and the rest is as the header asks.
-                let number = unsafe { table::add_locked(locked, &language) };
+                let number = unsafe { table::add_locked(locked, &language, 0) };
                 place.store(number.map_err(Refusal::Wrong)?, Relaxed);
                 Ok(true)
             });

@@ -56,6 +56,7 @@ impl Reads {
         self.copies.set(COPIES);
     }
 
+    #[inline]
     fn take(left: &Cell<u32>) -> Result<(), Error> {
         left.set(left.get().checked_sub(1).ok_or(Error::Budget)?);
         Ok(())
@@ -65,6 +66,7 @@ impl Reads {
     ///
     /// # Errors
     /// [`Error::Unreadable`], [`Error::Budget`].
+    #[inline]
     pub fn load(&self, address: u64) -> Result<u64, Error> {
         Self::take(&self.loads)?;
         let last = address.checked_add(7).ok_or(Error::Unreadable)?;
@@ -76,13 +78,22 @@ impl Reads {
         Ok(unsafe { load_verified(address) })
     }
 
+    #[inline]
     fn probe(&self, address: u64) -> Result<(), Error> {
         let page = address & !(PAGE - 1);
-        let known = self.pages.get((page / PAGE) as usize % SETS);
+        let set = (page / PAGE) as usize % SETS;
+        let known = self.pages.get(set);
         let is_page = |known: &Cell<u64>| known.get() == page && page != 0;
-        if known.is_some_and(|known| known.iter().any(is_page)) {
-            return Ok(());
+        match known.is_some_and(|known| known.iter().any(is_page)) {
+            true => Ok(()),
+            false => self.ask(page, set),
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn ask(&self, page: u64, set: usize) -> Result<(), Error> {
+        let known = self.pages.get(set);
         Self::take(&self.copies)?;
         if !is_readable(page) {
             return Err(Error::Unreadable);

@@ -24,6 +24,7 @@ use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, AtomicUsize};
+use engine::mix::mix;
 
 /// Bits of a handle that are the place; the others are the generation.
 const PLACE_BITS: u32 = 4;
@@ -62,11 +63,32 @@ pub(super) struct Place {
     name: UnsafeCell<Text<NAME>>,
     strikes: AtomicU32,
     is_off: AtomicU32,
+    /// Of [`own`].
+    own: AtomicU32,
     was_slow: [AtomicBool; 2],
     pub counts: Counting,
 }
 
+/// What a language that is part of the runtime is; 0 is any other.
+pub(super) mod own {
+    /// It reads through the cursor alone, and calls nothing that sets errno.
+    pub const IS: u32 = 1;
+    /// Each frame of its code has an entry.
+    pub const ENTERS: u32 = 2;
+}
+
 impl Place {
+    /// Whether the so-many-th call is timed. All are, but for most of those of our own, for which
+    /// the clock takes as long as what is done in the call: they read no more than a walk may, and
+    /// what takes long again and again is found by some of them.
+    pub fn is_timed(&self, kind: usize, number: u64) -> bool {
+        const ONE_IN: u64 = 16;
+        self.own.load(Relaxed) == 0
+            || self.was_slow[kind & 1].load(Relaxed)
+            // The same calls of each walk otherwise.
+            || mix(number).is_multiple_of(ONE_IN)
+    }
+
     /// Whether a callback that took `took_ns` for so many frames took too long: if the one before
     /// it did, too. A single one may have been put off the processor meanwhile, and the thread's
     /// CPU clock is too dear to be read for each. `kind` keeps the two callbacks apart.
@@ -95,6 +117,7 @@ static TABLE: [Place; PLACES] = [const {
         name: UnsafeCell::new(Text::EMPTY),
         strikes: AtomicU32::new(0),
         is_off: AtomicU32::new(0),
+        own: AtomicU32::new(0),
         was_slow: [const { AtomicBool::new(false) }; 2],
         counts: Counting {
             asked: AtomicU64::new(0),
@@ -169,7 +192,7 @@ pub(super) unsafe fn name_of<'a>(name: *const c_char) -> Result<&'a [u8], Error>
 pub unsafe fn add(language: &Language) -> Result<i32, Error> {
     described::prepare()?;
     // SAFETY: the caller's promise.
-    unsafe { add_locked(&Locked::now(), language) }
+    unsafe { add_locked(&Locked::now(), language, 0) }
 }
 
 /// The same for who holds the lock, and has prepared for codes.
@@ -182,14 +205,18 @@ pub unsafe fn add(language: &Language) -> Result<i32, Error> {
 ///
 /// # Safety
 /// As above.
-pub(super) unsafe fn add_locked(locked: &Locked, language: &Language) -> Result<i32, Error> {
+pub(super) unsafe fn add_locked(
+    locked: &Locked,
+    language: &Language,
+    own: u32,
+) -> Result<i32, Error> {
     let callback = language.callback.ok_or(Error::Null)?;
     if language.size != size_of::<Language>() {
         return Err(Error::Null);
     }
     // SAFETY: the caller's promise.
     let name = unsafe { name_of(language.name) }?;
-    enter_in_table(locked, language, callback, name)
+    enter_in_table(locked, language, callback, (name, own))
 }
 
 /// Whether the very language is registered.
@@ -206,7 +233,7 @@ fn enter_in_table(
     _: &Locked,
     language: &Language,
     callback: Callback,
-    name: &[u8],
+    (name, own): (&[u8], u32),
 ) -> Result<i32, Error> {
     let taken = TAKEN.load(Relaxed);
     let index = taken.trailing_ones() as usize;
@@ -223,6 +250,7 @@ fn enter_in_table(
     unsafe { *place.name.get() = Text::new().then(name) };
     place.strikes.store(0, Relaxed);
     place.is_off.store(0, Relaxed);
+    place.own.store(own, Relaxed);
     place.counts.reset();
     let generation = place.gate.next(LAST_GENERATION);
     TAKEN.store(taken | 1 << index, Release);
@@ -330,16 +358,13 @@ pub(super) struct Asked {
     _inside: Inside<'static>,
 }
 
-/// The language of that place and generation, if it is registered and not switched off.
+/// The language of that place and generation, if it is registered.
 ///
 /// # Signal safety
 /// Atomics only.
 pub(super) fn enter(index: usize, generation: u32) -> Option<Asked> {
     let place = TABLE.get(index)?;
     let inside = place.gate.enter(generation)?;
-    if place.is_off.load(Relaxed) != 0 {
-        return None;
-    }
     Some(Asked {
         place,
         // SAFETY: written before the place was opened; not again before who is inside has left.
@@ -367,6 +392,21 @@ impl Asked {
             let callback = core::mem::transmute::<usize, Option<EntryCallback>>(callback)?;
             Some(callback(cursor, self.place.data.load(Relaxed)))
         }
+    }
+
+    /// Whether it has been switched off.
+    pub fn is_off(&self) -> bool {
+        self.place.is_off.load(Relaxed) != 0
+    }
+
+    /// Whether it is part of the runtime.
+    pub fn is_own(&self) -> bool {
+        self.place.own.load(Relaxed) & own::IS != 0
+    }
+
+    /// Whether each frame of its code has an entry: it has nothing else to say of it.
+    pub fn enters(&self) -> bool {
+        self.place.own.load(Relaxed) & own::ENTERS != 0
     }
 
     /// Whether it has an entry callback.

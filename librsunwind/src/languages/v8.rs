@@ -140,17 +140,18 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         r9: cursor.register(R9),
         r12: cursor.register(R12),
     };
-    let standing = standing(cursor, &frame)?;
+    let memory = cursor.own_memory()?;
+    let standing = standing(memory, &frame)?;
     let function = standing.function;
     let known = recent(cursor)?.find(function);
     if known == Some(0) {
         return None;
     }
-    let shared = layout.shared(cursor, function);
+    let shared = layout.shared(memory, function);
     let check = match known {
         Some(check) => check,
         None => {
-            let check = shared.map_or(0, |shared| layout.check(cursor, shared, thread()));
+            let check = shared.map_or(0, |shared| layout.check(memory, shared, thread()));
             recent(cursor)?.keep(function, check);
             check
         }
@@ -159,10 +160,10 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         return None;
     }
     let shared = shared?;
-    let place = layout.place(cursor, &frame, &standing, (shared, check));
+    let place = layout.place(memory, &frame, &standing, (shared, check));
     let is_known = cursor.own_frame(place.id, check, place.position).ok()?;
     if !is_known {
-        layout.describe(cursor, shared, &place, thread(), |code, is_whole| {
+        layout.describe(memory, shared, &place, thread(), |code, is_whole| {
             // The function stays without a name if that fails, and is described at the next sample.
             let _ = match is_whole {
                 true => cursor.own_description(code),

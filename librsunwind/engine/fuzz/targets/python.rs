@@ -89,8 +89,7 @@ fuzz_target!(|data: &[u8]| {
                 assert!(!name.is_empty());
             }
             if let Some(place) = layout.place(&memory, frame) {
-                let check = layout.check(&memory, place.code, BASE);
-                codes.keep(place.code, check);
+                let check = layout.check(&memory, place.code, BASE, &mut codes);
                 assert_eq!(codes.find(place.code), Some(check));
                 let start = layout.start_of(&memory, &place);
                 let mut length = 0;

@@ -5,6 +5,7 @@ use super::layout::{Layout, Position};
 use super::strings::Text;
 use super::threads::word;
 use crate::interpreter::memory::Memory;
+use crate::interpreter::recent::Codes;
 use crate::mix::mix;
 use crate::wire::code::{
     Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LONGEST_TABLE, LineFormat, MoreLines,
@@ -74,14 +75,30 @@ impl Layout {
     /// A number that is another when another code object is at that address: of its version and
     /// where its parts are. Where it has no version: of its lines, as far as their length and ends
     /// tell, and its texts, since the next one may have its parts where this one had them. 0 if it
-    /// is none, cannot be read, or is the interpreter's own.
-    pub fn check(&self, memory: &impl Memory, code: u64, code_type: u64) -> u64 {
-        self.digest(memory, code, code_type).unwrap_or(0)
+    /// is none, cannot be read, or is the interpreter's own. `known` is what this walk has met:
+    /// many functions are of one file.
+    pub fn check(
+        &self,
+        memory: &impl Memory,
+        code: u64,
+        code_type: u64,
+        known: &mut Codes<'_>,
+    ) -> u64 {
+        known.find(code).unwrap_or_else(|| {
+            let digest = self.digest(memory, code, code_type, known);
+            let check = digest.unwrap_or(0);
+            known.keep(code, check);
+            check
+        })
     }
 
-    fn digest(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<u64> {
-        /// Of a longer text, what lies between here and its end is not looked at.
-        const MIDDLE: u64 = 128;
+    fn digest(
+        &self,
+        memory: &impl Memory,
+        code: u64,
+        code_type: u64,
+        known: &mut Codes<'_>,
+    ) -> Option<u64> {
         if memory.at(code, self.of_object(TYPE))? != code_type {
             return None;
         }
@@ -106,18 +123,38 @@ impl Layout {
         for word in ends(memory, lines.checked_add(self.of_object(BYTES))?, length) {
             digest = mix(digest ^ word?);
         }
-        for text in [self.name, self.file] {
-            let text = Text::at(memory, self, memory.at(code, text)?)?;
-            digest = mix(digest ^ text.size);
-            for word in ends(memory, text.start, text.size) {
-                digest = mix(digest ^ word?);
+        let name = self.text_number(memory, memory.at(code, self.name)?)?;
+        let file = memory.at(code, self.file)?;
+        let of_file = match known.find(file) {
+            Some(of_file) => of_file,
+            None => {
+                let of_file = self.text_number(memory, file)?;
+                known.keep(file, of_file);
+                of_file
             }
-            // Names that a program makes often differ in the middle alone.
-            for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
-                digest = mix(digest ^ memory.at(text.start, at)?);
-            }
-        }
+        };
+        digest = mix(mix(digest ^ name) ^ of_file);
         Some(digest.max(1))
+    }
+
+    /// A number that is another for another text: by its hash, if the interpreter has computed it,
+    /// as it has of all names.
+    fn text_number(&self, memory: &impl Memory, object: u64) -> Option<u64> {
+        /// Of a longer text, what lies between here and its end is not looked at.
+        const MIDDLE: u64 = 128;
+        let text = Text::at(memory, self, object)?;
+        if let Some(hash) = text.hash {
+            return Some(mix(hash ^ text.size));
+        }
+        let mut digest = mix(text.size);
+        for word in ends(memory, text.start, text.size) {
+            digest = mix(digest ^ word?);
+        }
+        // Names that a program makes often differ in the middle alone.
+        for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
+            digest = mix(digest ^ memory.at(text.start, at)?);
+        }
+        Some(digest)
     }
 
     /// The interpreter's own code objects have none.

@@ -11,16 +11,21 @@ pub struct Text {
     pub start: u64,
     /// Bytes.
     pub size: u64,
+    /// The interpreter's hash of them, if it has computed one.
+    pub hash: Option<u64>,
     /// Bytes of a character: 1, 2 or 4.
     width: u64,
     is_ascii: bool,
 }
 
-/// Of a string object: how many characters it has, and what they are.
+/// Of a string object: how many characters it has, their hash, and what they are.
 const LENGTH: u64 = 16;
+const HASH: u64 = 24;
 const STATE: u64 = 32;
 const COMPACT: u64 = 1 << 5;
 const ASCII: u64 = 1 << 6;
+/// What stands for a hash that has not been computed; of no characters it is 0.
+const NO_HASH: u64 = u64::MAX;
 /// Characters of a longer one are no name.
 const LONGEST: u64 = 1 << 30;
 
@@ -29,6 +34,7 @@ impl Text {
     /// code objects are.
     pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
         let length = memory.at(object, layout.of_object(LENGTH))?;
+        let hash = memory.at(object, layout.of_object(HASH))?;
         let state = memory.at(object, layout.of_object(STATE))?;
         let state = state.wrapping_shr(layout.state_head);
         let (width, is_ascii) = (state >> 2 & 7, state & ASCII != 0);
@@ -41,6 +47,7 @@ impl Text {
         is_one.then_some(Self {
             start: object.checked_add(offset)?,
             size: length.wrapping_mul(width),
+            hash: Some(hash).filter(|hash| !matches!(*hash, 0 | NO_HASH)),
             width,
             is_ascii,
         })

@@ -9,6 +9,7 @@ use super::layout::{self, Coroutines, Entries, Layout};
 use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::interpreter::memory::Memory;
+use crate::interpreter::recent::{Codes, WORDS};
 use crate::wire::code::{LONGEST_LINES, LineFormat};
 
 const TYPE: u64 = BASE + 0x10;
@@ -63,6 +64,11 @@ fn code_object(layout: &Layout, name: &str, width: u64) -> Made {
     made.put_text(layout, FILE, "/some/where/file.py", 1);
     made.put_bytes(layout, LINES, &[0xd8, 1, 2, 0xd8, 3, 4]);
     made
+}
+
+/// What tells it from others, for a walk that has met none.
+fn check_of(layout: &Layout, made: &Made, code_type: u64) -> u64 {
+    layout.check(made, CODE, code_type, &mut Codes::new(&mut [0; WORDS]))
 }
 
 /// Describes it into an owned record.
@@ -145,7 +151,7 @@ fn names_of_all_widths_are_read_in_all_versions() {
 #[test]
 fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
     let layout = layout_of(12);
-    let check = |made: &Made| layout.check(made, CODE, TYPE);
+    let check = |made: &Made| check_of(&layout, made, TYPE);
     let first = check(&code_object(&layout, "some_function", 1));
     assert_ne!(first, 0);
     assert_eq!(first, check(&code_object(&layout, "some_function", 1)));
@@ -185,8 +191,26 @@ fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
     let before = check(&made);
     made.put(NAME + layout.ascii + 2, b"garbage");
     assert_eq!(check(&made), before);
+    // A hash that is known stands for the whole text.
+    let made = code_object(&layout, "some_function", 1);
+    let hash = NAME + layout.of_object(24);
+    made.put_word(hash, u64::MAX);
+    assert_eq!(check(&made), first, "not known");
+    made.put_word(hash, 77);
+    let before = check(&made);
+    made.put_word(hash, 78);
+    assert_ne!(check(&made), before);
+    // A file that is known is not read again, but in the next walk.
+    let mut known = [0; WORDS];
+    let mut known = Codes::new(&mut known);
+    let made = code_object(&layout, "some_function", 1);
+    assert_eq!(layout.check(&made, CODE, TYPE, &mut known), first);
+    assert_eq!(known.find(CODE), Some(first));
+    made.put_text(&layout, FILE, "/some/where/life.py", 1);
+    assert_ne!(check(&made), first);
+    assert_eq!(layout.check(&made, CODE, TYPE, &mut known), first);
     // What is none.
-    assert_eq!(layout.check(&made, CODE, TYPE + 8), 0);
+    assert_eq!(check_of(&layout, &made, TYPE + 8), 0);
     made.put(CODE + layout.first_line, &0u32.to_le_bytes());
     assert_ne!(check(&made), 0);
     let file = made.load(CODE + layout.file).unwrap();
@@ -202,7 +226,7 @@ fn a_code_object_has_another_number_if_anything_that_names_it_is_another() {
 fn a_version_tells_code_objects_apart() {
     let layout = layout_of(12);
     let made = code_object(&layout, "some_function", 1);
-    let check = || layout.check(&made, CODE, TYPE);
+    let check = || check_of(&layout, &made, TYPE);
     let mut seen = vec![check()];
     for version in [1u32, 2, 77] {
         made.put(CODE + layout.version.unwrap(), &version.to_le_bytes());
@@ -231,7 +255,7 @@ fn damage_is_survived() {
             let objects = [(CODE, 0x100), (NAME, 0x60), (FILE, 0x60), (LINES, 0x40)];
             let places = objects.into_iter().flat_map(|(at, size)| at..at + size);
             whole.damaged(places, |damaged| {
-                let _ = layout.check(damaged, CODE, TYPE);
+                let _ = check_of(&layout, damaged, TYPE);
                 differ += u32::from(described(&layout, damaged).is_none());
             });
             assert!(differ > 50, "{differ}");

@@ -39,9 +39,6 @@ const NOT_YET: u32 = 0;
 const REGISTERED: u32 = 1;
 const DECLINED: u32 = 2;
 
-/// By DWARF number.
-const RSP: u8 = 7;
-
 /// What is known of the interpreter.
 struct Interpreter {
     module: Module,
@@ -154,23 +151,18 @@ unsafe impl Language for Python {
     const HAS_ENTRIES: bool = true;
 
     fn entry(&self, cursor: &mut Cursor<'_>) -> Option<u64> {
-        let known = self.interpreter()?;
+        let (known, memory) = (self.interpreter()?, cursor.own_memory()?);
         let own = thread_block();
-        let thread = thread_state::find(cursor, &known.module, &known.layout, own)?;
+        let thread = thread_state::find(memory, &known.module, &known.layout, own)?;
         if thread.has_lock {
             cursor.own_lock();
         }
-        let entry = known.layout.innermost(cursor, thread.address)?;
+        let entry = known.layout.innermost(memory, thread.address)?;
         *kept(cursor.state())?.entry = entry.to_words();
         Some(entry.address)
     }
 
     fn unwind(&self, cursor: &mut Cursor<'_>) -> Answer {
-        if cursor.flags() & (flags::ENTRY | flags::REST) == 0 {
-            // By its code. Where the frame ends is known when it is asked about again.
-            cursor.set_entry(cursor.register(RSP));
-            return Answer::Native;
-        }
         let at = cursor.entry();
         cursor.set_entry(None);
         let next = self.interpreter().and_then(|known| known.give(cursor, at));
@@ -184,10 +176,10 @@ impl Interpreter {
     fn give(&self, cursor: &mut Cursor<'_>, at: u64) -> Option<u64> {
         /// Entries that were not met, at most.
         const MOST: u32 = 1000;
-        let is_rest = cursor.flags() & flags::REST != 0;
+        let (is_rest, memory) = (cursor.flags() & flags::REST != 0, cursor.own_memory()?);
         let mut entry = Entry::from_words(kept(cursor.state())?.entry);
         if entry.address == Entry::UNPLACED && !is_rest {
-            match self.layout.placed(cursor, &entry, at..cursor.cfa()?) {
+            match self.layout.placed(memory, &entry, at..cursor.cfa()?) {
                 Some(placed) => entry = placed,
                 None => return Some(entry.address),
             }
@@ -197,7 +189,7 @@ impl Interpreter {
         }
         for _ in 0..MOST {
             let outermost = self.give_frames(cursor, &entry)?;
-            match self.layout.outer(cursor, &entry) {
+            match self.layout.outer(memory, &entry) {
                 Some(outer) => entry = outer,
                 None => {
                     self.tell_name(cursor, outermost);
@@ -219,7 +211,9 @@ impl Interpreter {
             return;
         };
         let mut room = [0; names::LONGEST];
-        if let Some(name) = self.layout.thread_name(cursor, outermost, &mut room) {
+        let memory = cursor.own_memory();
+        let name = memory.and_then(|it| self.layout.thread_name(it, outermost, &mut room));
+        if let Some(name) = name {
             thread.record_own_name(name);
         }
     }
@@ -230,24 +224,25 @@ impl Interpreter {
         const MOST: u32 = 16_000;
         let left_out = entry.count.saturating_sub(MOST);
         let gap = MOST / 2..(MOST / 2).saturating_add(left_out);
-        let task = tasks().and_then(|table| Awaiting::of(cursor, &self.layout, entry, table));
+        let memory = cursor.own_memory()?;
+        let task = tasks().and_then(|table| Awaiting::of(memory, &self.layout, entry, table));
         let (mut frame, mut outermost) = (entry.frame, 0);
         for index in 0..entry.count {
             if !gap.contains(&index)
-                && let Some(place) = self.layout.place(cursor, frame)
+                && let Some(place) = self.layout.place(memory, frame)
             {
                 self.give_frame(cursor, place)?;
             }
             // Who awaits a task calls it, as it were.
             if let Some(mut task) = task.filter(|task| task.outermost == frame) {
-                while let Some(frame) = task.next(cursor, &self.layout) {
-                    if let Some(place) = self.layout.place(cursor, frame) {
+                while let Some(frame) = task.next(memory, &self.layout) {
+                    if let Some(place) = self.layout.place(memory, frame) {
                         self.give_frame(cursor, place)?;
                     }
                 }
             }
             outermost = frame;
-            frame = self.layout.caller(cursor, frame)?;
+            frame = self.layout.caller(memory, frame)?;
         }
         Some(outermost)
     }
@@ -255,22 +250,17 @@ impl Interpreter {
     /// Gives a frame, with a description of its code object if that is new. One whose code object
     /// is none, or the interpreter's own, is left out.
     fn give_frame(&self, cursor: &mut Cursor<'_>, place: Place) -> Option<()> {
-        let known = kept(cursor.state())?.codes.find(place.code);
-        let check = match known {
-            Some(check) => check,
-            None => {
-                let check = self.layout.check(cursor, place.code, self.module.code_type);
-                kept(cursor.state())?.codes.keep(place.code, check);
-                check
-            }
-        };
+        let memory = cursor.own_memory()?;
+        let mut codes = kept(cursor.state())?.codes;
+        let code_type = self.module.code_type;
+        let check = (self.layout).check(memory, place.code, code_type, &mut codes);
         if check == 0 {
             return Some(());
         }
         let start = match place.copy {
             0 => Some(0),
             copy => cursor.own_number(place.code, check ^ mix(copy.into()), || {
-                self.layout.start_of(cursor, &place)
+                self.layout.start_of(memory, &place)
             }),
         };
         let is_known = cursor
@@ -279,7 +269,7 @@ impl Interpreter {
         if !is_known {
             // The frame stays without a name if that fails, or without some lines, and is described
             // at the next sample.
-            let _ = self.layout.describe(cursor, place.code, |part| {
+            let _ = self.layout.describe(memory, place.code, |part| {
                 let told = match part {
                     Part::Code(code, true) => cursor.own_description(code),
                     Part::Code(code, false) => cursor.part_description(code),

@@ -1,7 +1,7 @@
 //! Free-threaded builds: what some say of themselves at the beginning of `_PyRuntime`, as it was
 //! found there, and threads and code objects as they have them.
 
-use super::{CODE, LINES, NAME, TYPE, code_object, described};
+use super::{CODE, LINES, NAME, TYPE, check_of, code_object, described};
 use crate::interpreter::made::{BASE, Made};
 use crate::interpreter::memory::Memory;
 use crate::python::layout::{self, Copies, Layout, Lock, Position};
@@ -80,8 +80,8 @@ fn names_and_lines_of_code_objects_are_read() {
                 (name, "/some/where/file.py", 77)
             );
             assert_eq!(lines, [0xd8, 1, 2, 0xd8, 3, 4]);
-            assert_ne!(layout.check(&made, CODE, TYPE), 0);
-            assert_eq!(layout.check(&made, CODE, NAME), 0, "another type");
+            assert_ne!(check_of(&layout, &made, TYPE), 0);
+            assert_eq!(check_of(&layout, &made, NAME), 0, "another type");
         }
     }
 }
