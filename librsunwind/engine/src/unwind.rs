@@ -318,7 +318,12 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
     #[inline(never)]
     fn step(&mut self, rule: UnwindRule, memory: &mut StackMemory) -> Result<Method, StopReason> {
         let cursor = &mut self.cursor;
+        let is_taken = match self.effort {
+            Effort::Frame => walk::step::<false>(cursor, rule, memory),
+            _ => walk::step::<true>(cursor, rule, memory),
+        };
         match rule.kind() {
+            _ if is_taken => {}
             Kind::Root => return Err(StopReason::Root),
             // A language's number without a language: it has just been taken back.
             Kind::Absent | Kind::Language => return Err(StopReason::BadTable),

@@ -138,6 +138,46 @@ pub(crate) fn run<const ALL: bool>(
     pause
 }
 
+/// Takes one plain step, as [`run`] does; `false` if it is more than that, and nothing is done.
+///
+/// # Signal safety
+/// Loads from the verified stack.
+#[inline]
+pub(crate) fn step<const ALL: bool>(
+    cursor: &mut Cursor,
+    rule: UnwindRule,
+    memory: &StackMemory,
+) -> bool {
+    let (low, high) = memory.plain();
+    let (mut slots, mut valid) = (cursor.slots(), cursor.valid());
+    let [fp, others @ ..] = &mut slots;
+    let base = select_unpredictable(rule.is_from_frame_pointer(), *fp, cursor.sp());
+    let cfa = base.wrapping_add(rule.offset());
+    let is_inside = low.wrapping_add(REACH) <= cfa && cfa <= high && cursor.sp() < cfa;
+    if !RETURN_ADDRESS_ON_STACK || !rule.is_plain() || !is_inside || valid & FP.bit() == 0 {
+        return false;
+    }
+    // SAFETY: cfa - REACH ..= cfa lies in the verified stack, and so do the words loaded below.
+    let load = |words: u64| unsafe { load_verified(cfa.wrapping_sub(8).wrapping_sub(words << 3)) };
+    if !ALL || rule.drops() {
+        valid = Cursor::forget_all_but_frame(valid);
+    }
+    let words = rule.slot(0);
+    *fp = select_unpredictable(words == 0, *fp, load(words));
+    if ALL {
+        for ((slot, place), register) in (1u32..).zip(others).zip(OTHERS) {
+            let words = rule.slot(slot);
+            *place = select_unpredictable(words == 0, *place, load(words));
+            valid |= select_unpredictable(words == 0, 0, register.bit());
+        }
+    }
+    if rule.drops() {
+        cursor.note_dropped();
+    }
+    cursor.become_caller(load(0), cfa, &slots, valid);
+    true
+}
+
 /// The slots behind the frame pointer's.
 const OTHERS: [Register; 5] = {
     let [_, others @ ..] = SLOTS;

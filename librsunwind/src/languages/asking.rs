@@ -153,10 +153,8 @@ impl<'a> Asking<'a> {
         let was_spent = self.reads.is_spent();
         // What is part of the runtime sets no errno.
         let _kept = (!asked.is_own()).then(errno::Kept::now);
-        let counts = &asked.place.counts;
-        let number = counts.asked.fetch_add(u64::from(!is_for_entry), Relaxed);
         let kind = usize::from(is_for_entry);
-        let began_ns = (asked.place.is_timed(kind, number)).then(clock::monotonic_ns);
+        let began_ns = asked.is_timed(kind).then(clock::monotonic_ns);
         let answer = if is_for_entry {
             cursor.entry = asked.entry(cursor).unwrap_or(0);
             answer::NATIVE
@@ -164,7 +162,7 @@ impl<'a> Asking<'a> {
             asked.call(cursor)
         };
         let pushed = call.pushed.get();
-        counts.frames.fetch_add(u64::from(pushed), Relaxed);
+        asked.count(u64::from(!is_for_entry), u64::from(pushed));
         let slow = began_ns.is_some_and(|began_ns| {
             let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
             asked.place.is_slow(kind, took_ns, pushed)
@@ -258,6 +256,7 @@ impl<'a> Asking<'a> {
 
     #[cold]
     fn say_switched_off(&self, asked: &Asked) {
+        asked.add();
         let counts = &asked.place.counts;
         let part = |count: &AtomicU64| count.load(Relaxed);
         let text = Text::<256>::new()
@@ -279,10 +278,13 @@ impl<'a> Asking<'a> {
 
     /// The language with the nearest entry from a stack address on.
     fn nearest(&self, from: u64) -> Option<(usize, u64)> {
-        let all = self.entries.iter().map(Cell::get).enumerate();
-        all.take(self.end.get())
-            .filter(|(_, entry)| *entry >= from.max(1))
-            .min_by_key(|(_, entry)| *entry)
+        let mut nearest = (0, u64::MAX);
+        for (index, entry) in self.entries.iter().take(self.end.get()).enumerate() {
+            if entry.get() >= from.max(1) && entry.get() < nearest.1 {
+                nearest = (index, entry.get());
+            }
+        }
+        (nearest.1 != u64::MAX).then_some(nearest)
     }
 
     /// Who is asked for that place, unless it is switched off.

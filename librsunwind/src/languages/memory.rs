@@ -14,6 +14,11 @@ impl Memory for Call<'_> {
         self.noted(self.reads.load(address)).ok()
     }
 
+    #[inline]
+    fn words<const COUNT: usize>(&self, address: u64) -> Option<[u64; COUNT]> {
+        self.noted(self.reads.words(address)).ok()
+    }
+
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {
         // SAFETY: see the module.
         let copied = unsafe { self.reads.copy(address, to.as_mut_ptr(), to.len()) };

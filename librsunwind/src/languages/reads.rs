@@ -10,6 +10,7 @@
 
 use crate::error::Error;
 use crate::sys;
+use core::array;
 use core::cell::Cell;
 use engine::memory::{is_readable, load_verified};
 
@@ -24,12 +25,15 @@ const PAGE: u64 = 4096;
 /// few pages at each level, and two that shared one place would be probed again each time.
 const SETS: usize = 32;
 const WAYS: usize = 4;
+/// No page has this number.
+const NO_PAGE: u64 = u64::MAX;
 
 /// What a walk has left, and knows of memory.
 #[derive(Debug)]
 pub(super) struct Reads {
     loads: Cell<u32>,
     copies: Cell<u32>,
+    /// By their numbers.
     pages: [[Cell<u64>; WAYS]; SETS],
     /// Whether other system calls than the probe's are out of the question; unknown at first.
     is_filtered: Cell<Option<bool>>,
@@ -40,7 +44,7 @@ impl Reads {
         Self {
             loads: Cell::new(LOADS),
             copies: Cell::new(COPIES),
-            pages: [const { [const { Cell::new(0) }; WAYS] }; SETS],
+            pages: [const { [const { Cell::new(NO_PAGE) }; WAYS] }; SETS],
             is_filtered: Cell::new(None),
         }
     }
@@ -56,10 +60,10 @@ impl Reads {
         self.copies.set(COPIES);
     }
 
-    #[inline]
-    fn take(left: &Cell<u32>) -> Result<(), Error> {
-        left.set(left.get().checked_sub(1).ok_or(Error::Budget)?);
-        Ok(())
+    fn take(left: &Cell<u32>, count: u32) -> Result<(), Error> {
+        let rest = left.get().checked_sub(count);
+        left.set(rest.unwrap_or(0));
+        rest.map(drop).ok_or(Error::Budget)
     }
 
     /// The word at an address.
@@ -68,38 +72,60 @@ impl Reads {
     /// [`Error::Unreadable`], [`Error::Budget`].
     #[inline]
     pub fn load(&self, address: u64) -> Result<u64, Error> {
-        Self::take(&self.loads)?;
-        let last = address.checked_add(7).ok_or(Error::Unreadable)?;
-        self.probe(address)?;
-        if last / PAGE != address / PAGE {
-            self.probe(last)?;
+        self.words::<1>(address).map(|[word]| word)
+    }
+
+    /// So many words from an address on.
+    ///
+    /// # Errors
+    /// As above.
+    #[inline]
+    pub fn words<const COUNT: usize>(&self, address: u64) -> Result<[u64; COUNT], Error> {
+        const {
+            assert!(
+                COUNT > 0 && COUNT * 8 <= PAGE as usize,
+                "in two pages at most"
+            )
+        };
+        let size = (COUNT as u64).wrapping_mul(8);
+        let rest = self.loads.get().checked_sub(COUNT as u32);
+        let is_in_one = address % PAGE <= PAGE.wrapping_sub(size);
+        match rest {
+            Some(rest) if is_in_one && self.is_known(address / PAGE) => self.loads.set(rest),
+            _ => self.ask(address, COUNT as u32)?,
         }
-        // SAFETY: both pages were just found readable, or in this walk.
-        Ok(unsafe { load_verified(address) })
+        let at = |index: usize| address.wrapping_add((index as u64).wrapping_mul(8));
+        // SAFETY: the pages were found readable, just now or in this walk.
+        Ok(array::from_fn(|index| unsafe { load_verified(at(index)) }))
     }
 
     #[inline]
-    fn probe(&self, address: u64) -> Result<(), Error> {
-        let page = address & !(PAGE - 1);
-        let set = (page / PAGE) as usize % SETS;
-        let known = self.pages.get(set);
-        let is_page = |known: &Cell<u64>| known.get() == page && page != 0;
-        match known.is_some_and(|known| known.iter().any(is_page)) {
-            true => Ok(()),
-            false => self.ask(page, set),
-        }
+    fn is_known(&self, page: u64) -> bool {
+        let set = self.pages.get(page as usize % SETS).into_iter().flatten();
+        // All are looked at: which of them it is cannot be foreseen.
+        set.fold(false, |is_known, known| is_known | (known.get() == page))
     }
 
+    /// The same where pages are not known to be readable, or words lie in two.
     #[cold]
     #[inline(never)]
-    fn ask(&self, page: u64, set: usize) -> Result<(), Error> {
-        let known = self.pages.get(set);
-        Self::take(&self.copies)?;
-        if !is_readable(page) {
+    fn ask(&self, address: u64, count: u32) -> Result<(), Error> {
+        Self::take(&self.loads, count)?;
+        let behind_first = u64::from(count).wrapping_mul(8).wrapping_sub(1);
+        let last = address.checked_add(behind_first).ok_or(Error::Unreadable)?;
+        (address / PAGE..=last / PAGE).try_for_each(|page| self.probe(page))
+    }
+
+    fn probe(&self, page: u64) -> Result<(), Error> {
+        if self.is_known(page) {
+            return Ok(());
+        }
+        Self::take(&self.copies, 1)?;
+        if !is_readable(page.wrapping_mul(PAGE)) {
             return Err(Error::Unreadable);
         }
         // The oldest of its set goes.
-        let newest = known.into_iter().flatten();
+        let newest = self.pages.get(page as usize % SETS).into_iter().flatten();
         newest.fold(page, |page, known| known.replace(page));
         Ok(())
     }
@@ -115,7 +141,7 @@ impl Reads {
         if length > LONGEST {
             return Err(Error::Budget);
         }
-        Self::take(&self.copies)?;
+        Self::take(&self.copies, 1)?;
         let filtered = self.is_filtered.get().unwrap_or_else(sys::seccomp_filtered);
         self.is_filtered.set(Some(filtered));
         if !filtered {
@@ -130,7 +156,7 @@ impl Reads {
             let at = address
                 .checked_add(offset as u64)
                 .ok_or(Error::Unreadable)?;
-            self.probe(at)?;
+            self.probe(at / PAGE)?;
             // SAFETY: probed; the caller's promise.
             unsafe {
                 let byte = core::ptr::with_exposed_provenance::<u8>(at as usize).read_volatile();

@@ -18,7 +18,7 @@ use crate::gate::{Gate, Inside};
 use crate::modules;
 use crate::text::Text;
 use crate::thread::{self, ThreadState};
-use core::cell::UnsafeCell;
+use core::cell::{Cell, UnsafeCell};
 use core::ffi::{CStr, c_char, c_void};
 use core::ops::Range;
 use core::ptr;
@@ -78,17 +78,6 @@ pub(super) mod own {
 }
 
 impl Place {
-    /// Whether the so-many-th call is timed. All are, but for most of those of our own, for which
-    /// the clock takes as long as what is done in the call: they read no more than a walk may, and
-    /// what takes long again and again is found by some of them.
-    pub fn is_timed(&self, kind: usize, number: u64) -> bool {
-        const ONE_IN: u64 = 16;
-        self.own.load(Relaxed) == 0
-            || self.was_slow[kind & 1].load(Relaxed)
-            // The same calls of each walk otherwise.
-            || mix(number).is_multiple_of(ONE_IN)
-    }
-
     /// Whether a callback that took `took_ns` for so many frames took too long: if the one before
     /// it did, too. A single one may have been put off the processor meanwhile, and the thread's
     /// CPU clock is too dear to be read for each. `kind` keeps the two callbacks apart.
@@ -355,6 +344,10 @@ pub(super) fn forget_running() {
 pub(super) struct Asked {
     pub place: &'static Place,
     pub name: &'static [u8],
+    /// Calls and frames that are not in the place's counts yet: threads would have to wait for each
+    /// other at each, and a processor for itself.
+    calls: Cell<u64>,
+    frames: Cell<u64>,
     _inside: Inside<'static>,
 }
 
@@ -369,11 +362,45 @@ pub(super) fn enter(index: usize, generation: u32) -> Option<Asked> {
         place,
         // SAFETY: written before the place was opened; not again before who is inside has left.
         name: unsafe { (*place.name.get()).bytes() },
+        calls: Cell::new(0),
+        frames: Cell::new(0),
         _inside: inside,
     })
 }
 
+impl Drop for Asked {
+    fn drop(&mut self) {
+        self.add();
+    }
+}
+
 impl Asked {
+    /// Whether the next call is timed. All are, but for most of those of our own, for which the
+    /// clock takes as long as what is done in the call: they read no more than a walk may, and what
+    /// takes long again and again is found by some of them.
+    pub fn is_timed(&self, kind: usize) -> bool {
+        const ONE_IN: u64 = 16;
+        let number = || (self.place.counts.asked.load(Relaxed)).wrapping_add(self.calls.get());
+        !self.is_own()
+            || self.place.was_slow[kind & 1].load(Relaxed)
+            // Not the same calls of each walk.
+            || mix(number()).is_multiple_of(ONE_IN)
+    }
+
+    /// Counts calls, and the frames that they gave.
+    pub fn count(&self, calls: u64, frames: u64) {
+        self.calls.set(self.calls.get().wrapping_add(calls));
+        self.frames.set(self.frames.get().wrapping_add(frames));
+    }
+
+    /// Adds what was counted to the place's counts.
+    pub fn add(&self) {
+        let counts = &self.place.counts;
+        for (all, own) in [(&counts.asked, &self.calls), (&counts.frames, &self.frames)] {
+            all.fetch_add(own.replace(0), Relaxed);
+        }
+    }
+
     /// Calls the callback.
     pub fn call(&self, cursor: &mut Cursor) -> i32 {
         let callback = self.place.callback.load(Relaxed);

@@ -8,7 +8,18 @@ pub trait Memory {
     /// Copies bytes that another thread may unmap at this moment.
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()>;
 
+    /// So many words from an address on, of what can be read whole if it can be read.
+    #[inline]
+    fn words<const COUNT: usize>(&self, address: u64) -> Option<[u64; COUNT]> {
+        let mut words = [0; COUNT];
+        for (word, offset) in words.iter_mut().zip((0..).step_by(8)) {
+            *word = self.at(address, offset)?;
+        }
+        Some(words)
+    }
+
     /// The word at the sum of two numbers.
+    #[inline]
     fn at(&self, address: u64, offset: u64) -> Option<u64> {
         self.load(address.checked_add(offset)?)
     }

@@ -6,7 +6,7 @@ use super::strings::Text;
 use super::threads::word;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::recent::Codes;
-use crate::mix::mix;
+use crate::mix::{join, mix};
 use crate::wire::code::{
     Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LONGEST_TABLE, LineFormat, MoreLines,
 };
@@ -106,12 +106,12 @@ impl Layout {
         if let Some(version) = self.version(memory, code) {
             let parts = [version, memory.at(code, self.name)?, lines];
             let first = mix(self.first_line(memory, code)?);
-            let digest = parts.iter().fold(first, |digest, part| mix(digest ^ part));
+            let digest = parts.iter().fold(first, |digest, part| join(digest, *part));
             return Some(digest.max(1));
         }
         let length = memory.at(lines, self.of_object(SIZE))?;
         let first_line = self.first_line(memory, code)?;
-        let mut digest = mix(first_line) ^ length;
+        let mut digest = join(mix(first_line), length);
         // To 3.9 what is all on its first line has an empty table.
         if length == 0 && self.format != LineFormat::Python39 {
             return None;
@@ -121,7 +121,7 @@ impl Layout {
             return None;
         }
         for word in ends(memory, lines.checked_add(self.of_object(BYTES))?, length) {
-            digest = mix(digest ^ word?);
+            digest = join(digest, word?);
         }
         let name = self.text_number(memory, memory.at(code, self.name)?)?;
         let file = memory.at(code, self.file)?;
@@ -133,7 +133,7 @@ impl Layout {
                 of_file
             }
         };
-        digest = mix(mix(digest ^ name) ^ of_file);
+        digest = join(join(digest, name), of_file);
         Some(digest.max(1))
     }
 
@@ -144,15 +144,15 @@ impl Layout {
         const MIDDLE: u64 = 128;
         let text = Text::at(memory, self, object)?;
         if let Some(hash) = text.hash {
-            return Some(mix(hash ^ text.size));
+            return Some(hash);
         }
-        let mut digest = mix(text.size);
+        let mut digest = text.size;
         for word in ends(memory, text.start, text.size) {
-            digest = mix(digest ^ word?);
+            digest = join(digest, word?);
         }
         // Names that a program makes often differ in the middle alone.
         for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
-            digest = mix(digest ^ memory.at(text.start, at)?);
+            digest = join(digest, memory.at(text.start, at)?);
         }
         Some(digest)
     }

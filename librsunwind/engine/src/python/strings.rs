@@ -18,10 +18,8 @@ pub struct Text {
     is_ascii: bool,
 }
 
-/// Of a string object: how many characters it has, their hash, and what they are.
+/// Of a string object: how many characters it has; their hash and what they are stand behind it.
 const LENGTH: u64 = 16;
-const HASH: u64 = 24;
-const STATE: u64 = 32;
 const COMPACT: u64 = 1 << 5;
 const ASCII: u64 = 1 << 6;
 /// What stands for a hash that has not been computed; of no characters it is 0.
@@ -33,9 +31,8 @@ impl Text {
     /// Of the object at an address; `None` if it is none with its characters in it, as those of
     /// code objects are.
     pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
-        let length = memory.at(object, layout.of_object(LENGTH))?;
-        let hash = memory.at(object, layout.of_object(HASH))?;
-        let state = memory.at(object, layout.of_object(STATE))?;
+        let head = object.checked_add(layout.of_object(LENGTH))?;
+        let [length, hash, state] = memory.words(head)?;
         let state = state.wrapping_shr(layout.state_head);
         let (width, is_ascii) = (state >> 2 & 7, state & ASCII != 0);
         let is_one = matches!(width, 1 | 2 | 4) && state & COMPACT != 0 && length < LONGEST;
