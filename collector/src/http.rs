@@ -25,7 +25,7 @@ const CERTIFICATE: &str = "invalid peer certificate: ";
 /// Of an answer so much is read where nobody needs it, bytes.
 pub(crate) const SHORT: u64 = 64 << 10;
 /// For so much of a longer one there is room at once.
-const AT_ONCE: u64 = 4 << 20;
+const AT_ONCE: u64 = 16 << 20;
 /// So much of it is shown.
 const SHOWN: usize = 200;
 

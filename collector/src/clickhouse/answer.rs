@@ -10,12 +10,12 @@ const MOST_COLUMNS: usize = 64;
 const MOST_MEMORY: usize = 1 << 30;
 
 /// A row of an answer.
-pub(super) trait Row: Sized {
+pub(super) trait Row<'a>: Sized {
     /// The types of its columns. Strings may be of low cardinality, too.
     const TYPES: &'static [&'static str];
 
     /// Reads the next; `None` if it is cut short, or has text that is no UTF-8.
-    fn read(from: &mut Cursor<'_>) -> Option<Self>;
+    fn read(from: &mut Cursor<'a>) -> Option<Self>;
 }
 
 /// What a service has of samples.
@@ -26,10 +26,12 @@ pub(super) struct Service {
     /// When the first and the last sample were, ms since 1970.
     pub(super) first_ms: u64,
     pub(super) last_ms: u64,
+    /// In how many threads ClickHouse does what it is asked for, if nobody says.
+    pub(super) threads: u64,
 }
 
-impl Row for Service {
-    const TYPES: &'static [&'static str] = &["String", "UInt64", "UInt64", "UInt64"];
+impl Row<'_> for Service {
+    const TYPES: &'static [&'static str] = &["String", "UInt64", "UInt64", "UInt64", "UInt64"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
         Some(Self {
@@ -37,6 +39,7 @@ impl Row for Service {
             samples: from.number()?,
             first_ms: from.number()?,
             last_ms: from.number()?,
+            threads: from.number()?,
         })
     }
 }
@@ -52,7 +55,7 @@ pub(super) struct Sums {
     pub(super) weights: Vec<u64>,
 }
 
-impl Row for Sums {
+impl Row<'_> for Sums {
     const TYPES: &'static [&'static str] = &["UInt64", "String", "String"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
@@ -81,7 +84,7 @@ impl Thread {
     }
 }
 
-impl Row for Thread {
+impl Row<'_> for Thread {
     const TYPES: &'static [&'static str] = &["UInt64", "String", "String", "UInt64"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
@@ -108,7 +111,7 @@ pub(super) struct Frame {
     pub(super) inlined: u32,
 }
 
-impl Row for Frame {
+impl Row<'_> for Frame {
     const TYPES: &'static [&'static str] = &[
         "UInt64", "String", "String", "String", "UInt32", "String", "String", "String", "UInt32",
     ];
@@ -130,24 +133,24 @@ impl Row for Frame {
 
 /// A row of the table of stacks.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(super) struct Stack<'a> {
     pub(super) hash: u64,
-    /// Hashes of frames, from the outermost.
-    pub(super) frames: Vec<u64>,
+    /// Hashes of frames, from the innermost.
+    pub(super) frames: &'a [[u8; 8]],
 }
 
-impl Row for Stack {
+impl<'a> Row<'a> for Stack<'a> {
     const TYPES: &'static [&'static str] = &["UInt64", "String"];
 
-    fn read(from: &mut Cursor<'_>) -> Option<Self> {
-        let hash = from.number()?;
-        let mut frames = from.numbers()?;
-        frames.reverse();
-        Some(Self { hash, frames })
+    fn read(from: &mut Cursor<'a>) -> Option<Self> {
+        Some(Self {
+            hash: from.number()?,
+            frames: from.words()?,
+        })
     }
 }
 
-impl Row for String {
+impl Row<'_> for String {
     const TYPES: &'static [&'static str] = &["String"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
@@ -159,11 +162,11 @@ impl Row for String {
 ///
 /// # Errors
 /// What is not as it must be.
-pub(super) fn rows<R: Row>(body: &[u8]) -> Result<Vec<R>, String> {
+pub(super) fn rows<'a, R: Row<'a>>(body: &'a [u8]) -> Result<Vec<R>, String> {
     rows_within(body, MOST_MEMORY)
 }
 
-fn rows_within<R: Row>(body: &[u8], memory: usize) -> Result<Vec<R>, String> {
+fn rows_within<'a, R: Row<'a>>(body: &'a [u8], memory: usize) -> Result<Vec<R>, String> {
     let mut from = Cursor { rest: body };
     let types = from.types().ok_or("it does not begin with columns")?;
     if types != R::TYPES {
@@ -242,12 +245,16 @@ impl<'a> Cursor<'a> {
         Some(u32::from_le_bytes(self.take(4)?.try_into().ok()?))
     }
 
-    /// Those of a list whose bytes are a text: ClickHouse writes it at once, a list number by
-    /// number.
+    /// The numbers of a list whose bytes are a text: ClickHouse writes it at once, a list number
+    /// by number.
+    fn words(&mut self) -> Option<&'a [[u8; 8]]> {
+        let (words, rest) = self.slice()?.as_chunks();
+        rest.is_empty().then_some(words)
+    }
+
     fn numbers(&mut self) -> Option<Vec<u64>> {
-        let (numbers, rest) = self.slice()?.as_chunks();
-        let numbers = numbers.iter().map(|bytes| u64::from_le_bytes(*bytes));
-        rest.is_empty().then(|| numbers.collect())
+        let words = self.words()?.iter();
+        Some(words.map(|word| u64::from_le_bytes(*word)).collect())
     }
 }
 
@@ -256,7 +263,7 @@ pub(super) mod tests {
     use super::*;
 
     /// The beginning of an answer.
-    pub(in super::super) fn head<R: Row>() -> Vec<u8> {
+    pub(in super::super) fn head<'a, R: Row<'a>>() -> Vec<u8> {
         let mut head = vec![R::TYPES.len() as u8];
         for text in R::TYPES.iter().map(|_| &"x").chain(R::TYPES) {
             head.extend(self::text(text));
@@ -273,8 +280,11 @@ pub(super) mod tests {
         [8 * numbers.len() as u8].into_iter().chain(bytes).collect()
     }
 
-    fn stacks(rows: &[u8]) -> Result<Vec<Stack>, String> {
-        super::rows(&[&head::<Stack>(), rows].concat())
+    fn stacks(rows: &[u8]) -> Result<Vec<(u64, Vec<u64>)>, String> {
+        let body = [&head::<Stack<'_>>(), rows].concat();
+        let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
+        let numbers = |row: &Stack<'_>| (row.hash, row.frames.iter().map(number).collect());
+        Ok(super::rows(&body)?.iter().map(numbers).collect())
     }
 
     #[test]
@@ -282,9 +292,11 @@ pub(super) mod tests {
         let one = [&u64::MAX.to_le_bytes()[..], &numbers(&[1, 2])].concat();
         let other = [&7_u64.to_le_bytes()[..], &numbers(&[])].concat();
         let both = [&one[..], &other].concat();
-        let read = stacks(&both).unwrap();
-        assert_eq!((read[0].hash, &*read[0].frames), (u64::MAX, &[2, 1][..]));
-        assert!(read[1].frames.is_empty() && stacks(b"").unwrap().is_empty());
+        assert_eq!(
+            stacks(&both).unwrap(),
+            [(u64::MAX, vec![1, 2]), (7, vec![])]
+        );
+        assert!(stacks(b"").unwrap().is_empty());
         for end in (1..other.len()).map(|end| one.len() + end) {
             assert_eq!(stacks(&both[..end]).unwrap_err(), "row 2 is damaged");
         }
@@ -319,7 +331,7 @@ pub(super) mod tests {
     fn columns_are_of_the_types_that_were_asked_for() {
         let cheap = b"\x01\x01x\x16LowCardinality(String)\x02ab";
         assert_eq!(rows::<String>(cheap).unwrap(), ["ab"]);
-        let why = rows::<Stack>(cheap).unwrap_err();
+        let why = rows::<Stack<'_>>(cheap).unwrap_err();
         assert!(
             why.contains("are [\"String\"] and not [\"UInt64\", "),
             "{why}"
@@ -330,7 +342,7 @@ pub(super) mod tests {
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             &[0x41; 999],
         ] {
-            let why = rows::<Stack>(other).unwrap_err();
+            let why = rows::<Stack<'_>>(other).unwrap_err();
             assert_eq!(why, "it does not begin with columns");
         }
         assert_eq!(

@@ -66,20 +66,17 @@ impl Builder {
     }
 
     /// Knows stacks.
-    pub(super) fn stacks(&mut self, mut rows: Vec<answer::Stack>) {
-        rows.sort_unstable_by(|one, other| one.frames.cmp(&other.frames));
+    pub(super) fn stacks(&mut self, rows: &[answer::Stack<'_>]) {
         let frame = |hash| {
             placed(&mut self.of_hash, &mut self.frames, hash, |hash| {
                 self.unnamed.push(*hash);
                 Frame::bare(UNKNOWN)
             })
         };
-        let calls = self.calls.add(rows.iter().map(|row| &*row.frames), frame);
-        for (row, call) in rows.iter().zip(calls) {
-            if let Some(call) = call {
-                self.of_stack.insert(row.hash, call);
-            }
-        }
+        let stacks: Vec<_> = rows.iter().map(|row| row.frames).collect();
+        let calls = rows.iter().zip(self.calls.add(&stacks, frame));
+        let calls = calls.filter_map(|(row, call)| Some((row.hash, call?)));
+        self.of_stack.extend(calls);
     }
 
     /// Hashes of frames on stacks that have no names yet, each once.

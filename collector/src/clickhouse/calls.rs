@@ -1,6 +1,7 @@
-//! The calls of stacks, each once. Stacks come sorted, many at a time, and the calls of each caller
-//! are sorted too. So both are gone through side by side, as lists are merged: what millions of
-//! stacks have in common is neither looked up nor hashed.
+//! The calls of stacks, each once. Stacks come many at a time, and are divided by their frames from
+//! the outermost on until each is alone. The calls of each caller are sorted, and so are stacks
+//! where they are divided: both are gone through side by side, as lists are merged, and none is
+//! looked up.
 
 use crate::profile::{Call, CallId, SourceFrameId};
 
@@ -23,27 +24,41 @@ struct Place {
 }
 
 impl Calls {
-    /// Adds stacks, each the hashes of its frames from the outermost, sorted; `frame` is the frame
-    /// of a hash. Gives the innermost call of each, `None` of one without frames.
-    pub(super) fn add<'a>(
-        &'a mut self,
-        stacks: impl Iterator<Item = &'a [u64]> + 'a,
-        mut frame: impl FnMut(u64) -> SourceFrameId + 'a,
-    ) -> impl Iterator<Item = Option<CallId>> + 'a {
-        let mut path: Vec<CallId> = Vec::new();
-        stacks.map(move |hashes| {
-            let same = path.iter().zip(hashes);
-            let same = same.take_while(|(call, hash)| self.hash(**call) == **hash);
-            let same = same.count();
-            // All calls before that of the last stack are of stacks before.
-            let mut before = path.get(same).copied();
-            path.truncate(same);
-            for hash in &hashes[same..] {
-                let parent = path.last().copied();
-                path.push(self.call(parent, before.take(), *hash, &mut frame));
+    /// Adds stacks, each the hashes of its frames from the innermost; `frame` is the frame of a
+    /// hash. Gives the innermost call of each, `None` of one without frames.
+    pub(super) fn add(
+        &mut self,
+        stacks: &[&[[u8; 8]]],
+        mut frame: impl FnMut(u64) -> SourceFrameId,
+    ) -> Vec<Option<CallId>> {
+        let mut ends = vec![None; stacks.len()];
+        // What stands first is by what they are divided.
+        let mut all: Vec<(u64, usize)> = (0..stacks.len()).map(|stack| (0, stack)).collect();
+        // Some that have the same callers, the innermost of these, and how many they are.
+        let mut open = vec![(0..all.len(), None, 0)];
+        while let Some((some, caller, callers)) = open.pop() {
+            let mut begin = some.start;
+            for place in some.clone() {
+                let stack = all[place].1;
+                if let Some(hash) = stacks[stack].iter().nth_back(callers) {
+                    all[place].0 = u64::from_le_bytes(*hash);
+                } else {
+                    ends[stack] = caller;
+                    all.swap(begin, place);
+                    begin += 1;
+                }
             }
-            path.last().copied()
-        })
+            let rest = &mut all[begin..some.end];
+            rest.sort_unstable_by_key(|one| one.0);
+            let mut before = None;
+            for alike in rest.chunk_by(|one, other| one.0 == other.0) {
+                before = Some(self.call(caller, before, alike[0].0, &mut frame));
+                let end = begin + alike.len();
+                open.push((begin..end, before, callers + 1));
+                begin = end;
+            }
+        }
+        ends
     }
 
     /// The call of a frame by its caller, somewhere behind one of the caller's calls.
@@ -110,19 +125,23 @@ mod tests {
     fn each_call_is_there_once_and_stacks_end_where_they_end() {
         let mut calls = Calls::default();
         let mut add = |stacks: &[&[u64]]| {
-            let frame = |hash| SourceFrameId::new(hash as u32);
-            let ends = calls.add(stacks.iter().copied(), frame);
-            ends.collect::<Vec<_>>()
+            let words = |stack: &&[u64]| {
+                let words = stack.iter().rev().map(|hash| hash.to_le_bytes());
+                words.collect::<Vec<_>>()
+            };
+            let stacks: Vec<_> = stacks.iter().map(words).collect();
+            let stacks: Vec<_> = stacks.iter().map(|stack| &**stack).collect();
+            calls.add(&stacks, |hash| SourceFrameId::new(hash as u32))
         };
-        let one: [&[u64]; 5] = [&[], &[2], &[2, 5, 7], &[2, 9], &[4, 5]];
+        let one: [&[u64]; 5] = [&[2, 9], &[2], &[], &[2, 5, 7], &[4, 5]];
         let other: [&[u64]; 7] = [
+            &[2, 9],
+            &[4, 5, 5],
             &[1],
-            &[2, 5],
             &[2, 5, 6],
             &[2, 9],
-            &[2, 9],
             &[3],
-            &[4, 5, 5],
+            &[2, 5],
         ];
         let (ends, others) = (add(&one), add(&other));
         assert_eq!(add(&one), ends);

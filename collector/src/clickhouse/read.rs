@@ -2,7 +2,7 @@
 //! asked for, of all hosts together, one service after another.
 
 use super::address::{self, Wanted};
-use super::answer::{self, Frame, Row, Service, Stack, Sums, Thread};
+use super::answer::{self, Frame, Row, Service, Sums, Thread};
 use super::asking;
 use super::build::Builder;
 use crate::http::{Client, Failure};
@@ -12,6 +12,7 @@ use crate::visible::visible;
 use base64::prelude::{BASE64_STANDARD, Engine as _};
 use std::env;
 use std::path::PathBuf;
+use std::sync::Mutex;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use std::time::Duration;
@@ -27,6 +28,9 @@ const PORTION: usize = 20_000;
 /// Services are asked for one after another, since what is alike lies together: sums of a few
 /// million samples fit into caches. Small ones are asked for at once, until they have so many.
 const SAMPLES: u64 = 1_000_000;
+/// For so many of them at once, each with its part of ClickHouse's threads: where several threads
+/// make sums of one, theirs must be put together, which takes a fifth of the time.
+const AT_ONCE: u64 = 2;
 /// What who may not set something is told: by who may only read, by a constraint, and by those that
 /// do not know it.
 const NOT_TO_BE_SET: [&str; 3] = ["Code: 164.", "Code: 452.", "Code: 115."];
@@ -79,21 +83,31 @@ fn read(text: &str, by_thread: bool) -> Result<Profile, Error> {
     };
     progress::begin("asking ClickHouse", 0);
     let services = engine.services()?;
+    let all: Vec<_> = ranges(&services).collect();
+    let at_once = AT_ONCE.min(all.len() as u64);
+    let threads = services.iter().map(|one| one.threads / at_once).max();
+    let setting = format!("max_threads = {}", threads.unwrap_or(0).max(1));
+    let waiting = Mutex::new(all.into_iter());
     let mut builder = Builder::new();
     // ClickHouse makes sums while it reads the stacks of those before, and rows are taken.
     thread::scope(|scope| {
         let ((made, sums), (parts, found)) = (sync_channel(0), sync_channel(1));
-        scope.spawn(|| {
-            let made = made;
-            for range in ranges(&services) {
-                let sums = engine.sums(range);
-                let is_last = sums.is_err();
-                // Who has met something wrong takes no more.
-                if made.send(sums).is_err() || is_last {
-                    break;
+        for _ in 0..at_once {
+            let made = made.clone();
+            scope.spawn(|| {
+                let made = made;
+                let next = || waiting.lock().ok()?.next();
+                for range in std::iter::from_fn(next) {
+                    let sums = engine.sums(range, &setting);
+                    let is_last = sums.is_err();
+                    // Who has met something wrong takes no more.
+                    if made.send(sums).is_err() || is_last {
+                        break;
+                    }
                 }
-            }
-        });
+            });
+        }
+        drop(made);
         scope.spawn(|| {
             let (sums, parts) = (sums, parts);
             let mut all = sums.into_iter();
@@ -103,7 +117,7 @@ fn read(text: &str, by_thread: bool) -> Result<Profile, Error> {
         });
         for part in found {
             match part? {
-                Part::Stacks(rows) => builder.stacks(rows),
+                Part::Stacks(body) => builder.stacks(&engine.rows_of(&body)?),
                 Part::Samples(of) => {
                     engine.name(&mut builder, of.range)?;
                     if !builder.samples(of.threads, of.sums) {
@@ -155,7 +169,8 @@ struct Samples<'a> {
 
 /// What is found of some services: first stacks, then the samples that have them.
 enum Part<'a> {
-    Stacks(Vec<Stack>),
+    /// An answer that has them.
+    Stacks(Vec<u8>),
     Samples(Samples<'a>),
 }
 
@@ -171,18 +186,12 @@ impl Engine<'_> {
     fn services(&self) -> Result<Vec<Service>, Error> {
         let sql = format!(
             "SELECT service, count(), toUInt64(toUnixTimestamp64Milli(min(time))), \
-             toUInt64(toUnixTimestamp64Milli(max(time))) FROM rsunwind_samples WHERE {} \
-             GROUP BY service ORDER BY service",
+             toUInt64(toUnixTimestamp64Milli(max(time))), toUInt64(getSetting('max_threads')) \
+             FROM rsunwind_samples WHERE {} GROUP BY service ORDER BY service",
             self.wanted.condition
         );
-        // That takes half the time, but not everybody may set it.
-        let in_order = format!("{sql} SETTINGS optimize_aggregation_in_order = 1");
-        let found: Vec<Service> = match self.rows(&in_order, &[]) {
-            Err(Error::Refused(_, why)) if NOT_TO_BE_SET.iter().any(|code| why.contains(code)) => {
-                self.rows(&sql, &[])
-            }
-            found => found,
-        }?;
+        // That takes half the time.
+        let found: Vec<_> = self.rows_by(&sql, "optimize_aggregation_in_order = 1", &[])?;
         match found.is_empty() {
             true => Err(self.empty()),
             false => Ok(found),
@@ -194,33 +203,35 @@ impl Engine<'_> {
         let columns = "hash, function, short, file, line, binary, build_id, language, inlined";
         let columns = format!("{columns} FROM rsunwind_frames WHERE {OF_SERVICES}");
         let unnamed = builder.unnamed();
-        self.by_hash(&columns, "hash", unnamed, range, |rows: Vec<Frame>| {
+        self.by_hash(&columns, "hash", unnamed, range, |body| {
+            let rows: Vec<Frame> = self.rows_of(&body)?;
             rows.iter().for_each(|row| builder.frame(row));
             Ok(())
         })
     }
 
     /// The samples of some services.
-    fn sums<'a>(&self, range: Range<'a>) -> Result<Samples<'a>, Error> {
+    fn sums<'a>(&self, range: Range<'a>, setting: &str) -> Result<Samples<'a>, Error> {
         let condition = &self.wanted.condition;
         let from = format!("FROM rsunwind_samples WHERE {OF_SERVICES} AND {condition}");
         // Of numbers sums are made in half the time of that of names.
         let thread = self.thread;
         let key = format!("cityHash64(process) + 3 * cityHash64({thread}) + 5 * {PERIOD}");
-        let sums: Vec<Sums> = self.rows(
+        let sums: Vec<Sums> = self.rows_by(
             &format!(
                 "SELECT key, reinterpret(groupArray(stack), 'String'), \
                  reinterpret(groupArray(weights), 'String') FROM \
                  (SELECT {key} AS key, stack, sum(weight) AS weights {from} GROUP BY key, stack) \
                  GROUP BY key"
             ),
+            setting,
             &range,
         )?;
         let mut threads: Vec<Thread> = Vec::new();
         let keys = sums.iter().map(|row| row.key);
         let columns = format!("{key} AS key, process, {thread}, {PERIOD} {from}");
-        self.by_hash(&columns, "key", keys, range, |rows| {
-            threads.extend(rows);
+        self.by_hash(&columns, "key", keys, range, |body| {
+            threads.extend(self.rows_of::<Thread>(&body)?);
             Ok(())
         })?;
         Ok(Samples {
@@ -241,20 +252,20 @@ impl Engine<'_> {
             format!("hash, reinterpret(frames, 'String') FROM rsunwind_stacks WHERE {OF_SERVICES}");
         // If nobody takes them any more, what was wrong has been said.
         let gone = |_| self.refused("");
-        self.by_hash(&columns, "hash", stacks, of.range, |rows| {
-            parts.send(Ok(Part::Stacks(rows))).map_err(gone)
+        self.by_hash(&columns, "hash", stacks, of.range, |body| {
+            parts.send(Ok(Part::Stacks(body))).map_err(gone)
         })?;
         parts.send(Ok(Part::Samples(of))).map_err(gone)
     }
 
-    /// Takes the rows that have those hashes.
-    fn by_hash<R: Row>(
+    /// Takes the answers with the rows that have those hashes.
+    fn by_hash(
         &self,
         select: &str,
         hash: &str,
         hashes: impl Iterator<Item = u64>,
         range: Range<'_>,
-        mut take: impl FnMut(Vec<R>) -> Result<(), Error>,
+        mut take: impl FnMut(Vec<u8>) -> Result<(), Error>,
     ) -> Result<(), Error> {
         let mut hashes: Vec<u64> = hashes.collect();
         // The tables are sorted by them, so that each portion is in one place.
@@ -269,13 +280,41 @@ impl Engine<'_> {
                 "SELECT {select} AND {hash} IN reinterpret(base64Decode('{hashes}'), \
                  'Array(UInt64)') LIMIT 1 BY {hash} LIMIT {number}"
             );
-            take(self.rows(&asked, &range)?)?;
+            take(self.answer(&asked, &range)?)?;
         }
         Ok(())
     }
 
+    /// The rows that a query gives by a setting, which not everybody may set.
+    fn rows_by<R: for<'a> Row<'a>>(
+        &self,
+        sql: &str,
+        setting: &str,
+        services: &[&str],
+    ) -> Result<Vec<R>, Error> {
+        match self.rows(&format!("{sql} SETTINGS {setting}"), services) {
+            Err(Error::Refused(_, why)) if NOT_TO_BE_SET.iter().any(|code| why.contains(code)) => {
+                self.rows(sql, services)
+            }
+            found => found,
+        }
+    }
+
     /// The rows that a query gives.
-    fn rows<R: Row>(&self, sql: &str, services: &[&str]) -> Result<Vec<R>, Error> {
+    fn rows<R: for<'a> Row<'a>>(&self, sql: &str, services: &[&str]) -> Result<Vec<R>, Error> {
+        self.rows_of(&self.answer(sql, services)?)
+    }
+
+    /// Those of an answer.
+    fn rows_of<'a, R: Row<'a>>(&self, body: &'a [u8]) -> Result<Vec<R>, Error> {
+        answer::rows(body).map_err(|why| {
+            self.refused(&format!(
+                "its answer is not that of rsunwind's tables: {why}"
+            ))
+        })
+    }
+
+    fn answer(&self, sql: &str, services: &[&str]) -> Result<Vec<u8>, Error> {
         let wanted = self.wanted;
         let parameters = wanted.parameters.iter();
         let parameters = parameters.map(|(key, value)| (&**key, &**value));
@@ -318,11 +357,7 @@ impl Engine<'_> {
                 "its answer is not whole: {why}: ask for less time"
             )));
         }
-        answer::rows(&answer.body).map_err(|why| {
-            self.refused(&format!(
-                "its answer is not that of rsunwind's tables: {why}"
-            ))
-        })
+        Ok(answer.body)
     }
 
     fn refused(&self, why: &str) -> Error {
@@ -359,12 +394,13 @@ fn escaped(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::clickhouse::answer::Stack;
     use crate::clickhouse::answer::tests::{head, numbers, text};
     use crate::clickhouse::build::NO_STACK;
     use crate::profile::Sample;
     use crate::test_server::serve;
 
-    fn answer<R: Row>(rows: &[&[u8]]) -> Vec<u8> {
+    fn answer<'a, R: Row<'a>>(rows: &[&[u8]]) -> Vec<u8> {
         let body = [&head::<R>(), &rows.concat()[..]].concat();
         let length = body.len();
         let head = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: ";
@@ -372,7 +408,7 @@ mod tests {
     }
 
     fn service(name: &str, samples: u64) -> Vec<u8> {
-        let numbers = [samples, 5, 9].map(u64::to_le_bytes);
+        let numbers = [samples, 5, 9, 2].map(u64::to_le_bytes);
         [text(name), numbers.concat()].concat()
     }
 
@@ -525,9 +561,9 @@ mod tests {
         let refuses = b"HTTP/1.1 500 No\r\nConnection: close\r\n\r\nCode: 164. Cannot modify it\n";
         let answers = [answer::<Service>(&[&service("a", 1)]), answer::<Sums>(&[])];
         let [services, sums] = &answers;
-        let (address, heads) = serve(&[&refuses[..], services, sums]);
+        let (address, heads) = serve(&[&refuses[..], services, refuses, sums]);
         assert_eq!(open_at(&address, "").unwrap().whole(), 0);
-        assert_eq!(heads.try_iter().count(), 3);
+        assert_eq!(heads.try_iter().count(), 4);
     }
 
     #[test]
@@ -537,6 +573,7 @@ mod tests {
             samples,
             first_ms: 0,
             last_ms: 0,
+            threads: 2,
         };
         let services = [1, 2, SAMPLES, 3, SAMPLES - 3, 4, u64::MAX, 5].map(service);
         let number = |text: &str| text.parse::<u64>().unwrap();
