@@ -211,7 +211,7 @@ pub(crate) struct Python {
 fn python(elf: &Elf<'_>) -> Option<Python> {
     let exported = |name: &str| {
         let mut symbols = elf.dynamic_symbols();
-        symbols.find(|symbol| symbol.is_definition() && symbol.name() == Ok(name))
+        symbols.find(|it| it.is_definition() && it.name_bytes() == Ok(name.as_bytes()))
     };
     let extent = |name| {
         let symbol = exported(name)?;

@@ -15,9 +15,12 @@ pub(super) fn v8<'a>(
 ) -> Option<Layout> {
     let symbols = elf.dynamic_symbols().filter(ObjectSymbol::is_definition);
     let wanted = symbols.filter_map(|symbol| {
-        let name = symbol.name().ok()?;
-        let is_wanted = name.starts_with("v8dbg_") || name.starts_with("_ZN2v88internal7Version");
-        is_wanted.then(|| (name, symbol.address()))
+        let name = symbol.name_bytes().ok()?;
+        let is_wanted = name.starts_with(b"v8dbg_") || name.starts_with(b"_ZN2v88internal7Version");
+        let name = is_wanted
+            .then(|| std::str::from_utf8(name).ok())
+            .flatten()?;
+        Some((name, symbol.address()))
     });
     let found: HashMap<&str, u64> = wanted.collect();
     let number = |address: u64| {
