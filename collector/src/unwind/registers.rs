@@ -133,8 +133,8 @@ mod imp {
         indirect.then_some(None)
     }
 
-    /// The code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax; syscall`), which C
-    /// libraries do not all describe in their tables.
+    /// The code that returns from a signal handler (`mov $SYS_rt_sigreturn, %rax; syscall`), which
+    /// C libraries do not all describe in their tables.
     pub const SIGNAL_RETURN: &[u8] = &[0x48, 0xc7, 0xc0, 0x0f, 0, 0, 0, 0x0f, 0x05];
     /// Where the registers of the interrupted code lie above the stack pointer there: pc, sp, bp.
     /// struct ucontext of the kernel: flags, link, stack (40 bytes), then r8 … r15, rdi, rsi, rbp,
