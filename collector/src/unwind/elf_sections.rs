@@ -65,9 +65,9 @@ impl Image {
             return Ok(None);
         }
         let binary = Binary::new(file.try_clone()?);
-        // What is damaged cannot be told from what cannot be read.
-        let unreadable = || io::Error::from(io::ErrorKind::InvalidData);
-        let elf = object::File::parse(&binary).map_err(|_| unreadable())?;
+        let Ok(elf) = object::File::parse(&binary) else {
+            return Ok(None);
+        };
         if elf.sections().nth(MOST_SECTIONS).is_some() {
             return Ok(None);
         }
@@ -77,10 +77,8 @@ impl Image {
             Some(section.address()..section.address().checked_add(section.size())?)
         };
         let data = |name: &str| {
-            let content = section(name).map(|section| binary::content(&section));
-            let content = content.map(|content| content.ok_or_else(unreadable));
-            let content = content.transpose()?.filter(|content| !content.is_empty());
-            Ok::<_, io::Error>(content.map(|content| Bytes::from(&*content)))
+            let content = binary::content(&section(name)?)?;
+            (!content.is_empty()).then(|| Bytes::from(&*content))
         };
         let names = section(".dynstr").map_or(0, |section| section.size());
         let is_named = names <= MOST_NAMES;
@@ -107,10 +105,10 @@ impl Image {
             text_svma: range(".text"),
             got_svma: range(".got"),
             eh_frame_svma: range(".eh_frame"),
-            eh_frame: data(".eh_frame")?,
+            eh_frame: data(".eh_frame"),
             eh_frame_hdr_svma: range(".eh_frame_hdr"),
-            eh_frame_hdr: data(".eh_frame_hdr")?,
-            debug_frame: data(".debug_frame")?,
+            eh_frame_hdr: data(".eh_frame_hdr"),
+            debug_frame: data(".debug_frame"),
             ..ExplicitModuleSectionInfo::default()
         };
         let v8 = is_named.then(|| super::exported::v8(&elf, &binary, &segments));

@@ -151,7 +151,7 @@ impl<'a> Asking<'a> {
         let entry = cursor.entry;
         // What has nothing left to read with is not to blame again for each frame.
         let was_spent = self.reads.is_spent();
-        // What is part of the runtime sets no errno.
+        // What is part of the runtime keeps it where it calls others.
         let _kept = (!asked.is_own()).then(errno::Kept::now);
         let kind = usize::from(is_for_entry);
         let began_ns = asked.is_timed(kind).then(clock::monotonic_ns);
@@ -278,13 +278,14 @@ impl<'a> Asking<'a> {
 
     /// The language with the nearest entry from a stack address on.
     fn nearest(&self, from: u64) -> Option<(usize, u64)> {
-        let mut nearest = (0, u64::MAX);
+        let mut nearest = None;
         for (index, entry) in self.entries.iter().take(self.end.get()).enumerate() {
-            if entry.get() >= from.max(1) && entry.get() < nearest.1 {
-                nearest = (index, entry.get());
+            let entry = entry.get();
+            if entry >= from.max(1) && nearest.is_none_or(|(_, known)| entry < known) {
+                nearest = Some((index, entry));
             }
         }
-        (nearest.1 != u64::MAX).then_some(nearest)
+        nearest
     }
 
     /// Who is asked for that place, unless it is switched off.

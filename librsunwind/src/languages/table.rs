@@ -375,13 +375,16 @@ impl Drop for Asked {
 }
 
 impl Asked {
-    /// Whether the next call is timed. All are, but for most of those of our own, for which the
-    /// clock takes as long as what is done in the call: they read no more than a walk may, and what
-    /// takes long again and again is found by some of them.
+    /// Whether the next call is timed. All are, but for most of those of our own for frames, for
+    /// which the clock takes as long as what is done in the call: they read no more than a walk
+    /// may, and what nearly always takes long is found by some of them.
     pub fn is_timed(&self, kind: usize) -> bool {
         const ONE_IN: u64 = 16;
         let number = || (self.place.counts.asked.load(Relaxed)).wrapping_add(self.calls.get());
+        // Once a walk it is asked for its entry.
+        let is_for_entry = kind != 0;
         !self.is_own()
+            || is_for_entry
             || self.place.was_slow[kind & 1].load(Relaxed)
             // Not the same calls of each walk.
             || mix(number()).is_multiple_of(ONE_IN)

@@ -123,38 +123,24 @@ impl Layout {
         for word in ends(memory, lines.checked_add(self.of_object(BYTES))?, length) {
             digest = join(digest, word?);
         }
-        let name = self.text_number(memory, memory.at(code, self.name)?)?;
+        let name = Text::at(memory, self, memory.at(code, self.name)?)?;
+        // The interpreter has computed that of all names.
+        let name = match name.hash {
+            Some(hash) => hash,
+            None => text_number(memory, &name)?,
+        };
         let file = memory.at(code, self.file)?;
         let of_file = match known.find(file) {
             Some(of_file) => of_file,
             None => {
-                let of_file = self.text_number(memory, file)?;
+                // Its hash may be computed any time.
+                let of_file = text_number(memory, &Text::at(memory, self, file)?)?;
                 known.keep(file, of_file);
                 of_file
             }
         };
         digest = join(join(digest, name), of_file);
         Some(digest.max(1))
-    }
-
-    /// A number that is another for another text: by its hash, if the interpreter has computed it,
-    /// as it has of all names.
-    fn text_number(&self, memory: &impl Memory, object: u64) -> Option<u64> {
-        /// Of a longer text, what lies between here and its end is not looked at.
-        const MIDDLE: u64 = 128;
-        let text = Text::at(memory, self, object)?;
-        if let Some(hash) = text.hash {
-            return Some(hash);
-        }
-        let mut digest = text.size;
-        for word in ends(memory, text.start, text.size) {
-            digest = join(digest, word?);
-        }
-        // Names that a program makes often differ in the middle alone.
-        for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
-            digest = join(digest, memory.at(text.start, at)?);
-        }
-        Some(digest)
     }
 
     /// The interpreter's own code objects have none.
@@ -240,6 +226,21 @@ struct Room {
     name: [u8; LONGEST_NAME],
     file: [u8; LONGEST_FILE],
     lines: [u8; LONGEST_LINES],
+}
+
+/// A number that is another for another text.
+fn text_number(memory: &impl Memory, text: &Text) -> Option<u64> {
+    /// Of a longer text, what lies between here and its end is not looked at.
+    const MIDDLE: u64 = 128;
+    let mut digest = mix(text.size);
+    for word in ends(memory, text.start, text.size) {
+        digest = join(digest, word?);
+    }
+    // Names that a program makes often differ in the middle alone.
+    for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
+        digest = join(digest, memory.at(text.start, at)?);
+    }
+    Some(digest)
 }
 
 /// The first and last eight bytes of some, or all of fewer.

@@ -7,6 +7,7 @@
 //! Calls libc's `pthread_getspecific`, which reads the thread's own storage.
 #![allow(unsafe_code)]
 
+use crate::errno;
 use crate::modules::python::Python as Module;
 use crate::weak_address;
 use core::ffi::c_void;
@@ -152,6 +153,8 @@ fn value(tss: u64) -> Option<u64> {
     if is_made != 1 || key >= KEYS || function == 0 {
         return None;
     }
+    // Others may stand in front of it.
+    let _kept = errno::Kept::now();
     // SAFETY: libc's function of that signature, which gives null for what is no key.
     let value = unsafe { core::mem::transmute::<usize, GetSpecific>(function)(key as u32) } as u64;
     (value != 0 && value.is_multiple_of(8)).then_some(value)
