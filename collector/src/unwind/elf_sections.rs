@@ -92,7 +92,8 @@ impl Image {
         let (Some(first), Some(end)) = (first, end.max()) else {
             return Ok(None);
         };
-        let text = range(".text").unwrap_or_default();
+        let text_svma = range(".text");
+        let text = text_svma.clone().unwrap_or_default();
         let place = section(".text").and_then(|section| section.file_range());
         let landmarks = match place {
             Some((offset, size)) if size == text.end - text.start => {
@@ -102,7 +103,7 @@ impl Image {
         };
         let sections = ExplicitModuleSectionInfo {
             base_svma: 0,
-            text_svma: range(".text"),
+            text_svma,
             got_svma: range(".got"),
             eh_frame_svma: range(".eh_frame"),
             eh_frame: data(".eh_frame"),

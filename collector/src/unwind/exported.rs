@@ -17,9 +17,7 @@ pub(super) fn v8<'a>(
     let wanted = symbols.filter_map(|symbol| {
         let name = symbol.name_bytes().ok()?;
         let is_wanted = name.starts_with(b"v8dbg_") || name.starts_with(b"_ZN2v88internal7Version");
-        let name = is_wanted
-            .then(|| std::str::from_utf8(name).ok())
-            .flatten()?;
+        let name = str::from_utf8(is_wanted.then_some(name)?).ok()?;
         Some((name, symbol.address()))
     });
     let found: HashMap<&str, u64> = wanted.collect();

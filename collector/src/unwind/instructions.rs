@@ -76,10 +76,11 @@ impl Landmarks {
             add(&mut self.signal_returns, at);
         }
         for call in memchr_iter(CALL, bytes) {
-            for at in [2, 3].map(|before| call.checked_sub(before)) {
-                if at.is_some_and(|at| is_outset(bytes, at)) {
-                    add(&mut self.outsets, at.unwrap_or_default());
-                }
+            let places = [2, 3]
+                .into_iter()
+                .filter_map(|before| call.checked_sub(before));
+            for at in places.filter(|at| is_outset(bytes, *at)) {
+                add(&mut self.outsets, at);
             }
         }
     }
