@@ -38,6 +38,9 @@ use engine::wire::thread::ThreadEndReason;
 // Upwards: a thread is born at its first signal, and its end is to be awaited.
 use crate::life::thread_end;
 
+/// So long in the handler, ns, few samples take that have the processor all the time.
+const DOUBTED_NS: u64 = 100_000;
+
 enum Origin {
     Ours(Request),
     /// Ours, but there is nothing to do: coalesced, or from a trigger that is gone.
@@ -286,7 +289,7 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
         let passed_ns = ended_ns.saturating_sub(time_ns);
         let spent_ns = match by_event {
-            true => this.own_part(passed_ns),
+            true => this.own_part(passed_ns, DOUBTED_NS, this.sampled_at_ns()),
             false => passed_ns,
         };
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);

@@ -13,7 +13,7 @@ use crate::segment::{SEGMENT, Writer};
 use crate::session::Control;
 use crate::sys::{self, Errno, HeldBack};
 use crate::text::{PATH_SIZE, Text, parse_decimal};
-use crate::thread::{self as registry, ThreadState, handler_stack};
+use crate::thread::{self as registry, Moment, ThreadState, handler_stack};
 use crate::trigger::handover;
 use crate::{arch, clients, clock, modules};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -153,7 +153,10 @@ pub fn after_fork_in_child() {
     if !PROCESS.is_new_child() {
         return;
     }
-    let began_ns = sys::thread_cpu_ns(sys::gettid()).unwrap_or(0);
+    let began = Moment {
+        at_ns: clock::monotonic_ns(),
+        cpu_ns: sys::thread_cpu_ns(sys::gettid()).unwrap_or(0),
+    };
     let parent = PROCESS.become_child();
     PROCESS.pace.forgive();
     charge::forget();
@@ -185,7 +188,7 @@ pub fn after_fork_in_child() {
     }
     this.birth.set_unfinished(true);
     this.arm_fork_child(None);
-    this.count_arming_since(began_ns);
+    this.count_arming_since(began);
 }
 
 /// The rest of a fork child's set-up, at its first signal.

@@ -138,6 +138,6 @@ pub unsafe fn start(
     let [_, began_ns] = charge::began_at();
     let prepared_ns = this.cpu_ns().unwrap_or(0).saturating_sub(began_ns);
     PROCESS.pace.spend(prepared_ns);
-    this.arm();
+    this.arm_program();
     Ok(identity.caught)
 }

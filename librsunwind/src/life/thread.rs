@@ -60,12 +60,20 @@ pub(super) unsafe fn end(state: *mut ThreadState) {
     // SAFETY: the caller's promise.
     let this = unsafe { &*state };
     entry::answer_last(this);
-    let began_ns = this.cpu_ns().unwrap_or(0);
-    this.count_end(began_ns);
+    let began = this.moment();
+    this.count_end(began.cpu_ns);
     take_last(this);
-    this.disarm();
-    this.count_arming_since(began_ns);
-    this.close_account_here(ThreadEndReason::ThreadExit);
+    let held = HeldBack::all();
+    this.disarm_held(&held);
+    this.count_arming_since(began);
+    // Many end at once: of one that took no sample the clock has just been read.
+    let now = match this.shared.is_late() {
+        true => Some(began.cpu_ns),
+        false => this.cpu_ns(),
+    };
+    if let Some(cpu_ns) = now {
+        this.close_account_at(cpu_ns, ThreadEndReason::ThreadExit, &held);
+    }
     // A signal that is still pending finds no state and does nothing.
     arch::set_thread_word(ptr::null_mut());
     this.seal_chunk();

@@ -198,6 +198,11 @@ impl HeldBack {
         Self::these(ALL_BUT_FAULTS)
     }
 
+    /// Whether that one, which is among them, was blocked before.
+    pub fn found_blocked(&self, signal: i32) -> bool {
+        !self.by_word && self.signals & bit(signal) == 0
+    }
+
     fn these(signals: u64) -> Self {
         let by_word = filters::are_known() && !may_hold_back();
         if by_word {

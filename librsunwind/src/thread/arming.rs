@@ -9,6 +9,7 @@ use super::registry;
 use super::state::ThreadState;
 use super::trigger_slot::Arming;
 use super::unsampled;
+use crate::clock;
 use crate::config::{Config, Destination};
 use crate::process::PROCESS;
 use crate::segment::SEGMENT;
@@ -25,20 +26,35 @@ use engine::wire::sample::Trigger;
 const LASTING_NS: u64 = 2_000_000;
 /// So many threads of an ordinary user have rings of ample size.
 const FEW_THREADS: usize = 16;
+/// So long arming takes mostly at most, ns.
+const DOUBTED_NS: u64 = 20_000;
+
+/// When something began.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// `CLOCK_MONOTONIC`, ns.
+    pub at_ns: u64,
+    /// CPU time of the thread, ns.
+    pub cpu_ns: u64,
+}
 
 impl ThreadState {
-    /// Arms the thread for the first time. CPU time that it has used already is counted as unarmed.
-    /// What a thread gets that has just begun is cheap: [`ThreadState::settle`] does the rest.
-    pub fn arm(&self) {
-        let outlook = match PROCESS.is_main_thread() {
-            true => Outlook::Program,
-            false => unsampled::outlook(),
+    /// Arms the first thread of a program. CPU time that it has used already is counted as unarmed.
+    pub fn arm_program(&self) {
+        let held = HeldBack::ours();
+        self.arm_from(self.moment(), true, Outlook::Program, &held);
+        // Those of the program that was there before its exec are not its event's.
+        self.switches_with_event(0);
+    }
+
+    /// Arms a thread that begins. What it gets is cheap: [`ThreadState::settle`] does the rest. All
+    /// that it used so far is for its first sample, and counts as arming since it has its state.
+    pub fn arm_thread(&self, held: &HeldBack) {
+        let began = Moment {
+            at_ns: self.key(),
+            cpu_ns: 0,
         };
-        self.arm_from(true, outlook);
-        if PROCESS.is_main_thread() {
-            // Those of the program that was there before its exec are not its event's.
-            self.switches_with_event(0);
-        }
+        self.arm_from(began, true, unsampled::outlook(), held);
     }
 
     /// At a sample, in the handler: gives a thread the trigger that it is to have, once it has
@@ -67,13 +83,13 @@ impl ThreadState {
         let (has_event, periods) = (matches!(armed, Armed::Perf(_)), self.trigger.periods());
         let refused = match has_event {
             true => {
-                let began_ns = self.cpu_ns().unwrap_or(0);
+                let began = self.moment();
                 let renews = matches!(armed, Armed::Perf(event) if self.is_to_be_renewed(event));
                 // Where no timer can be had it is as if it were not spared.
                 if !(spares && self.take_timer()) && renews {
                     self.renew_event();
                 }
-                self.count_arming_since(began_ns);
+                self.count_arming_since(began);
                 Errno(0)
             }
             false => {
@@ -150,19 +166,18 @@ impl ThreadState {
     /// Arms the thread after a pause too short to count, or with a better trigger.
     pub fn arm_again(&self) {
         self.disarm();
-        self.arm_from(false, Outlook::Lasting);
+        let held = HeldBack::ours();
+        self.arm_from(self.moment(), false, Outlook::Lasting, &held);
     }
 
     /// A thread that has just begun is recorded by its first sample, or at its end: unless the
-    /// collector has a ring of it, which would be an unknown thread's.
-    fn arm_from(&self, is_first: bool, outlook: Outlook) {
-        // The handler must not meet a trigger that is half in place.
-        let _held = HeldBack::ours();
-        let began_ns = self.cpu_ns().unwrap_or(0);
-        let unarmed_cpu_ns = if is_first { began_ns } else { 0 };
-        self.account.count_from(began_ns);
+    /// collector has a ring of it, which would be an unknown thread's. The signal is held back, as
+    /// the handler must not meet a trigger that is half in place.
+    fn arm_from(&self, began: Moment, is_first: bool, outlook: Outlook, _: &HeldBack) {
+        let unarmed_cpu_ns = if is_first { began.cpu_ns } else { 0 };
+        self.account.count_from(began.cpu_ns);
         let refused = self.arm_now(outlook);
-        self.count_arming_since(began_ns);
+        self.count_arming_since(began);
         let total = &self.account.totals.unarmed_cpu_ns;
         total.fetch_add(unarmed_cpu_ns, Relaxed);
         self.set_arming(refused, unarmed_cpu_ns);
@@ -172,10 +187,18 @@ impl ThreadState {
         }
     }
 
-    /// Arming, or what undoes it, took the CPU time since that of the thread's, ns.
-    pub fn count_arming_since(&self, began_ns: u64) {
-        let spent_ns = self.cpu_ns().unwrap_or(0).saturating_sub(began_ns);
-        self.add_arming(spent_ns);
+    /// Now.
+    pub fn moment(&self) -> Moment {
+        Moment {
+            at_ns: clock::monotonic_ns(),
+            cpu_ns: self.cpu_ns().unwrap_or(0),
+        }
+    }
+
+    /// Arming, or what undoes it, has taken the thread's time since then.
+    pub fn count_arming_since(&self, began: Moment) {
+        let passed_ns = clock::monotonic_ns().saturating_sub(began.at_ns);
+        self.add_arming(self.own_part(passed_ns, DOUBTED_NS, began.cpu_ns));
     }
 
     /// So much more was taken, ns: also of fork children, whose programs were others before there
@@ -225,7 +248,7 @@ impl ThreadState {
         }
     }
 
-    pub(super) fn to_arm(&self, config: &Config, outlook: Outlook) -> trigger::Thread {
+    pub(super) fn to_arm<'s>(&self, config: &'s Config, outlook: Outlook) -> trigger::Thread<'s> {
         let offer = Offer {
             pid: sys::getpid(),
             tid: self.tid(),
@@ -233,7 +256,7 @@ impl ThreadState {
             thread_key: self.key(),
             ..Offer::default()
         };
-        let recipient = match config.destination {
+        let recipient = match &config.destination {
             Destination::Session(directory) => Some(Recipient {
                 directory,
                 offer,
@@ -242,6 +265,7 @@ impl ThreadState {
             Destination::File(_) => None,
         };
         trigger::Thread {
+            tid: self.tid(),
             tag: core::ptr::from_ref(self) as usize,
             signal: self.signal(),
             nonce: self.trigger.nonce(),
@@ -254,9 +278,12 @@ impl ThreadState {
     /// Stops the trigger. Where its events are lent to the collector, signals may come until that
     /// lets go of them; they are known as late.
     pub fn disarm(&self) {
-        // The handler must not read a ring that is being unmapped, nor one of the program's write
-        // records among those of the ring.
-        let _held = HeldBack::all();
+        self.disarm_held(&HeldBack::all());
+    }
+
+    /// The same. All signals are held back: the handler must not read a ring that is being
+    /// unmapped, nor one of the program's write records among those of the ring.
+    pub fn disarm_held(&self, _: &HeldBack) {
         self.drain_perf();
         self.account.settle_lost();
         // SAFETY: the signal is held back, and the reference is gone before the trigger is

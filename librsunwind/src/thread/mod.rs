@@ -34,6 +34,7 @@ mod state;
 mod trigger_slot;
 mod unsampled;
 
+pub use arming::Moment;
 pub use belief::Belief;
 pub(crate) use belief::Information;
 pub use birth::{Birth, Start};

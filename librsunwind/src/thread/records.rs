@@ -26,9 +26,6 @@ use engine::wire::record::RecordKind;
 use engine::wire::sample::{SampleHead, flags};
 use engine::wire::thread::{Thread, ThreadAccount, ThreadEnd, ThreadEndReason, ThreadName};
 
-/// So long in the handler, ns, few samples take that have the processor all the time.
-const DOUBTED_NS: u64 = 100_000;
-
 impl ThreadState {
     /// Writes a record to the thread's chunk, claiming another one if it does not fit. A failure is
     /// silent here: only samples are counted, by their caller. No sample can come between, nor a
@@ -55,10 +52,15 @@ impl ThreadState {
     /// # Signal safety
     /// Raw system calls.
     pub fn close_account_here(&self, reason: ThreadEndReason) {
+        if let Some(cpu_ns) = self.cpu_ns() {
+            self.close_account_at(cpu_ns, reason, &HeldBack::all());
+        }
+    }
+
+    /// The same at that CPU time of the thread, with all signals held back.
+    pub fn close_account_at(&self, cpu_ns: u64, reason: ThreadEndReason, held: &HeldBack) {
         self.account.settle_lost();
-        let Some(end) = end_of(&self.shared, reason) else {
-            return;
-        };
+        let end = end_at(&self.shared, cpu_ns, reason);
         if self.shared.is_late() {
             // Nobody knows where it was.
             self.trigger.was_never_armed(end.cpu_ns);
@@ -71,19 +73,21 @@ impl ThreadState {
             return;
         }
         let name = sys::thread_name();
-        unsampled::write(&ThreadAccount {
+        let account = ThreadAccount {
             end,
             thread: self.as_recorded(&name),
             arming_ns: self.account.totals.arming_ns.load(Relaxed),
-        });
+        };
+        unsampled::write(&account, held);
     }
 
     /// Writes another thread's final CPU time, and what else there is to say of it if it has not
     /// said so itself.
     pub fn close_account_of(&self, other: &Shared, reason: ThreadEndReason) {
-        let Some(end) = end_of(other, reason) else {
+        let Some(cpu_ns) = other.cpu_ns() else {
             return;
         };
+        let end = end_at(other, cpu_ns, reason);
         if other.is_told() {
             self.write(RecordKind::ThreadEnd, |out| end.encode(out));
             return;
@@ -113,7 +117,10 @@ impl ThreadState {
         let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
         unsampled::ended(self.has_no_samples() && own_ns < PROCESS.asked_ns());
         let used_ns = self.budget.used_since(cpu_ns);
-        let switches = self.switches_with_event(clock::monotonic_ns());
+        let switches = match self.shared.is_late() {
+            true => 0,
+            false => self.switches_with_event(clock::monotonic_ns()),
+        };
         let due_ns = self.budget.take_due();
         let due_ns = due_ns.saturating_add(PROCESS.pace.switches_ns(used_ns, switches));
         PROCESS.pace.ended(used_ns, due_ns);
@@ -249,19 +256,23 @@ impl ThreadState {
         self.output.seal();
     }
 
-    /// What of that time in the handler, which ends now and was begun by a perf event, was the
-    /// thread's own, ns: where it was long, others may have had the processor meanwhile.
+    /// What of that time, which ends now and began at that CPU time of the thread, was its own, ns:
+    /// from `doubted_ns` on others may have had the processor meanwhile.
     ///
     /// # Signal safety
     /// One system call at most.
-    pub fn own_part(&self, passed_ns: u64) -> u64 {
-        if passed_ns < DOUBTED_NS {
+    pub fn own_part(&self, passed_ns: u64, doubted_ns: u64, began_cpu_ns: u64) -> u64 {
+        if passed_ns < doubted_ns {
             return passed_ns;
         }
-        let at_sample_ns = self.account.totals.cpu_ns.load(Relaxed);
         self.cpu_ns().map_or(passed_ns, |now_ns| {
-            now_ns.saturating_sub(at_sample_ns).min(passed_ns)
+            now_ns.saturating_sub(began_cpu_ns).min(passed_ns)
         })
+    }
+
+    /// CPU time of the thread at its last sample, ns.
+    pub fn sampled_at_ns(&self) -> u64 {
+        self.account.totals.cpu_ns.load(Relaxed)
     }
 
     /// Adds to the time spent in the handler, and in the kernel on the way to it, ns.
@@ -332,13 +343,13 @@ impl ThreadState {
     }
 }
 
-/// What the clock of a thread says at its end; `None` if it is gone.
-fn end_of(thread: &Shared, reason: ThreadEndReason) -> Option<ThreadEnd> {
-    Some(ThreadEnd {
+/// The end of a thread at that CPU time.
+fn end_at(thread: &Shared, cpu_ns: u64, reason: ThreadEndReason) -> ThreadEnd {
+    ThreadEnd {
         tid: thread.tid.load(Relaxed),
         thread_key: thread.key.load(Relaxed),
-        cpu_ns: thread.cpu_ns()?,
+        cpu_ns,
         time_ns: clock::monotonic_ns(),
         reason,
-    })
+    }
 }

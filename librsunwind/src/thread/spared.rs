@@ -56,7 +56,7 @@ impl ThreadState {
         };
         let thread = self.to_arm(PROCESS.config(), Outlook::Lasting);
         let period_ns = PROCESS.period_ns().saturating_mul(thread.periods);
-        let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal) else {
+        let Ok(timer) = CpuTimer::start(period_ns, &thread) else {
             return false;
         };
         let ends_calls = self.calls.are_ended();

@@ -42,13 +42,12 @@ pub(super) fn ended(was_brief: bool) {
     BRIEF.store(in_a_row, Relaxed);
 }
 
-/// Writes the account of a thread.
+/// Writes the account of a thread. All signals are held back: nor may a handler come between, which
+/// would find no chunk to be had.
 ///
 /// # Signal safety
 /// As [`crate::segment::Segment::take_common`].
-pub(super) fn write(account: &ThreadAccount<'_>) {
-    // Nor may a handler come between, which would find no chunk to be had.
-    let _held = HeldBack::all();
+pub(super) fn write(account: &ThreadAccount<'_>, _: &HeldBack) {
     for _ in 0..2 {
         let Ok(chunk) = SEGMENT.take_common() else {
             return;

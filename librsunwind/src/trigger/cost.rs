@@ -38,6 +38,7 @@ fn measure() -> Option<u64> {
 
 fn disturb(trial: &mut Trial<'_, impl Fn() -> u64>) -> Option<u64> {
     let thread = Thread {
+        tid: sys::gettid(),
         tag: 0,
         signal: signal::current(),
         nonce: 0,

@@ -17,10 +17,10 @@ use engine::wire::event_request::{EventRequest, PATIENCE_MS, SOCKET_FILE};
 /// # Errors
 /// `ETIMEDOUT` if there was no answer in time, `EACCES` if there is nobody to ask or the answer was
 /// no: asking again will not help.
-pub fn ask(period_ns: u64, recipient: &Recipient) -> Result<File, Errno> {
+pub fn ask(period_ns: u64, recipient: &Recipient<'_>) -> Result<File, Errno> {
     let path = recipient.directory.then(b"/").then(SOCKET_FILE.as_bytes());
     let request = EventRequest {
-        tid: sys::gettid(),
+        tid: recipient.offer.tid,
         period_ns,
     };
     let answer = sys::ask_for_descriptor(path.bytes(), &request.to_bytes(), PATIENCE_MS);

@@ -10,9 +10,9 @@ use engine::wire::offer::{MAX_EVENTS, Offer, SOCKET_FILE};
 
 /// The collector to which the ring is offered, and what to tell it of the thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Recipient {
+pub struct Recipient<'s> {
     /// The session's directory.
-    pub directory: Text<PATH_SIZE>,
+    pub directory: &'s Text<PATH_SIZE>,
     /// Whose ring it is; the ring's own facts are filled in.
     pub offer: Offer,
     /// Whether locked memory is to be spared: there are many threads, and a limit.

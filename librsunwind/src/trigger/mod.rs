@@ -82,13 +82,13 @@ static REQUEST_REFUSED: AtomicI32 = AtomicI32::new(0);
 ///
 /// # Errors
 /// The errno of the last attempt, if nothing is permitted.
-pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, Errno), Errno> {
+pub fn arm(config: &Config, period_ns: u64, thread: &Thread<'_>) -> Result<(Armed, Errno), Errno> {
     if signal::is_given_up() {
         return Err(Errno(libc::EPERM));
     }
     if thread.outlook == Outlook::Brief
         && may_do_without(config)
-        && let Ok(timer) = CpuTimer::start(period_ns, thread.tag, thread.signal)
+        && let Ok(timer) = CpuTimer::start(period_ns, thread)
     {
         return Ok((Armed::Late(timer), Errno(0)));
     }
@@ -147,7 +147,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread) -> Result<(Armed, E
         }
     }
     if config.trigger.allows(Trigger::Timer) {
-        return CpuTimer::start(period_ns, thread.tag, thread.signal)
+        return CpuTimer::start(period_ns, thread)
             .map(|timer| (Armed::Timer(timer, None), refused));
     }
     Err(refused)
@@ -170,10 +170,10 @@ pub fn may_do_without(config: &Config) -> bool {
 pub fn arm_fork_child(
     config: &Config,
     period_ns: u64,
-    thread: &Thread,
+    thread: &Thread<'_>,
     early: Option<PerfEvent>,
 ) -> Result<Armed, Errno> {
-    let timer = CpuTimer::start(period_ns, thread.tag, thread.signal)?;
+    let timer = CpuTimer::start(period_ns, thread)?;
     let early = early.or_else(|| {
         let wanted = config.kernel && config.trigger.allows(Trigger::PerfKernel);
         let filtered = || config.trigger == TriggerChoice::Auto && sys::seccomp_filtered();

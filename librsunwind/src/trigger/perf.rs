@@ -74,7 +74,8 @@ pub struct PerfEvent {
     /// unused slots.
     descriptors: [i32; MAX_EVENTS],
     kernel: bool,
-    /// What they raise.
+    /// The thread, and what they raise on it.
+    tid: u32,
     signal: i32,
     /// The collector may hold the events and take records out.
     lent: bool,
@@ -91,7 +92,7 @@ impl PerfEvent {
     /// # Errors
     /// Of the first: `EACCES` or `EPERM` where not permitted, `EMFILE`, `ENOMEM` (also when locked
     /// memory is used up), ….
-    pub fn open(sources: &[Source], thread: &Thread) -> Result<Self, Errno> {
+    pub fn open(sources: &[Source], thread: &Thread<'_>) -> Result<Self, Errno> {
         let recipient = thread.recipient;
         let (first, others) = sources.split_first().ok_or(Errno(libc::EINVAL))?;
         let mut files = [const { None }; MAX_EVENTS];
@@ -138,7 +139,7 @@ impl PerfEvent {
     ///
     /// # Errors
     /// As [`PerfEvent::open`].
-    pub fn open_early(period_ns: u64, thread: &Thread) -> Result<Self, Errno> {
+    pub fn open_early(period_ns: u64, thread: &Thread<'_>) -> Result<Self, Errno> {
         let source = Source {
             raises_signal: false,
             ..Source::cpu_time(period_ns, true)
@@ -156,7 +157,11 @@ impl PerfEvent {
     ///
     /// # Errors
     /// `EACCES` if there is none, and as [`PerfEvent::open`].
-    pub fn ask(period_ns: u64, thread: &Thread, recipient: &Recipient) -> Result<Self, Errno> {
+    pub fn ask(
+        period_ns: u64,
+        thread: &Thread<'_>,
+        recipient: &Recipient<'_>,
+    ) -> Result<Self, Errno> {
         let source = Source::cpu_time(period_ns, true);
         let file = event_request::ask(period_ns, recipient)?;
         let made = Self::around(&file, &source, thread, wanted_pages(&source, true))?;
@@ -165,7 +170,12 @@ impl PerfEvent {
     }
 
     /// Maps the ring of an event that is open.
-    fn around(file: &File, source: &Source, thread: &Thread, pages: usize) -> Result<Self, Errno> {
+    fn around(
+        file: &File,
+        source: &Source,
+        thread: &Thread<'_>,
+        pages: usize,
+    ) -> Result<Self, Errno> {
         let mut made = Self {
             ring: map_largest(file, pages)?,
             offer: Offer {
@@ -175,6 +185,7 @@ impl PerfEvent {
             },
             descriptors: [-1; MAX_EVENTS],
             kernel: source.kernel,
+            tid: thread.tid,
             signal: thread.signal,
             lent: false,
             is_first: Cell::new(false),
@@ -192,7 +203,12 @@ impl PerfEvent {
         Ok(file)
     }
 
-    fn lend(&mut self, recipient: Recipient, first: &File, others: &[Option<File>; MAX_EVENTS]) {
+    fn lend(
+        &mut self,
+        recipient: Recipient<'_>,
+        first: &File,
+        others: &[Option<File>; MAX_EVENTS],
+    ) {
         self.offer = Offer {
             base: self.offer.base,
             periods: self.offer.periods,
@@ -202,12 +218,12 @@ impl PerfEvent {
         };
         self.ring.lend();
         let files = core::iter::once(first).chain(others.iter().flatten());
-        self.lent = handover::offer(&self.offer, files, &recipient.directory).is_ok();
+        self.lent = handover::offer(&self.offer, files, recipient.directory).is_ok();
     }
 
     fn remember(&mut self, index: usize, source: &Source, file: &File) -> Result<(), Errno> {
         if source.raises_signal {
-            deliver_to(file, sys::gettid(), self.signal)?;
+            deliver_to(file, self.tid, self.signal)?;
         }
         let id = event::id(file)?;
         let (event, descriptor) = (
@@ -428,7 +444,7 @@ mod tests {
         let listening = listen(path.to_str().expect("a plain path"));
         let directory = Text::new().then(session.to_str().expect("a plain path").as_bytes());
         let recipient = Recipient {
-            directory,
+            directory: &directory,
             offer: Offer::default(),
             sparing: false,
         };
@@ -448,6 +464,7 @@ mod tests {
             ..quiet
         };
         let thread = Thread {
+            tid: sys::gettid(),
             tag: 0,
             signal: libc::SIGPROF,
             nonce: 1000,

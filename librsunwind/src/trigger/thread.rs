@@ -4,7 +4,9 @@ use super::handover::Recipient;
 
 /// What arming needs to know of the thread.
 #[derive(Clone, Copy, Debug)]
-pub struct Thread {
+pub struct Thread<'s> {
+    /// Its id: it is the calling one.
+    pub tid: u32,
     /// Comes back in `si_value` of a timer's signals.
     pub tag: usize,
     /// What it is asked by.
@@ -12,7 +14,7 @@ pub struct Thread {
     /// Its last nonce.
     pub nonce: u64,
     /// The collector that may empty its ring.
-    pub recipient: Option<Recipient>,
+    pub recipient: Option<Recipient<'s>>,
     /// Sampling periods that its samples stand for.
     pub periods: u64,
     /// How long it may live.

@@ -6,7 +6,8 @@
 //! System calls on our own structures.
 #![allow(unsafe_code)]
 
-use crate::sys::{self, Errno, call};
+use super::Thread;
+use crate::sys::{Errno, call};
 
 /// An armed timer of this thread.
 #[derive(Debug)]
@@ -27,16 +28,16 @@ struct SignalEvent {
 const SIGEV_THREAD_ID: i32 = 4;
 
 impl CpuTimer {
-    /// Starts a timer for the calling thread. `tag` comes back in `si_value` of its signals.
+    /// Starts a timer for the calling thread.
     ///
     /// # Errors
     /// As `timer_create(2)`; `EAGAIN` when the limit on pending signals is reached.
-    pub fn start(period_ns: u64, tag: usize, signal: i32) -> Result<Self, Errno> {
+    pub fn start(period_ns: u64, thread: &Thread) -> Result<Self, Errno> {
         let event = SignalEvent {
-            value: tag,
-            signal,
+            value: thread.tag,
+            signal: thread.signal,
             notify: SIGEV_THREAD_ID,
-            tid: sys::gettid() as i32,
+            tid: thread.tid as i32,
             padding: [0; 11],
         };
         let mut id = 0i32;

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_void};
 use rsunwind::life::{follow, process, thread_end};
 use rsunwind::process::PROCESS;
-use rsunwind::sys;
+use rsunwind::sys::{self, HeldBack};
 use rsunwind::thread::{Start, ThreadState};
 
 type PosixFunction = extern "C" fn(*mut c_void) -> *mut c_void;
@@ -106,11 +106,16 @@ fn begin(state: *mut c_void) -> Start {
     let this = unsafe { ThreadState::adopt(state.cast()) };
     this.handler_stack.lend_anew();
     thread_end::expect();
-    let before = sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
+    let held = HeldBack::ours();
     // Really blocked only where a thread attribute says so.
-    if before & sys::bit(this.signal()) != 0 {
+    let was_blocked = held.found_blocked(this.signal());
+    if was_blocked {
         this.belief.set_blocked(true);
     }
-    this.arm();
+    this.arm_thread(&held);
+    drop(held);
+    if was_blocked {
+        sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
+    }
     this.birth.start.get()
 }
