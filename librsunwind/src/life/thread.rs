@@ -74,6 +74,8 @@ pub(super) unsafe fn end(state: *mut ThreadState) {
     if let Some(cpu_ns) = now {
         this.close_account_at(cpu_ns, ThreadEndReason::ThreadExit, &held);
     }
+    // What waits comes in now: the thread's own stack may have no room for it.
+    drop(held);
     // A signal that is still pending finds no state and does nothing.
     arch::set_thread_word(ptr::null_mut());
     this.seal_chunk();
