@@ -1,5 +1,8 @@
 //! What was described to the recording, code objects and labels, and under which number.
 //!
+//! The table begins with its first few entries, which are near each other in memory, and goes on to
+//! all of them when a third of those is used.
+//!
 //! The table forgets: a thing whose place is taken by another is described again when it is met
 //! again, under a new number. An entry is two words that are stored one after the other; a reader
 //! takes both, and believes the number only if they give the key it looks for.
@@ -13,17 +16,20 @@ use crate::error::Error;
 use crate::sys::{self, filters};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
-use core::sync::atomic::{AtomicPtr, AtomicU64};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 use engine::mix::mix;
 
-/// Entries of the table, and how many of them a key may be in.
+/// Entries of the table, in all and at first, and how many of them a key may be in.
 const ENTRIES: usize = 65_536;
+const FIRST: usize = 4096;
 const WAYS: usize = 8;
 type Entry = [AtomicU64; 2];
 type Table = [Entry; ENTRIES];
 
 static TABLE: AtomicPtr<Table> = AtomicPtr::new(ptr::null_mut());
 static NEXT: AtomicU64 = AtomicU64::new(1);
+/// How many were put among the first entries.
+static FILLED: AtomicUsize = AtomicUsize::new(0);
 
 /// Makes the table, unless it is there.
 pub(crate) fn prepare() -> Result<(), Error> {
@@ -76,31 +82,63 @@ impl Key {
         Self(mixed.max(1))
     }
 
-    fn ways(self) -> impl Iterator<Item = &'static Entry> {
-        let first = self.0 as usize % ENTRIES / WAYS * WAYS;
+    /// The entries that it may be in, of so many.
+    fn ways(self, entries: usize) -> &'static [Entry] {
+        let last = entries.wrapping_sub(1);
+        let first = (self.0 as usize & last) / WAYS * WAYS;
         let line = table().and_then(|table| table.get(first..first.wrapping_add(WAYS)));
-        line.unwrap_or_default().iter()
+        line.unwrap_or_default()
+    }
+
+    fn find_among(self, entries: usize) -> Option<u64> {
+        self.ways(entries).iter().find_map(|[number, check]| {
+            let number = number.load(Relaxed);
+            (number != 0 && mix(number) ^ check.load(Relaxed) == self.0).then_some(number)
+        })
+    }
+}
+
+/// How many entries are used.
+fn used() -> usize {
+    match FILLED.load(Relaxed) {
+        few if few < FIRST / 3 => FIRST,
+        _ => ENTRIES,
     }
 }
 
 /// The number under which it was described.
 ///
 /// # Signal safety
-/// Loads only.
+/// Loads, and stores where it was described before the table grew.
+#[inline]
 pub(crate) fn find(key: Key) -> Option<u64> {
-    key.ways().find_map(|[number, check]| {
-        let number = number.load(Relaxed);
-        (number != 0 && mix(number) ^ check.load(Relaxed) == key.0).then_some(number)
-    })
+    let used = used();
+    let found = key.find_among(used);
+    match found {
+        None if used != FIRST => find_first(key),
+        _ => found,
+    }
+}
+
+#[cold]
+fn find_first(key: Key) -> Option<u64> {
+    let found = key.find_among(FIRST)?;
+    insert(key, found);
+    Some(found)
 }
 
 /// Keeps the number for the key; another one may be forgotten for it.
 pub(crate) fn insert(key: Key, number: u64) {
-    let free = key.ways().find(|[found, _]| found.load(Relaxed) == 0);
-    let entry = free.or_else(|| key.ways().nth(mix(number) as usize % WAYS));
+    let used = used();
+    let ways = key.ways(used);
+    let free = ways.iter().find(|[found, _]| found.load(Relaxed) == 0);
+    let entry = free.or_else(|| ways.get(mix(number) as usize % WAYS));
     if let Some([found, check]) = entry {
         found.store(number, Relaxed);
         check.store(mix(number) ^ key.0, Relaxed);
+    }
+    if used == FIRST {
+        FILLED.fetch_add(1, Relaxed);
     }
 }
 

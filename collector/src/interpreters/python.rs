@@ -119,11 +119,14 @@ impl Python {
 
     /// Gives entries their places among native frames, of those that are nowhere else (3.9).
     fn place(&self, memory: &impl Memory, native: &NativeStack<'_>, entries: &mut Vec<Entry>) {
-        let mut at = 0;
+        let (mut at, mut pointer) = (0, 0);
         for (frame, spot) in native.frames.iter().zip(native.spots) {
             let Some(entry) = entries.get(at) else { return };
             let cfa = spot.cfa.filter(|_| self.code.contains(&frame.pc.0));
-            let placed = cfa.and_then(|cfa| self.layout.placed(memory, entry, spot.sp..cfa));
+            let placed = cfa.and_then(|cfa| {
+                let native = spot.sp..cfa;
+                self.layout.placed(memory, entry, native, &mut pointer)
+            });
             if let Some(placed) = placed {
                 let end = entries.len().min(at + placed.count as usize);
                 entries.splice(at..end, [placed]);

@@ -7,6 +7,9 @@
 //! pauses at the native frame that reaches over it (`sp <= entry < CFA`), that frame is the
 //! language's, and the next entry is further up. Neither costs anything on stacks without them.
 //!
+//! An interpreter may have an entry in every other frame. One that needs to know nothing of a frame
+//! but where it is gives what it has there in passing ([`Languages::meet`]), in either way.
+//!
 //! Not here: who is registered, and how callbacks are called and contained (the runtime's
 //! `languages`).
 
@@ -18,6 +21,7 @@ use crate::rule::UnwindRule;
 use crate::rule::wide::WideRows;
 use crate::wire::sample::StopReason;
 use core::fmt::Debug;
+use core::ops::Range;
 
 /// What a language is asked about a frame.
 #[derive(Clone, Copy, Debug)]
@@ -79,6 +83,17 @@ pub trait Languages: Debug {
         memory: &mut StackMemory,
         frames: &mut FrameBuffer<'_>,
     ) -> Answer;
+
+    /// Gives what languages have in a native frame at these addresses, of which the tables alone
+    /// tell the caller; and the next entry behind it, or [`u64::MAX`]. `code` is the language whose
+    /// code it is, if it is one's. `None`, and nothing is done, if somebody has to know more of the
+    /// frame than that, and is to be asked.
+    fn meet(
+        &self,
+        native: Range<u64>,
+        code: Option<u32>,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Option<u64>;
 
     /// The walk is over, at that frame: who has entries that were not met gives what frames it has.
     /// Where the walk did not come to the stack's root it could not meet them.

@@ -149,14 +149,16 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         frames.push(self.cursor.pc(), Method::Registers);
         let mut found = None;
         loop {
-            let limit = self.limit();
+            let languages = self.unwinder.languages;
             let (cursor, probe) = (&mut self.cursor, &self.probe);
             let first = found.take();
             let pause = match self.effort {
                 Effort::Frame => {
-                    walk::run::<false>(cursor, probe, memory, frames, first, limit, last)
+                    walk::run::<false>(cursor, probe, memory, frames, first, languages, last)
                 }
-                Effort::All => walk::run::<true>(cursor, probe, memory, frames, first, limit, last),
+                Effort::All => {
+                    walk::run::<true>(cursor, probe, memory, frames, first, languages, last)
+                }
                 Effort::EhFrame => Pause::Step(self.find_rule(memory)),
             };
             let rule = match pause {
@@ -185,14 +187,6 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                 return StopReason::FrameBudget;
             }
         }
-    }
-
-    /// How far up frames may reach before a language is to be asked.
-    fn limit(&self) -> u64 {
-        // One below belongs to another stack, or to a frame that has gone.
-        let sp = self.cursor.sp();
-        let ahead = self.unwinder.languages.and_then(|them| them.entry(sp));
-        ahead.unwrap_or(u64::MAX)
     }
 
     /// Takes one step where languages may have a word in it.

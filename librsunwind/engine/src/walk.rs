@@ -13,11 +13,12 @@ use core::hint::select_unpredictable;
 
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
+use crate::language::Languages;
 use crate::last_walk::{Bounds, Known, LastWalk};
 use crate::memory::{StackMemory, load_verified};
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, strip};
 use crate::rule::{REACH, UnwindRule};
-use crate::rule_cache::{Probe, key_of};
+use crate::rule_cache::{Probe, key_of, native_key};
 use crate::wire::sample::StopReason;
 
 /// Why the fast part stopped.
@@ -34,8 +35,8 @@ pub(crate) enum Pause {
 /// Goes up while rules are cached and plain. `ALL`: with every register that a call preserves.
 /// Otherwise the frame pointer and the stack pointer only, which is what nearly every rule needs;
 /// the others are then unknown, and what `last` remembers is not walked again. `first` is the rule
-/// of the cursor's own frame, if it has just been found. It pauses at a frame that reaches beyond
-/// `limit`, where a language is to be asked.
+/// of the cursor's own frame, if it has just been found. It pauses at a frame that a language is to
+/// be asked about, unless there is nothing to tell it but where the frame is.
 ///
 /// Stacks are unpredictable, and so are the branches that they would steer: what depends on the
 /// rule is selected, not branched on.
@@ -49,16 +50,13 @@ pub(crate) fn run<const ALL: bool>(
     memory: &StackMemory,
     frames: &mut FrameBuffer<'_>,
     first: Option<UnwindRule>,
-    limit: u64,
+    languages: Option<&dyn Languages>,
     last: &mut LastWalk<'_>,
 ) -> Pause {
     let (low, high) = memory.plain();
-    let high = high.min(limit);
-    let (lowest_cfa, span) = match low.wrapping_add(REACH) {
-        lowest if lowest <= high => (lowest, high.wrapping_sub(lowest)),
-        _ => (0, 0), // nothing is inside: 0 is the CFA of no step
-    };
-    let bounds = Bounds { lowest_cfa, span };
+    // An entry below belongs to another stack, or to a frame that has gone.
+    let entry = languages.and_then(|them| them.entry(cursor.sp()));
+    let mut bounds = Bounds::of(low, high.min(entry.unwrap_or(u64::MAX)));
     let mut slots = cursor.slots();
     let (mut pc, mut sp, mut valid) = (cursor.pc(), cursor.sp(), cursor.valid());
     let Some(mut rule) = first.or_else(|| probe.find(key_of(pc, cursor.is_exact()))) else {
@@ -73,10 +71,23 @@ pub(crate) fn run<const ALL: bool>(
         let [fp, others @ ..] = &mut slots;
         let from_fp = rule.is_from_frame_pointer();
         let base = select_unpredictable(from_fp, *fp, sp);
-        let cfa = base.wrapping_add(rule.offset());
-        let is_inside = bounds.hold(cfa);
-        if !rule.is_plain() || !is_inside || cfa <= sp {
-            break Pause::Step(rule);
+        let mut cfa = base.wrapping_add(rule.offset());
+        let is_shared = !rule.is_plain() || !bounds.hold(cfa) || cfa <= sp;
+        if is_shared {
+            let key = key_of(pc, cursor.is_exact() && !moved);
+            let met = languages.and_then(|them| {
+                if !ALL {
+                    last.interrupt(rule, frames.visited());
+                }
+                let native = native_step(rule, probe, key, [sp, *fp], memory)?;
+                let next = them.meet(sp..native.1, rule.language_of(), frames)?;
+                Some((native, next))
+            });
+            let Some((native, next)) = met else {
+                break Pause::Step(rule);
+            };
+            (rule, cfa) = native;
+            bounds = Bounds::of(low, high.min(next));
         }
         // SAFETY: cfa - REACH ..= cfa lies in the verified stack, and so do the words loaded below.
         let load =
@@ -112,7 +123,8 @@ pub(crate) fn run<const ALL: bool>(
         if !frames.push(pc, rule.method()) {
             break Pause::Stop(StopReason::FrameBudget);
         }
-        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() {
+        // What a language's frame leads to is not remembered.
+        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && !is_shared {
             let frame = Known::new(sp, pc, *fp, rule);
             if last.meets(&frame) {
                 let outer = last.follow(frame, &bounds, frames);
@@ -136,6 +148,27 @@ pub(crate) fn run<const ALL: bool>(
         cursor.become_caller(pc, sp, &slots, valid);
     }
     pause
+}
+
+/// The native rule of a frame that a language may have something in, and its CFA, if the step is
+/// a plain one.
+#[cold]
+fn native_step(
+    rule: UnwindRule,
+    probe: &Probe<'_>,
+    key: u64,
+    [sp, fp]: [u64; 2],
+    memory: &StackMemory,
+) -> Option<(UnwindRule, u64)> {
+    let rule = match rule.language_of() {
+        Some(_) => probe.find(native_key(key))?,
+        None => rule,
+    };
+    let base = select_unpredictable(rule.is_from_frame_pointer(), fp, sp);
+    let cfa = base.wrapping_add(rule.offset());
+    let (low, high) = memory.plain();
+    let is_plain = RETURN_ADDRESS_ON_STACK && rule.is_plain() && cfa > sp;
+    (is_plain && Bounds::of(low, high).hold(cfa)).then_some((rule, cfa))
 }
 
 /// Takes one plain step, as [`run`] does; `false` if it is more than that, and nothing is done.

@@ -12,13 +12,11 @@ use super::lock::Locked;
 use super::{call, table};
 use crate::described;
 use crate::error::Error;
-use crate::thread::ThreadState;
 use crate::weak_address;
 use core::ffi::{CStr, c_int, c_void};
 use core::ops::Range;
 use core::ptr;
 use engine::registers::Registers;
-use engine::wire;
 
 /// An interpreter or a JIT that knows frames which no unwind table has.
 ///
@@ -185,76 +183,10 @@ impl Cursor<'_> {
 
 /// For languages that are part of the runtime itself, which no other stands in front of.
 impl<'c> Cursor<'c> {
-    /// Adds a frame, innermost first; `false` if its code object is to be described, by
-    /// [`Cursor::own_description`].
-    ///
-    /// # Errors
-    /// [`Error::Budget`].
-    pub(super) fn own_frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
-        // SAFETY: the callback runs.
-        unsafe { call::frame(self.0, id, check, position) }
-    }
-
-    /// A number that stays the same for what has that id and check, found once.
-    pub(super) fn own_number(
-        &self,
-        id: u64,
-        check: u64,
-        find: impl FnOnce() -> Option<u64>,
-    ) -> Option<u64> {
-        // SAFETY: the callback runs.
-        unsafe { call::number(self.0, id, check, find) }
-    }
-
-    /// What is read by in this call.
-    pub(super) fn own_memory(&self) -> Option<&'c call::Call<'c>> {
+    /// The call that is under way, which does what others have functions for.
+    pub(super) fn own_call(&self) -> Option<&'c call::Call<'c>> {
         // SAFETY: the callback runs, and the call is there until it returns.
         unsafe { call::call_of(self.0) }.ok()
-    }
-
-    /// The thread that is walked.
-    pub(super) fn own_thread(&self) -> Option<&ThreadState> {
-        // SAFETY: the callback runs.
-        unsafe { call::thread(self.0) }.ok()
-    }
-
-    /// Says that the thread has the interpreter's lock.
-    pub(super) fn own_lock(&self) {
-        // SAFETY: the callback runs.
-        unsafe { call::note_lock(self.0) }
-    }
-
-    /// Describes the code object of the frame just added, but for its number, time and language.
-    ///
-    /// # Errors
-    /// [`Error::Null`] if it is not to be.
-    pub(super) fn own_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
-        // SAFETY: as above.
-        unsafe { call::describe_as_written(self.0, code, true) }
-    }
-
-    /// The same where something is missing yet: then it is to be described again at the next
-    /// sample, if [`Cursor::more_lines`] does not complete it.
-    ///
-    /// # Errors
-    /// As above.
-    pub(super) fn part_description(&self, code: wire::code::Code<'_>) -> Result<(), Error> {
-        // SAFETY: as above.
-        unsafe { call::describe_as_written(self.0, code, false) }
-    }
-
-    /// Adds to the line table of the code object that was described last: for the last time, or
-    /// not.
-    ///
-    /// # Errors
-    /// [`Error::Memory`] if it could not be written.
-    pub(super) fn more_lines(
-        &self,
-        lines: wire::code::MoreLines<'_>,
-        is_last: bool,
-    ) -> Result<(), Error> {
-        // SAFETY: as above.
-        unsafe { call::more_lines(self.0, lines, is_last) }
     }
 }
 

@@ -12,13 +12,14 @@ use super::call::Call;
 use super::layout::{Cursor, CursorFunctions, PLACES, STATE, answer, flags};
 use super::reads::Reads;
 use super::table::{self, Asked};
-use super::{jit, ranges};
+use super::{jit, python, ranges};
 use crate::text::Text;
 use crate::thread::ThreadState;
 use crate::{clock, errno};
 use core::cell::{Cell, OnceCell, UnsafeCell};
 use core::ffi::c_void;
 use core::fmt;
+use core::ops::Range;
 use core::ptr;
 use core::sync::atomic::AtomicU64;
 use core::sync::atomic::Ordering::Relaxed;
@@ -57,6 +58,9 @@ impl fmt::Debug for Asking<'_> {
         Ok(())
     }
 }
+
+/// Entries of Python in a native frame, at most.
+const MOST_IN_A_FRAME: u32 = 256;
 
 /// What a call came to.
 struct Called {
@@ -135,7 +139,36 @@ impl<'a> Asking<'a> {
         frames: Option<&mut FrameBuffer<'_>>,
     ) -> Called {
         let is_for_entry = frames.is_none();
-        let call = Call {
+        let call = self.new_call(index, asked, frames);
+        cursor.walk = (&raw const call).cast();
+        let entry = cursor.entry;
+        // What has nothing left to read with is not to blame again for each frame.
+        let was_spent = self.reads.is_spent();
+        // What is part of the runtime keeps it where it calls others.
+        let _kept = (!asked.is_own()).then(errno::Kept::now);
+        let (answer, is_slow) = self.timed(asked, is_for_entry, &call, || match is_for_entry {
+            true => {
+                cursor.entry = asked.entry(cursor).unwrap_or(0);
+                answer::NATIVE
+            }
+            false => asked.call(cursor),
+        });
+        Called {
+            answer,
+            entry,
+            pushed: call.pushed.get(),
+            is_unreadable: call.is_unreadable.get(),
+            is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
+        }
+    }
+
+    fn new_call<'c>(
+        &'c self,
+        index: usize,
+        asked: &'c Asked,
+        frames: Option<&'c mut FrameBuffer<'_>>,
+    ) -> Call<'c> {
+        Call {
             this: self.this,
             reads: &self.reads,
             has_lock: &self.has_lock,
@@ -146,34 +179,56 @@ impl<'a> Asking<'a> {
             unknown: Cell::new(None),
             is_unreadable: Cell::new(false),
             is_too_much: Cell::new(false),
-        };
-        cursor.walk = (&raw const call).cast();
-        let entry = cursor.entry;
-        // What has nothing left to read with is not to blame again for each frame.
-        let was_spent = self.reads.is_spent();
-        // What is part of the runtime keeps it where it calls others.
-        let _kept = (!asked.is_own()).then(errno::Kept::now);
+        }
+    }
+
+    /// What a language says in a call of that kind, and whether it took too long.
+    fn timed<T>(
+        &self,
+        asked: &Asked,
+        is_for_entry: bool,
+        call: &Call<'_>,
+        say: impl FnOnce() -> T,
+    ) -> (T, bool) {
         let kind = usize::from(is_for_entry);
         let began_ns = asked.is_timed(kind).then(clock::monotonic_ns);
-        let answer = if is_for_entry {
-            cursor.entry = asked.entry(cursor).unwrap_or(0);
-            answer::NATIVE
-        } else {
-            asked.call(cursor)
-        };
+        let said = say();
         let pushed = call.pushed.get();
         asked.count(u64::from(!is_for_entry), u64::from(pushed));
-        let slow = began_ns.is_some_and(|began_ns| {
+        let is_slow = began_ns.is_some_and(|began_ns| {
             let took_ns = clock::monotonic_ns().saturating_sub(began_ns);
             asked.place.is_slow(kind, took_ns, pushed)
         });
-        Called {
-            answer,
-            entry,
-            pushed,
+        (said, is_slow)
+    }
+
+    /// Python gives what it has in a native frame, from its entry to the frame's end; and its next
+    /// entry, or 0.
+    fn meet_python(
+        &self,
+        index: usize,
+        asked: &Asked,
+        native: Range<u64>,
+        frames: &mut FrameBuffer<'_>,
+    ) -> u64 {
+        let entry = native.start;
+        let call = self.new_call(index, asked, Some(frames));
+        let was_spent = self.reads.is_spent();
+        // SAFETY: so many bytes, aligned, for this language alone, of which one call runs.
+        let state: &mut [u64; STATE / 8] = unsafe { &mut *self.state(index).cast() };
+        let meet = || python::meet(&call, state, native);
+        let (next, is_slow) = self.timed(asked, false, &call, meet);
+        let is_not_advancing = next != 0 && next <= entry;
+        let next = if is_not_advancing { 0 } else { next };
+        self.set_entry(index, next);
+        let verdict = Verdict {
             is_unreadable: call.is_unreadable.get(),
-            is_too_long: slow || (call.is_too_much.get() && !was_spent),
-        }
+            is_not_advancing,
+            is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
+            is_missing: false,
+        };
+        self.judge(asked, verdict);
+        next
     }
 
     /// Believes an answer, or not; gives it, and the next entry where it was asked by entry.
@@ -379,6 +434,10 @@ impl Languages for Asking<'_> {
             self.set_entry(index, question.cursor.sp());
             return Answer::Native;
         }
+        if let (Whose::Entry, Some(cfa), true) = (question.whose, question.cfa, asked.meets()) {
+            self.meet_python(index, asked, entry..cfa, frames);
+            return Answer::Native;
+        }
         let mut cursor = self.cursor(index, question.cursor, memory);
         cursor.cfa = question.cfa.unwrap_or(0);
         cursor.entry = entry;
@@ -395,6 +454,34 @@ impl Languages for Asking<'_> {
         }
         self.judge(asked, verdict);
         answer
+    }
+
+    fn meet(
+        &self,
+        native: Range<u64>,
+        code: Option<u32>,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Option<u64> {
+        let entries = (0..).zip(&self.entries).take(self.end.get());
+        let entries = entries.map(|(index, entry)| (index, entry.get()));
+        let mut inside = entries.filter(|(_, entry)| native.contains(entry));
+        let (index, mut entry) = match (code, inside.next()) {
+            (Some(index), None) => (index as usize, native.start),
+            (None, Some(first)) => first,
+            _ => return None,
+        };
+        let asked = self.asked(index).filter(|asked| asked.meets())?;
+        if asked.enters() != code.is_some() || inside.next().is_some() {
+            return None;
+        }
+        for _ in 0..MOST_IN_A_FRAME {
+            entry = self.meet_python(index, asked, entry..native.end, frames);
+            if !native.contains(&entry) {
+                break;
+            }
+        }
+        let next = self.nearest(native.end);
+        Some(next.map_or(u64::MAX, |(_, entry)| entry))
     }
 
     fn finish(

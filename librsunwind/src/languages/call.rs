@@ -68,6 +68,66 @@ impl Call<'_> {
         Ok(unknown)
     }
 
+    /// As `rsunwind_frame`; `false` if its code object is to be described now.
+    ///
+    /// # Errors
+    /// See [`frame`].
+    pub(super) fn frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
+        let key = Key::new(self.index, id, check);
+        let known = described::find(key);
+        let number = known.unwrap_or_else(described::new_number);
+        self.noted(self.push(number, position))?;
+        self.unknown.set(known.is_none().then_some((key, number)));
+        Ok(known.is_some())
+    }
+
+    /// Describes the code object of the frame just added, as it is written: but for its
+    /// number, time and language. One that is not whole is asked for again at the next sample, if
+    /// [`Call::more_lines`] does not complete it.
+    ///
+    /// # Errors
+    /// [`Error::Null`] if none is to be described.
+    pub(super) fn describe(&self, code: wire::code::Code<'_>, is_whole: bool) -> Result<(), Error> {
+        let (key, number) = self.unknown(is_whole)?;
+        let language = self.name;
+        let code = wire::code::Code { language, ..code };
+        codes::write(self.this, is_whole.then_some(key), number, code);
+        Ok(())
+    }
+
+    /// More of the line table of the code object that was described last, but for its number.
+    ///
+    /// # Errors
+    /// As above; [`Error::Memory`] if it could not be written.
+    pub(super) fn more_lines(
+        &self,
+        lines: wire::code::MoreLines<'_>,
+        is_last: bool,
+    ) -> Result<(), Error> {
+        let (key, number) = self.unknown(is_last)?;
+        let lines = wire::code::MoreLines { number, ..lines };
+        match codes::write_lines(self.this, is_last.then_some(key), lines) {
+            true => Ok(()),
+            false => Err(Error::Memory),
+        }
+    }
+
+    /// A number that stays the same for what the language knows by that id and check: found once,
+    /// and as long as it is remembered not again.
+    pub(super) fn number(
+        &self,
+        id: u64,
+        check: u64,
+        find: impl FnOnce() -> Option<u64>,
+    ) -> Option<u64> {
+        let key = Key::new(described::NUMBERS.wrapping_add(self.index), id, check);
+        described::find(key).or_else(|| {
+            let found = find().filter(|number| *number != 0)?;
+            described::insert(key, found);
+            Some(found)
+        })
+    }
+
     fn push(&self, number: u64, position: u32) -> Result<(), Error> {
         // SAFETY: the walk's, which waits for this call.
         let frames = unsafe { self.frames.as_mut() }.ok_or(Error::Null)?;
@@ -143,12 +203,7 @@ pub unsafe fn frame(
 ) -> Result<bool, Error> {
     // SAFETY: the caller's promise.
     let call = unsafe { call_of(cursor) }?;
-    let key = Key::new(call.index, id, check);
-    let known = described::find(key);
-    let number = known.unwrap_or_else(described::new_number);
-    call.noted(call.push(number, position))?;
-    call.unknown.set(known.is_none().then_some((key, number)));
-    Ok(known.is_some())
+    call.frame(id, check, position)
 }
 
 /// `rsunwind_describe`: describes the code object of the frame just added.
@@ -166,93 +221,4 @@ pub unsafe fn describe(cursor: *const Cursor, code: *const Code) -> Result<(), E
     let (key, number) = call.unknown(true)?;
     codes::describe(call.this, key, number, call.name, &described);
     Ok(())
-}
-
-/// The same of a description as it is written, by a language of our own: but for its number, time
-/// and language. One that is not whole is asked for again at the next sample, if [`more_lines`]
-/// does not complete it.
-///
-/// # Errors
-/// As above.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn describe_as_written(
-    cursor: *const Cursor,
-    code: wire::code::Code<'_>,
-    is_whole: bool,
-) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
-    let call = unsafe { call_of(cursor) }?;
-    let (key, number) = call.unknown(is_whole)?;
-    let language = call.name;
-    let code = wire::code::Code { language, ..code };
-    codes::write(call.this, is_whole.then_some(key), number, code);
-    Ok(())
-}
-
-/// More of the line table of the code object that was described last, but for its number.
-///
-/// # Errors
-/// As above; [`Error::Memory`] if it could not be written.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn more_lines(
-    cursor: *const Cursor,
-    lines: wire::code::MoreLines<'_>,
-    is_last: bool,
-) -> Result<(), Error> {
-    // SAFETY: the caller's promise.
-    let call = unsafe { call_of(cursor) }?;
-    let (key, number) = call.unknown(is_last)?;
-    let lines = wire::code::MoreLines { number, ..lines };
-    match codes::write_lines(call.this, is_last.then_some(key), lines) {
-        true => Ok(()),
-        false => Err(Error::Memory),
-    }
-}
-
-/// A number that stays the same for what a language knows by that id and check: found once, and as
-/// long as it is remembered not again.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn number(
-    cursor: *const Cursor,
-    id: u64,
-    check: u64,
-    find: impl FnOnce() -> Option<u64>,
-) -> Option<u64> {
-    // SAFETY: the caller's promise.
-    let index = unsafe { call_of(cursor) }.ok()?.index;
-    let key = Key::new(described::NUMBERS.wrapping_add(index), id, check);
-    described::find(key).or_else(|| {
-        let found = find().filter(|number| *number != 0)?;
-        described::insert(key, found);
-        Some(found)
-    })
-}
-
-/// The thread that is walked.
-///
-/// # Errors
-/// [`Error::Null`] if no walk is under way.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn thread<'a>(cursor: *const Cursor) -> Result<&'a ThreadState, Error> {
-    // SAFETY: the caller's promise.
-    Ok(unsafe { call_of(cursor) }?.this)
-}
-
-/// Notes that the thread has the lock of its interpreter.
-///
-/// # Safety
-/// See the module.
-pub(super) unsafe fn note_lock(cursor: *const Cursor) {
-    // SAFETY: the caller's promise.
-    if let Ok(call) = unsafe { call_of(cursor) } {
-        call.has_lock.set(true);
-    }
 }

@@ -15,8 +15,12 @@ impl Memory for Call<'_> {
     }
 
     #[inline]
-    fn words<const COUNT: usize>(&self, address: u64) -> Option<[u64; COUNT]> {
-        self.noted(self.reads.words(address)).ok()
+    fn fields<const COUNT: usize>(
+        &self,
+        object: u64,
+        offsets: [u64; COUNT],
+    ) -> Option<[u64; COUNT]> {
+        self.noted(self.reads.fields(object, offsets)).ok()
     }
 
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {

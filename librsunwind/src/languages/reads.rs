@@ -10,7 +10,6 @@
 
 use crate::error::Error;
 use crate::sys;
-use core::array;
 use core::cell::Cell;
 use engine::memory::{is_readable, load_verified};
 
@@ -72,31 +71,33 @@ impl Reads {
     /// [`Error::Unreadable`], [`Error::Budget`].
     #[inline]
     pub fn load(&self, address: u64) -> Result<u64, Error> {
-        self.words::<1>(address).map(|[word]| word)
+        self.fields(address, [0]).map(|[word]| word)
     }
 
-    /// So many words from an address on.
+    /// The words of an object at these offsets.
     ///
     /// # Errors
     /// As above.
     #[inline]
-    pub fn words<const COUNT: usize>(&self, address: u64) -> Result<[u64; COUNT], Error> {
-        const {
-            assert!(
-                COUNT > 0 && COUNT * 8 <= PAGE as usize,
-                "in two pages at most"
-            )
-        };
-        let size = (COUNT as u64).wrapping_mul(8);
+    pub fn fields<const COUNT: usize>(
+        &self,
+        object: u64,
+        offsets: [u64; COUNT],
+    ) -> Result<[u64; COUNT], Error> {
+        const { assert!(COUNT > 0) };
+        let lowest = offsets.iter().fold(u64::MAX, |least, it| least.min(*it));
+        let highest = offsets.iter().fold(0, |most, it| most.max(*it));
+        let (first, last) = (object.wrapping_add(lowest), object.wrapping_add(highest));
+        let page = first / PAGE;
         let rest = self.loads.get().checked_sub(COUNT as u32);
-        let is_in_one = address % PAGE <= PAGE.wrapping_sub(size);
         match rest {
-            Some(rest) if is_in_one && self.is_known(address / PAGE) => self.loads.set(rest),
-            _ => self.ask(address, COUNT as u32)?,
+            Some(rest) if page == last.wrapping_add(7) / PAGE && self.is_known(page) => {
+                self.loads.set(rest);
+            }
+            _ => self.ask(object, (lowest, highest), COUNT as u32)?,
         }
-        let at = |index: usize| address.wrapping_add((index as u64).wrapping_mul(8));
         // SAFETY: the pages were found readable, just now or in this walk.
-        Ok(array::from_fn(|index| unsafe { load_verified(at(index)) }))
+        Ok(offsets.map(|offset| unsafe { load_verified(object.wrapping_add(offset)) }))
     }
 
     #[inline]
@@ -106,14 +107,15 @@ impl Reads {
         set.fold(false, |is_known, known| is_known | (known.get() == page))
     }
 
-    /// The same where pages are not known to be readable, or words lie in two.
+    /// The same where pages are not known to be readable, or words lie in several.
     #[cold]
     #[inline(never)]
-    fn ask(&self, address: u64, count: u32) -> Result<(), Error> {
+    fn ask(&self, object: u64, (lowest, highest): (u64, u64), count: u32) -> Result<(), Error> {
         Self::take(&self.loads, count)?;
-        let behind_first = u64::from(count).wrapping_mul(8).wrapping_sub(1);
-        let last = address.checked_add(behind_first).ok_or(Error::Unreadable)?;
-        (address / PAGE..=last / PAGE).try_for_each(|page| self.probe(page))
+        let first = object.checked_add(lowest).ok_or(Error::Unreadable)?;
+        let last = object.checked_add(highest).ok_or(Error::Unreadable)?;
+        let last = last.checked_add(7).ok_or(Error::Unreadable)?;
+        (first / PAGE..=last / PAGE).try_for_each(|page| self.probe(page))
     }
 
     fn probe(&self, page: u64) -> Result<(), Error> {

@@ -439,6 +439,11 @@ impl Asked {
         self.place.own.load(Relaxed) & own::ENTERS != 0
     }
 
+    /// Whether it is Python, which alone of those of the runtime has entries.
+    pub fn meets(&self) -> bool {
+        self.is_own() && self.has_entries()
+    }
+
     /// Whether it has an entry callback.
     pub fn has_entries(&self) -> bool {
         self.place.entry.load(Relaxed) != 0

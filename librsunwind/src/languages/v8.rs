@@ -140,18 +140,18 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         r9: cursor.register(R9),
         r12: cursor.register(R12),
     };
-    let memory = cursor.own_memory()?;
-    let standing = standing(memory, &frame)?;
+    let call = cursor.own_call()?;
+    let standing = standing(call, &frame)?;
     let function = standing.function;
     let known = recent(cursor)?.find(function);
     if known == Some(0) {
         return None;
     }
-    let shared = layout.shared(memory, function);
+    let shared = layout.shared(call, function);
     let check = match known {
         Some(check) => check,
         None => {
-            let check = shared.map_or(0, |shared| layout.check(memory, shared, thread()));
+            let check = shared.map_or(0, |shared| layout.check(call, shared, thread()));
             recent(cursor)?.keep(function, check);
             check
         }
@@ -160,15 +160,12 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         return None;
     }
     let shared = shared?;
-    let place = layout.place(memory, &frame, &standing, (shared, check));
-    let is_known = cursor.own_frame(place.id, check, place.position).ok()?;
+    let place = layout.place(call, &frame, &standing, (shared, check));
+    let is_known = call.frame(place.id, check, place.position).ok()?;
     if !is_known {
-        layout.describe(memory, shared, &place, thread(), |code, is_whole| {
+        layout.describe(call, shared, &place, thread(), |code, is_whole| {
             // The function stays without a name if that fails, and is described at the next sample.
-            let _ = match is_whole {
-                true => cursor.own_description(code),
-                false => cursor.part_description(code),
-            };
+            let _ = call.describe(code, is_whole);
         });
     }
     Some(standing)

@@ -49,13 +49,22 @@ const GONE: u64 = 3;
 static STATE: AtomicU64 = AtomicU64::new(NOBODY);
 static WORDS: [AtomicU64; 6] = [const { AtomicU64::new(0) }; 6];
 
+/// Whether the process has a CPython.
+///
+/// # Signal safety
+/// A load.
+#[inline]
+pub fn is_here() -> bool {
+    STATE.load(Acquire) == HERE
+}
+
 /// The process's CPython.
 ///
 /// # Signal safety
 /// Loads.
 #[inline]
 pub fn found() -> Option<Python> {
-    if STATE.load(Acquire) != HERE {
+    if !is_here() {
         return None;
     }
     let words = WORDS.each_ref().map(|word| word.load(Relaxed));

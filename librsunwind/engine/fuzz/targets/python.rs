@@ -71,6 +71,7 @@ fuzz_target!(|data: &[u8]| {
     }
     let mut kept = [0; 16];
     let mut codes = Codes::new(&mut kept);
+    let mut place = u64::from(*version);
     let mut entry = layout.innermost(&memory, BASE);
     for _ in 0..100 {
         let Some(known) = entry else { break };
@@ -79,7 +80,7 @@ fuzz_target!(|data: &[u8]| {
             assert!(frames.count() <= 64 * 32);
         }
         let native = BASE..BASE + known.frame % 0x1000;
-        if let Some(placed) = layout.placed(&memory, &known, native) {
+        if let Some(placed) = layout.placed(&memory, &known, native, &mut place) {
             assert!(placed.frame == known.frame && placed.count <= 8);
         }
         let mut frame = known.frame;

@@ -5,7 +5,7 @@
 #![allow(unsafe_code)]
 
 use crate::address::RuntimeAddress;
-use crate::rule::UnwindRule;
+use crate::rule::{REACH, UnwindRule};
 use crate::wire::sample::Frame;
 use core::hint::select_unpredictable;
 use core::slice;
@@ -159,11 +159,21 @@ pub(super) fn copy_unchanged(known: &[Known], bounds: &Bounds, room: &mut [Frame
 /// on, `span` bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
-    pub(crate) lowest_cfa: u64,
-    pub(crate) span: u64,
+    lowest_cfa: u64,
+    span: u64,
 }
 
 impl Bounds {
+    /// Where it may, if the stack can be loaded from between these.
+    #[inline]
+    pub(crate) const fn of(low: u64, high: u64) -> Self {
+        let (lowest_cfa, span) = match low.wrapping_add(REACH) {
+            lowest if lowest <= high => (lowest, high.wrapping_sub(lowest)),
+            _ => (0, 0), // nothing is inside: 0 is the CFA of no step
+        };
+        Self { lowest_cfa, span }
+    }
+
     /// Whether it may lie there.
     #[inline]
     pub(crate) const fn hold(&self, cfa: u64) -> bool {

@@ -6,10 +6,21 @@ use super::strings::Text;
 use super::threads::word;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::recent::Codes;
-use crate::mix::{join, mix};
+use crate::mix::{mix, part};
 use crate::wire::code::{
     Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LONGEST_TABLE, LineFormat, MoreLines,
 };
+
+/// What a code object says of itself.
+#[derive(Clone, Copy, Debug)]
+struct Parts {
+    first_line: u64,
+    /// 0 if it has none.
+    version: u64,
+    name: u64,
+    file: u64,
+    lines: u64,
+}
 
 /// Where a frame stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,18 +48,18 @@ const TYPE: u64 = 8;
 const SIZE: u64 = 16;
 /// Of a bytes object.
 const BYTES: u64 = 32;
+/// Tags of references, from 3.14 on.
+const TAGS: u64 = 7;
+/// Of a word with a field of four bytes.
+const HALF: u64 = u32::MAX as u64;
 
 impl Layout {
     /// Where a frame stands.
     pub fn place(&self, memory: &impl Memory, frame: u64) -> Option<Place> {
-        /// Tags of references, from 3.14 on.
-        const TAGS: u64 = 7;
-        let code = memory.at(frame, self.code)? & !TAGS;
-        let instruction = memory.at(frame, self.instruction)?;
-        let copy = match self.copies {
-            Some(copies) => memory.at(frame, copies.number)? as u32,
-            None => 0,
-        };
+        let number = self.copies.map_or(self.code, |copies| copies.number);
+        let fields = memory.fields(frame, [self.code, self.instruction, number])?;
+        let [code, instruction, number] = fields;
+        let (code, copy) = (code & !TAGS, self.copies.map_or(0, |_| number as u32));
         let standing = match self.position {
             Position::Address(_) if copy != 0 => instruction,
             Position::Address(start) => instruction.wrapping_sub(code.wrapping_add(start)),
@@ -85,73 +96,69 @@ impl Layout {
         known: &mut Codes<'_>,
     ) -> u64 {
         known.find(code).unwrap_or_else(|| {
-            let digest = self.digest(memory, code, code_type, known);
+            let parts = self.parts(memory, code, code_type);
+            let digest = parts.and_then(|parts| self.digest(memory, &parts, known));
             let check = digest.unwrap_or(0);
             known.keep(code, check);
             check
         })
     }
 
-    fn digest(
-        &self,
-        memory: &impl Memory,
-        code: u64,
-        code_type: u64,
-        known: &mut Codes<'_>,
-    ) -> Option<u64> {
-        if memory.at(code, self.of_object(TYPE))? != code_type {
-            return None;
+    /// What a code object says of itself; `None` if it is none.
+    fn parts(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<Parts> {
+        let offsets = [
+            self.of_object(TYPE),
+            self.first_line,
+            self.version.unwrap_or(self.first_line),
+            self.name,
+            self.file,
+            self.lines,
+        ];
+        let [kind, first_line, version, name, file, lines] = memory.fields(code, offsets)?;
+        let version = self.version.map_or(0, |_| version & HALF);
+        (kind == code_type).then_some(Parts {
+            first_line: first_line & HALF,
+            version,
+            name,
+            file,
+            lines,
+        })
+    }
+
+    fn digest(&self, memory: &impl Memory, parts: &Parts, known: &mut Codes<'_>) -> Option<u64> {
+        let first_line = parts.first_line;
+        // The interpreter's own code objects have none.
+        if parts.version != 0 {
+            let words = [first_line, parts.version, parts.name, parts.lines];
+            return Some(sum(words).max(1));
         }
-        let lines = memory.at(code, self.lines)?;
-        if let Some(version) = self.version(memory, code) {
-            let parts = [version, memory.at(code, self.name)?, lines];
-            let first = mix(self.first_line(memory, code)?);
-            let digest = parts.iter().fold(first, |digest, part| join(digest, *part));
-            return Some(digest.max(1));
-        }
-        let length = memory.at(lines, self.of_object(SIZE))?;
-        let first_line = self.first_line(memory, code)?;
-        let mut digest = join(mix(first_line), length);
+        let length = memory.at(parts.lines, self.of_object(SIZE))?;
         // To 3.9 what is all on its first line has an empty table.
         if length == 0 && self.format != LineFormat::Python39 {
             return None;
         }
         // What calls `__init__` for a class has that name for its file, too.
-        if first_line == 0 && memory.at(code, self.file)? == memory.at(code, self.name)? {
+        if parts.first_line == 0 && parts.file == parts.name {
             return None;
         }
-        for word in ends(memory, lines.checked_add(self.of_object(BYTES))?, length) {
-            digest = join(digest, word?);
-        }
-        let name = Text::at(memory, self, memory.at(code, self.name)?)?;
+        let start = parts.lines.checked_add(self.of_object(BYTES))?;
+        let [first, last] = ends(memory, start, length)?;
+        let name = Text::at(memory, self, parts.name)?;
         // The interpreter has computed that of all names.
         let name = match name.hash {
             Some(hash) => hash,
             None => text_number(memory, &name)?,
         };
-        let file = memory.at(code, self.file)?;
-        let of_file = match known.find(file) {
+        let of_file = match known.find(parts.file) {
             Some(of_file) => of_file,
             None => {
                 // Its hash may be computed any time.
-                let of_file = text_number(memory, &Text::at(memory, self, file)?)?;
-                known.keep(file, of_file);
+                let of_file = text_number(memory, &Text::at(memory, self, parts.file)?)?;
+                known.keep(parts.file, of_file);
                 of_file
             }
         };
-        digest = join(join(digest, name), of_file);
-        Some(digest.max(1))
-    }
-
-    /// The interpreter's own code objects have none.
-    fn version(&self, memory: &impl Memory, code: u64) -> Option<u64> {
-        let version = memory.at(code, self.version?)? & u64::from(u32::MAX);
-        (version != 0).then_some(version)
-    }
-
-    fn first_line(&self, memory: &impl Memory, code: u64) -> Option<u64> {
-        let line = memory.at(code, self.first_line)?;
-        Some(line & u64::from(u32::MAX))
+        Some(sum([first_line, length, first, last, name, of_file]).max(1))
     }
 
     /// Describes a code object, part by part, until somebody has no use for more; not if it cannot
@@ -204,7 +211,7 @@ impl Layout {
         Some(Code {
             name: text(self.name)?.read(memory, &mut room.name)?,
             file: text(self.file)?.read(memory, &mut room.file)?,
-            first_line: u32::try_from(self.first_line(memory, code)?).ok()?,
+            first_line: u32::try_from(memory.at(code, self.first_line)? & HALF).ok()?,
             format: self.format,
             lines,
             ..Code::default()
@@ -232,28 +239,35 @@ struct Room {
 fn text_number(memory: &impl Memory, text: &Text) -> Option<u64> {
     /// Of a longer text, what lies between here and its end is not looked at.
     const MIDDLE: u64 = 128;
-    let mut digest = mix(text.size);
-    for word in ends(memory, text.start, text.size) {
-        digest = join(digest, word?);
-    }
+    let [first, last] = ends(memory, text.start, text.size)?;
+    let mut digest = sum([text.size, first, last]);
     // Names that a program makes often differ in the middle alone.
     for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
-        digest = join(digest, memory.at(text.start, at)?);
+        digest = digest.wrapping_add(part(at, memory.at(text.start, at)?));
     }
-    Some(digest)
+    Some(mix(digest))
+}
+
+/// What words at their places make together.
+#[inline]
+fn sum<const COUNT: usize>(words: [u64; COUNT]) -> u64 {
+    let (mut sum, mut place) = (0u64, 0u64);
+    for word in words {
+        sum = sum.wrapping_add(part(place, word));
+        place = place.wrapping_add(1);
+    }
+    sum
 }
 
 /// The first and last eight bytes of some, or all of fewer.
-fn ends(memory: &impl Memory, start: u64, length: u64) -> [Option<u64>; 2] {
-    let first = memory.load(start);
-    match length.checked_sub(8) {
-        Some(rest) => [first, memory.at(start, rest)],
+#[inline]
+fn ends(memory: &impl Memory, start: u64, length: u64) -> Option<[u64; 2]> {
+    let first = memory.load(start)?;
+    Some(match length.checked_sub(8) {
+        Some(rest) => [first, memory.at(start, rest)?],
         None => {
             let beyond = 64u64.wrapping_sub(length.wrapping_mul(8)) as u32;
-            [
-                first.map(|word| word.checked_shl(beyond).unwrap_or(0)),
-                Some(0),
-            ]
+            [first.checked_shl(beyond).unwrap_or(0), 0]
         }
-    }
+    })
 }

@@ -83,15 +83,20 @@ impl Layout {
 
     /// The next outer entry.
     pub fn outer(&self, memory: &impl Memory, entry: &Entry) -> Option<Entry> {
+        let after = match self.entries {
+            Entries::Unplaced | Entries::One { .. } => self.after(memory, entry)?,
+            Entries::Marked { .. } | Entries::OnStack { .. } => 0,
+        };
+        self.outer_of(memory, entry, after)
+    }
+
+    /// The same where it is known which frame called the outermost one of the entry.
+    pub fn outer_of(&self, memory: &impl Memory, entry: &Entry, after: u64) -> Option<Entry> {
         match self.entries {
-            Entries::Unplaced => {
-                let frame = self.after(memory, entry)?;
-                unplaced(entry.thread, frame)
-            }
+            Entries::Unplaced => unplaced(entry.thread, after),
             Entries::One { previous, .. } => {
                 let record = memory.at(entry.address, previous)?;
-                let frame = self.after(memory, entry)?;
-                self.recorded_at(memory, entry.thread, record, frame)
+                self.recorded_at(memory, entry.thread, record, after)
             }
             Entries::Marked { previous, .. } => {
                 let record = memory.at(entry.address, previous)?;
@@ -107,7 +112,15 @@ impl Layout {
     /// The part of an unplaced entry that a native frame of the loop runs, which lies at these
     /// addresses: the frame that it has pointers into, and those that are inner to it, if their
     /// own native frames were missed. `None` if it runs none yet, or no more.
-    pub fn placed(&self, memory: &impl Memory, entry: &Entry, native: Range<u64>) -> Option<Entry> {
+    /// `place` is where such a pointer was found in the native frame before, from its beginning, as
+    /// nearly all are those of one function.
+    pub fn placed(
+        &self,
+        memory: &impl Memory,
+        entry: &Entry,
+        native: Range<u64>,
+        place: &mut u64,
+    ) -> Option<Entry> {
         /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
         /// nobody knows that they are its own.
         const MISSED: u32 = 8;
@@ -128,9 +141,14 @@ impl Layout {
             }
             let room = memory.at(frame, ROOM)?.min(MOST_ROOM).wrapping_mul(8);
             let reach = self.variables.wrapping_add(room);
-            let mut words = (0..size).step_by(8);
-            let points = |at| Some(memory.at(own.start, at)?.wrapping_sub(frame) <= reach);
-            if words.any(|at| points(at) == Some(true)) {
+            let words = (0..size).step_by(8);
+            let known = Some(*place).filter(|at| *at < size);
+            let points = |at: &u64| {
+                let word = memory.at(own.start, *at);
+                word.is_some_and(|word| word.wrapping_sub(frame) <= reach)
+            };
+            if let Some(at) = known.into_iter().chain(words).find(points) {
+                *place = at;
                 return Some(Entry {
                     address: native.start,
                     count,
@@ -208,9 +226,8 @@ impl Layout {
     fn count_to_run(&self, memory: &impl Memory, first: u64, fields: (u64, u64, u64)) -> u32 {
         let (depth, state, generator) = fields;
         let is_run = |frame| {
-            let depth = memory.at(frame, depth)? as i32;
-            let state = memory.at(frame, state)? & 0xff;
-            Some(depth < 0 || state != 0 || memory.at(frame, generator)? == 0)
+            let [depth, state, generator] = memory.fields(frame, [depth, state, generator])?;
+            Some((depth as i32) < 0 || state & 0xff != 0 || generator == 0)
         };
         let mut frame = first;
         for count in 1..MOST {

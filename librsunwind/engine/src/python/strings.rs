@@ -30,6 +30,7 @@ const LONGEST: u64 = 1 << 30;
 impl Text {
     /// Of the object at an address; `None` if it is none with its characters in it, as those of
     /// code objects are.
+    #[inline]
     pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
         let head = object.checked_add(layout.of_object(LENGTH))?;
         let [length, hash, state] = memory.words(head)?;

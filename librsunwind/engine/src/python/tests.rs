@@ -280,7 +280,8 @@ fn garbage_has_no_end_of_frames_that_is_waited_for() {
             for _ in 0..10 {
                 let Some(known) = entry else { break };
                 let _: Option<Place> = layout.place(&made, known.frame);
-                layout.placed(&made, &known, BASE..BASE + next() % 0x4000);
+                let mut place = next() % 0x400;
+                layout.placed(&made, &known, BASE..BASE + next() % 0x4000, &mut place);
                 entry = layout.outer(&made, &known);
             }
         }
@@ -306,7 +307,12 @@ fn native_frames_have_what_they_point_into() {
     let first = layout.innermost(&made, BASE + 0x2f00).unwrap();
     assert_eq!((first.address, first.frame), (Entry::UNPLACED, frame(1)));
     let placed = |entry: &Entry, number| {
-        let found = layout.placed(&made, entry, native(number))?;
+        let mut places = [0, 40, 48, 7, u64::MAX];
+        let found = places
+            .each_mut()
+            .map(|place| layout.placed(&made, entry, native(number), place));
+        assert!(found.iter().all(|it| *it == found[0]), "{found:?}");
+        let found = found[0]?;
         Some((found, found.address - BASE, found.count))
     };
     // What begins has its caller's registers alone.
@@ -326,7 +332,7 @@ fn native_frames_have_what_they_point_into() {
     assert_eq!((at, count), (2 * SIZE, 2));
     assert_eq!(layout.outer(&made, &both), None, "that was all");
     // One that is hardly there has no words of its own.
-    assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8), None);
+    assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8, &mut 0), None);
 }
 
 /// Of 3.10: two entries, the outer one with a generator that was only made the caller of another.

@@ -117,6 +117,12 @@ impl UnwindRule {
         Self(Self::new(Kind::Language, Method::Told).0 | (number as u64) << OFFSET_SHIFT)
     }
 
+    /// The number of the language that answers for the code, if one does.
+    #[must_use]
+    pub fn language_of(self) -> Option<u32> {
+        (self.kind() == Kind::Language).then(|| self.index())
+    }
+
     /// Of a frame-pointer rule, why the walk ends if the frame pointer leads nowhere.
     #[must_use]
     pub fn reason(self) -> StopReason {

@@ -13,37 +13,29 @@
 #![allow(unsafe_code)]
 
 mod thread_state;
+mod walk;
 
 use super::api::{self, Answer, Cursor, Language};
-use super::layout::{STATE, flags};
-use crate::modules::python::{Python as Module, found, tasks};
+use super::call::Call;
+use super::layout::STATE;
+use crate::modules::python::{Python as Module, found, is_here};
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
+use core::ops::Range;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use engine::interpreter::memory::Memory;
-use engine::interpreter::recent::Codes;
 use engine::memory::{is_readable, load_verified};
-use engine::mix::mix;
-use engine::python::code::{Part, Place};
-use engine::python::entries::Entry;
-use engine::python::layout::{self, Entries, Layout};
-use engine::python::names;
-use engine::python::tasks::Awaiting;
+use engine::python::layout::{self, Entries};
 use engine::registers::thread_block;
 use engine::wire::event::EventKind;
+use walk::{Interpreter, Walk};
 
 const NOT_YET: u32 = 0;
 const REGISTERED: u32 = 1;
 const DECLINED: u32 = 2;
-
-/// What is known of the interpreter.
-struct Interpreter {
-    module: Module,
-    layout: Layout,
-}
 
 struct Python {
     /// Of these.
@@ -111,9 +103,8 @@ impl Python {
 
     /// The interpreter, while its module is loaded.
     fn interpreter(&self) -> Option<&Interpreter> {
-        found()?;
         // SAFETY: only called for the registered language.
-        unsafe { (*self.known.get()).as_ref() }
+        is_here().then(|| unsafe { (*self.known.get()).as_ref() })?
     }
 }
 
@@ -131,153 +122,42 @@ impl Memory for Own {
     }
 }
 
-/// What a walk keeps, in the words of its state.
-struct Kept<'a> {
-    entry: &'a mut [u64; Entry::WORDS],
-    codes: Codes<'a>,
-}
-
-fn kept(state: &mut [u64; STATE / 8]) -> Option<Kept<'_>> {
-    let (entry, rest) = state.split_first_chunk_mut()?;
-    Some(Kept {
-        entry,
-        codes: Codes::new(rest.first_chunk_mut()?),
-    })
-}
-
 // SAFETY: reads through the cursor alone, and is bounded.
 unsafe impl Language for Python {
     const NAME: &'static CStr = c"python";
     const HAS_ENTRIES: bool = true;
 
     fn entry(&self, cursor: &mut Cursor<'_>) -> Option<u64> {
-        let (known, memory) = (self.interpreter()?, cursor.own_memory()?);
+        let (known, call) = (self.interpreter()?, cursor.own_call()?);
         let own = thread_block();
-        let thread = thread_state::find(memory, &known.module, &known.layout, own)?;
+        let thread = thread_state::find(call, &known.module, &known.layout, own)?;
         if thread.has_lock {
-            cursor.own_lock();
+            call.has_lock.set(true);
         }
-        let entry = known.layout.innermost(memory, thread.address)?;
-        *kept(cursor.state())?.entry = entry.to_words();
+        let entry = known.layout.innermost(call, thread.address)?;
+        Walk::new(known, call, cursor.state())?.come_to(&entry);
         Some(entry.address)
     }
 
     fn unwind(&self, cursor: &mut Cursor<'_>) -> Answer {
-        let at = cursor.entry();
+        // Where it has one, it is met; this is what is left of them when the walk is over.
         cursor.set_entry(None);
-        let next = self.interpreter().and_then(|known| known.give(cursor, at));
-        cursor.set_entry(next);
+        let (known, call) = (self.interpreter(), cursor.own_call());
+        let walk = known.zip(call);
+        let walk = walk.and_then(|(known, call)| Walk::new(known, call, cursor.state()));
+        if let Some(mut walk) = walk {
+            walk.give_rest();
+        }
         Answer::Native
     }
 }
 
-impl Interpreter {
-    /// Gives the frames of the entry that was met, or of all that were not; and the next entry.
-    fn give(&self, cursor: &mut Cursor<'_>, at: u64) -> Option<u64> {
-        /// Entries that were not met, at most.
-        const MOST: u32 = 1000;
-        let (is_rest, memory) = (cursor.flags() & flags::REST != 0, cursor.own_memory()?);
-        let mut entry = Entry::from_words(kept(cursor.state())?.entry);
-        if entry.address == Entry::UNPLACED && !is_rest {
-            match self.layout.placed(memory, &entry, at..cursor.cfa()?) {
-                Some(placed) => entry = placed,
-                None => return Some(entry.address),
-            }
-        }
-        if entry.address != at {
-            return None;
-        }
-        for _ in 0..MOST {
-            let outermost = self.give_frames(cursor, &entry)?;
-            match self.layout.outer(memory, &entry) {
-                Some(outer) => entry = outer,
-                None => {
-                    self.tell_name(cursor, outermost);
-                    return None;
-                }
-            }
-            if !is_rest {
-                break;
-            }
-        }
-        *kept(cursor.state())?.entry = entry.to_words();
-        Some(entry.address)
-    }
-
-    /// Tells what the program calls the thread whose outermost frame that is, from time to time.
-    fn tell_name(&self, cursor: &Cursor<'_>, outermost: u64) {
-        let thread = cursor.own_thread();
-        let Some(thread) = thread.filter(|thread| thread.is_own_name_due()) else {
-            return;
-        };
-        let mut room = [0; names::LONGEST];
-        let memory = cursor.own_memory();
-        let name = memory.and_then(|it| self.layout.thread_name(it, outermost, &mut room));
-        if let Some(name) = name {
-            thread.record_own_name(name);
-        }
-    }
-
-    /// Gives the frames of an entry, and which is the outermost.
-    fn give_frames(&self, cursor: &mut Cursor<'_>, entry: &Entry) -> Option<u64> {
-        /// Frames of an entry, at most: more than a sample has room for. Of more, both ends.
-        const MOST: u32 = 16_000;
-        let left_out = entry.count.saturating_sub(MOST);
-        let gap = MOST / 2..(MOST / 2).saturating_add(left_out);
-        let memory = cursor.own_memory()?;
-        let task = tasks().and_then(|table| Awaiting::of(memory, &self.layout, entry, table));
-        let (mut frame, mut outermost) = (entry.frame, 0);
-        for index in 0..entry.count {
-            if !gap.contains(&index)
-                && let Some(place) = self.layout.place(memory, frame)
-            {
-                self.give_frame(cursor, place)?;
-            }
-            // Who awaits a task calls it, as it were.
-            if let Some(mut task) = task.filter(|task| task.outermost == frame) {
-                while let Some(frame) = task.next(memory, &self.layout) {
-                    if let Some(place) = self.layout.place(memory, frame) {
-                        self.give_frame(cursor, place)?;
-                    }
-                }
-            }
-            outermost = frame;
-            frame = self.layout.caller(memory, frame)?;
-        }
-        Some(outermost)
-    }
-
-    /// Gives a frame, with a description of its code object if that is new. One whose code object
-    /// is none, or the interpreter's own, is left out.
-    fn give_frame(&self, cursor: &mut Cursor<'_>, place: Place) -> Option<()> {
-        let memory = cursor.own_memory()?;
-        let mut codes = kept(cursor.state())?.codes;
-        let code_type = self.module.code_type;
-        let check = (self.layout).check(memory, place.code, code_type, &mut codes);
-        if check == 0 {
-            return Some(());
-        }
-        let start = match place.copy {
-            0 => Some(0),
-            copy => cursor.own_number(place.code, check ^ mix(copy.into()), || {
-                self.layout.start_of(memory, &place)
-            }),
-        };
-        let is_known = cursor
-            .own_frame(place.code, check, place.position(start))
-            .ok()?;
-        if !is_known {
-            // The frame stays without a name if that fails, or without some lines, and is described
-            // at the next sample.
-            let _ = self.layout.describe(memory, place.code, |part| {
-                let told = match part {
-                    Part::Code(code, true) => cursor.own_description(code),
-                    Part::Code(code, false) => cursor.part_description(code),
-                    Part::Lines(lines, is_last) => cursor.more_lines(lines, is_last),
-                };
-                told.ok()
-            });
-        }
-        Some(())
-    }
+/// Gives what runs in a native frame that reaches from an entry to `end`, and the next entry, or 0.
+///
+/// # Signal safety
+/// As a callback.
+pub(super) fn meet(call: &Call<'_>, state: &mut [u64; STATE / 8], at: Range<u64>) -> u64 {
+    let known = PYTHON.interpreter();
+    let walk = known.and_then(|known| Walk::new(known, call, state));
+    walk.and_then(|mut walk| walk.give(at)).unwrap_or(0)
 }
