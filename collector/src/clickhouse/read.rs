@@ -303,10 +303,11 @@ mod tests {
     #[test]
     fn who_is_one_too_many_asks_again() {
         let refuses = b"HTTP/1.1 429 No\r\nConnection: close\r\n\r\nCode: 202. Too many\n";
-        let (address, heads) = serve(&[&refuses[..], refuses, &span([0, 0], 0)]);
+        let (none, services) = (span([0, 0], 0), answer::<String>(&[]));
+        let (address, heads) = serve(&[&refuses[..], refuses, &none, &services]);
         let why = open_at(&address, "").unwrap_err().to_string();
         assert!(why.contains("has no sample of that time"), "{why}");
-        assert_eq!(heads.try_iter().count(), 3);
+        assert_eq!(heads.try_iter().count(), 4);
     }
 
     #[test]
