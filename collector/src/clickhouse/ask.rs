@@ -93,7 +93,7 @@ impl Server {
             if !is_one_too_many {
                 return answer;
             }
-            if !turn.is_refused() {
+            if !turn.refused() {
                 // Others of that user ask.
                 if times == 0 {
                     return answer;

@@ -53,7 +53,7 @@ pub(super) struct Turn<'a>(&'a Turns);
 impl Turn<'_> {
     /// It is one too many: from now on no more are taken than are asked beside it, if there are
     /// any. Gives whether there are.
-    pub(super) fn is_refused(self) -> bool {
+    pub(super) fn refused(self) -> bool {
         let mut state = self.0.state();
         let others = state.taken - 1;
         state.most = state.most.min(others).max(1);
@@ -76,10 +76,10 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn who_is_refused_waits_for_another() {
+    fn who_refused_waits_for_another() {
         let turns = Turns::new();
         let [one, other, third] = [turns.take(), turns.take(), turns.take()];
-        assert!(third.is_refused());
+        assert!(third.refused());
         thread::scope(|scope| {
             let (took, taken) = channel();
             let turns = &turns;
@@ -93,7 +93,7 @@ mod tests {
             assert!(taken.recv_timeout(Duration::from_secs(60)).is_ok());
         });
         drop(other);
-        assert!(!turns.take().is_refused(), "alone");
+        assert!(!turns.take().refused(), "alone");
         drop(turns.take());
     }
 }
