@@ -14,7 +14,7 @@ use tempfile::NamedTempFile;
 const CERTIFICATE: &str = include_str!("test_server.pem");
 
 /// Answers requests with those, in this order, each on a connection of its own, and gives the lines
-/// of their heads. It ends with the process.
+/// of their heads. Others wait until the process ends.
 pub(crate) fn serve(answers: &[impl AsRef<[u8]>]) -> (String, Receiver<Vec<String>>) {
     listen("http", answers, Some)
 }
@@ -55,8 +55,12 @@ fn listen<S: Read + Write>(
     let (requests, posted) = channel();
     let answers: Vec<Vec<u8>> = answers.iter().map(|one| one.as_ref().to_vec()).collect();
     thread::spawn(move || {
-        let streams = listener.incoming().flatten().filter_map(open);
-        for (stream, answer) in streams.zip(answers) {
+        let (mut answers, mut waiting) = (answers.into_iter(), Vec::new());
+        for stream in listener.incoming().flatten().filter_map(open) {
+            let Some(answer) = answers.next() else {
+                waiting.push(stream);
+                continue;
+            };
             let mut reader = BufReader::new(stream);
             let lines = reader.by_ref().lines().map_while(Result::ok);
             let head: Vec<String> = lines.take_while(|line| !line.is_empty()).collect();

@@ -135,6 +135,10 @@ timed("rsunwind report, one service and hour", lambda: run(rsunwind, "report", a
 everything = address.replace("service=svc3&", "")
 timed("rsunwind report, all services", lambda: run(rsunwind, "report", everything))
 equal("what is above it", run(rsunwind, "report", everything).stdout.splitlines()[1].split(" in ")[1], f"{rows} samples of 1 process")
+some = everything.replace("10:00:00Z", "10:10:20.5Z").replace("11:00:00Z", "10:15:40Z")
+timed("rsunwind report, all services, five minutes", lambda: run(rsunwind, "report", some))
+counted = "SELECT count() FROM rsunwind_samples WHERE service LIKE 'svc%' AND time >= '2026-11-22 10:10:20.500' AND time < '2026-11-22 10:15:40'"
+equal("what is above that", run(rsunwind, "report", some).stdout.splitlines()[1].split(" in ")[1], f"{engine.ask(counted)[0][0]} samples of 1 process")
 timed("the same by thread", lambda: run(rsunwind, "report", everything, "--by", "thread"))
 spent = json.loads(run(rsunwind, "report", everything, "--by", "thread", "--format", "json").stdout)
 equal("CPU time of all services, ns", spent["total"], rows * 10101010)

@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let _ = answer::rows::<answer::Sums>(bytes);
     let _ = answer::rows::<answer::Thread>(bytes);
     let _ = answer::rows::<answer::Frame>(bytes);
-    let _ = answer::rows::<answer::Stack<'_>>(bytes);
+    let _ = answer::stacks(bytes);
     let _ = answer::rows::<String>(bytes);
     let _ = message::unpack(bytes);
     let Ok(rows) = message::rows(bytes) else {

@@ -28,6 +28,8 @@ pub(super) struct Wanted {
     pub(super) user: Option<(String, String)>,
     /// SQL that holds for samples that are wanted; only names of parameters are from the address.
     pub(super) condition: String,
+    /// SQL that holds for samples that lie where some of that time may be, by the index alone.
+    pub(super) place: String,
     /// Parameters, by name.
     pub(super) parameters: Vec<(String, String)>,
 }
@@ -118,9 +120,7 @@ impl Wanted {
         }
         let has_labels = !labels.is_empty();
         for (name, sign, edge, time) in [("from", ">=", "end", from), ("to", "<", "begin", to)] {
-            let limit = format!("{sign} parseDateTime64BestEffort({{{name}:String}}, 3, 'UTC')");
-            conditions.push(format!("time {limit}"));
-            labels.push(format!("{edge} {limit}"));
+            labels.push(format!("{edge} {sign} {}", in_sql(name)));
             let time = absolute(&time, now_ns).map_err(|why| format!("{name}: {why}"))?;
             self.parameters.push((name.to_owned(), time));
         }
@@ -129,7 +129,11 @@ impl Wanted {
             let windows = format!("SELECT window FROM rsunwind_windows WHERE {labels}");
             conditions.push(format!("window IN ({windows})"));
         }
+        let [from, to] = ["from", "to"].map(in_sql);
+        let place = format!("{} AND {}", since(&from), until(&to));
+        conditions.push(format!("time >= {from} AND time < {to} AND {place}"));
         self.condition = conditions.join(" AND ");
+        self.place = place;
         Ok(secure)
     }
 
@@ -141,6 +145,23 @@ impl Wanted {
         self.parameters.push((value.clone(), wanted));
         format!("{column}[{{{key}:String}}] = {{{value}:String}}")
     }
+}
+
+/// The time that is a parameter of that name.
+pub(super) fn in_sql(name: &str) -> String {
+    format!("parseDateTime64BestEffort({{{name}:String}}, 3, 'UTC')")
+}
+
+/// Holds for samples that may lie beside some from a time on. The index knows minutes, and has to
+/// be told of them: it takes a condition on the time for one on the column behind, by which it
+/// leaves out nothing.
+pub(super) fn since(time: &str) -> String {
+    format!("indexHint(toStartOfMinute(time) >= {time} - INTERVAL 1 MINUTE)")
+}
+
+/// Likewise of some before a time.
+pub(super) fn until(time: &str) -> String {
+    format!("indexHint(toStartOfMinute(time) < {time})")
 }
 
 /// The address without user and password, to be shown.
@@ -191,6 +212,7 @@ mod tests {
             ("d", Some(("u@".into(), "p".into())))
         );
         assert!(!wanted.condition.contains("DROP") && !wanted.condition.contains("b\\"));
+        assert!(wanted.condition.ends_with(&wanted.place));
         let parameter = |name: &str| {
             let found = wanted.parameters.iter().find(|(key, _)| key == name);
             found.map(|(_, value)| &**value)

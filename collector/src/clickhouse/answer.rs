@@ -1,9 +1,12 @@
-//! What ClickHouse answers to the queries of [`super::read`]: rows in its format
-//! `RowBinaryWithNamesAndTypes`.
+//! What ClickHouse answers to queries: rows in its format `RowBinaryWithNamesAndTypes`, and stacks,
+//! which are most of all bytes, column by column in its format `Native`.
 //! <https://clickhouse.com/docs/interfaces/formats/RowBinaryWithNamesAndTypes>
+//! <https://clickhouse.com/docs/interfaces/formats/Native>
 
 /// What answers are in.
 pub(super) const FORMAT: &str = "RowBinaryWithNamesAndTypes";
+/// What stacks are in: ClickHouse and we take the frames of all at once.
+pub(super) const NATIVE: &str = "Native";
 /// No answer of ours has more columns.
 const MOST_COLUMNS: usize = 64;
 /// Rows take no more memory, bytes: an empty text takes one byte of an answer, and 24 here.
@@ -18,27 +21,45 @@ pub(super) trait Row<'a>: Sized {
     fn read(from: &mut Cursor<'a>) -> Option<Self>;
 }
 
-/// What a service has of samples.
+/// What a service has of samples, or somewhat more.
 #[derive(Debug)]
 pub(super) struct Service {
     pub(super) service: String,
     pub(super) samples: u64,
-    /// When the first and the last sample were, ms since 1970.
-    pub(super) first_ms: u64,
-    pub(super) last_ms: u64,
-    /// In how many threads ClickHouse does what it is asked for, if nobody says.
-    pub(super) threads: u64,
 }
 
 impl Row<'_> for Service {
-    const TYPES: &'static [&'static str] = &["String", "UInt64", "UInt64", "UInt64", "UInt64"];
+    const TYPES: &'static [&'static str] = &["String", "UInt64"];
 
     fn read(from: &mut Cursor<'_>) -> Option<Self> {
         Some(Self {
             service: from.text()?,
             samples: from.number()?,
-            first_ms: from.number()?,
-            last_ms: from.number()?,
+        })
+    }
+}
+
+/// What is known before anything is read.
+#[derive(Debug)]
+pub(super) struct Span {
+    /// How many samples were seen in the first minutes that are asked for, and in the last.
+    pub(super) seen: [u64; 2],
+    /// When the first and the last of these were, ms since 1970.
+    pub(super) ends_ms: [u64; 2],
+    /// So many whole minutes are asked for.
+    pub(super) minutes: u64,
+    /// In how many threads ClickHouse does what it is asked for, if nobody says.
+    pub(super) threads: u64,
+}
+
+impl Row<'_> for Span {
+    const TYPES: &'static [&'static str] = &["UInt64"; 6];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
+        Some(Self {
+            seen: [from.number()?, from.number()?],
+            ends_ms: [from.number()?, from.number()?],
+            minutes: from.number()?,
             threads: from.number()?,
         })
     }
@@ -139,13 +160,21 @@ pub(super) struct Stack<'a> {
     pub(super) frames: &'a [[u8; 8]],
 }
 
-impl<'a> Row<'a> for Stack<'a> {
-    const TYPES: &'static [&'static str] = &["UInt64", "String"];
+/// What is in the table of stacks.
+#[derive(Debug)]
+pub(super) struct Lying {
+    pub(super) stacks: u64,
+    /// That they have together.
+    pub(super) frames: u64,
+}
 
-    fn read(from: &mut Cursor<'a>) -> Option<Self> {
+impl Row<'_> for Lying {
+    const TYPES: &'static [&'static str] = &["UInt64", "UInt64"];
+
+    fn read(from: &mut Cursor<'_>) -> Option<Self> {
         Some(Self {
-            hash: from.number()?,
-            frames: from.words()?,
+            stacks: from.number()?,
+            frames: from.number()?,
         })
     }
 }
@@ -182,6 +211,22 @@ fn rows_within<'a, R: Row<'a>>(body: &'a [u8], memory: usize) -> Result<Vec<R>, 
         rows.push(row.ok_or_else(|| format!("row {} is damaged", rows.len() + 1))?);
     }
     Ok(rows)
+}
+
+/// The stacks of an answer in [`NATIVE`], block by block.
+///
+/// # Errors
+/// What is not as it must be.
+pub(super) fn stacks(body: &[u8]) -> Result<Vec<Stack<'_>>, String> {
+    let mut from = Cursor { rest: body };
+    let mut all = Vec::new();
+    let mut blocks = 0;
+    while !from.rest.is_empty() {
+        blocks += 1;
+        let block = from.block_of_stacks(&mut all);
+        block.ok_or_else(|| format!("block {blocks} has no stacks, or is damaged"))?;
+    }
+    Ok(all)
 }
 
 /// What is left of an answer.
@@ -247,14 +292,42 @@ impl<'a> Cursor<'a> {
 
     /// The numbers of a list whose bytes are a text: ClickHouse writes it at once, a list number
     /// by number.
-    fn words(&mut self) -> Option<&'a [[u8; 8]]> {
+    fn numbers(&mut self) -> Option<Vec<u64>> {
         let (words, rest) = self.slice()?.as_chunks();
-        rest.is_empty().then_some(words)
+        let numbers = words.iter().map(|word| u64::from_le_bytes(*word));
+        rest.is_empty().then(|| numbers.collect())
     }
 
-    fn numbers(&mut self) -> Option<Vec<u64>> {
-        let words = self.words()?.iter();
-        Some(words.map(|word| u64::from_le_bytes(*word)).collect())
+    /// So many numbers of a column.
+    fn words(&mut self, number: usize) -> Option<&'a [[u8; 8]]> {
+        Some(self.take(number.checked_mul(8)?)?.as_chunks().0)
+    }
+
+    /// A block's rows of hashes and lists of frames.
+    fn block_of_stacks(&mut self, all: &mut Vec<Stack<'a>>) -> Option<()> {
+        let (columns, rows) = (self.length()?, self.length()?);
+        if columns == 0 && rows == 0 {
+            return Some(());
+        }
+        let column = |from: &mut Self, kind: &[u8]| {
+            from.slice()?;
+            (from.slice()? == kind).then_some(())
+        };
+        column(self, b"UInt64")?;
+        let hashes = self.words(rows)?;
+        column(self, b"Array(UInt64)")?;
+        let ends = self.words(rows)?;
+        let number = ends.last().map_or(0, |end| u64::from_le_bytes(*end));
+        let frames = self.words(usize::try_from(number).ok()?)?;
+        let mut begin = 0;
+        for (hash, end) in hashes.iter().zip(ends) {
+            let end = usize::try_from(u64::from_le_bytes(*end)).ok()?;
+            let hash = u64::from_le_bytes(*hash);
+            let frames = frames.get(begin..end)?;
+            all.push(Stack { hash, frames });
+            begin = end;
+        }
+        (columns == 2).then_some(())
     }
 }
 
@@ -280,30 +353,90 @@ pub(super) mod tests {
         [8 * numbers.len() as u8].into_iter().chain(bytes).collect()
     }
 
-    fn stacks(rows: &[u8]) -> Result<Vec<(u64, Vec<u64>)>, String> {
-        let body = [&head::<Stack<'_>>(), rows].concat();
-        let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
-        let numbers = |row: &Stack<'_>| (row.hash, row.frames.iter().map(number).collect());
-        Ok(super::rows(&body)?.iter().map(numbers).collect())
+    /// An answer with a block of them.
+    pub(in super::super) fn block(stacks: &[(u64, &[u64])]) -> Vec<u8> {
+        let mut ends = vec![0];
+        for (_, frames) in stacks {
+            ends.push(ends[ends.len() - 1] + frames.len() as u64);
+        }
+        let bytes = |numbers: &[u64]| {
+            let bytes = numbers.iter().flat_map(|number| number.to_le_bytes());
+            bytes.collect::<Vec<u8>>()
+        };
+        let [hashes, frames]: [Vec<u64>; 2] = [
+            stacks.iter().map(|(hash, _)| *hash).collect(),
+            stacks
+                .iter()
+                .flat_map(|(_, frames)| *frames)
+                .copied()
+                .collect(),
+        ];
+        [
+            &[2, stacks.len() as u8][..],
+            &["hash", "UInt64"].map(text).concat(),
+            &bytes(&hashes),
+            &["frames", "Array(UInt64)"].map(text).concat(),
+            &bytes(&ends[1..]),
+            &bytes(&frames),
+        ]
+        .concat()
+    }
+
+    #[test]
+    fn stacks_are_read_and_what_is_none_is_named() {
+        let read = |body: &[u8]| {
+            let number = |word: &[u8; 8]| u64::from_le_bytes(*word);
+            let numbers = |row: &Stack<'_>| (row.hash, row.frames.iter().map(number).collect());
+            let stacks = super::stacks(body)?;
+            Ok::<Vec<(u64, Vec<u64>)>, String>(stacks.iter().map(numbers).collect())
+        };
+        let one = block(&[(u64::MAX, &[1, 2]), (7, &[]), (8, &[3])]);
+        let both = [&one[..], &[0, 0], &block(&[(9, &[4])])].concat();
+        let first = [(u64::MAX, vec![1, 2]), (7, vec![]), (8, vec![3])];
+        assert_eq!(read(&one).unwrap(), first);
+        assert_eq!(read(&both).unwrap()[3..], [(9, vec![4])]);
+        assert!(read(b"").unwrap().is_empty());
+        let damaged = "block 1 has no stacks, or is damaged";
+        for end in 1..one.len() {
+            assert_eq!(read(&one[..end]).unwrap_err(), damaged, "{end}");
+        }
+        let end = one.len() - 3 * 8 - 3 * 8;
+        let with_end = |at: usize, number: u64| {
+            let mut other = one.clone();
+            other[end + 8 * at..][..8].copy_from_slice(&number.to_le_bytes());
+            read(&other)
+        };
+        assert_eq!(with_end(1, 2).unwrap(), first);
+        for (at, number) in [(0, 3), (1, 1), (1, 4), (2, u64::MAX), (2, u64::MAX / 8)] {
+            assert_eq!(with_end(at, number).unwrap_err(), damaged, "{at} {number}");
+        }
+        let cheap = b"\x02\x00\x01x\x06UInt32\x01y\x0dArray(UInt64)";
+        for other in [&b"<html>"[..], b"\x02\xff", cheap] {
+            assert_eq!(read(other).unwrap_err(), damaged);
+        }
     }
 
     #[test]
     fn rows_are_read_and_what_is_none_is_named() {
-        let one = [&u64::MAX.to_le_bytes()[..], &numbers(&[1, 2])].concat();
-        let other = [&7_u64.to_le_bytes()[..], &numbers(&[])].concat();
+        let read = |rows: &[u8]| {
+            let rows = super::rows::<Sums>(&[&head::<Sums>(), rows].concat())?;
+            let row = |row: Sums| (row.key, row.stacks);
+            Ok::<Vec<_>, String>(rows.into_iter().map(row).collect())
+        };
+        let row = |key: u64, stacks: &[u64]| {
+            [&key.to_le_bytes()[..], &numbers(stacks), &numbers(stacks)].concat()
+        };
+        let (one, other) = (row(u64::MAX, &[1, 2]), row(7, &[]));
         let both = [&one[..], &other].concat();
-        assert_eq!(
-            stacks(&both).unwrap(),
-            [(u64::MAX, vec![1, 2]), (7, vec![])]
-        );
-        assert!(stacks(b"").unwrap().is_empty());
+        assert_eq!(read(&both).unwrap(), [(u64::MAX, vec![1, 2]), (7, vec![])]);
+        assert!(read(b"").unwrap().is_empty());
         for end in (1..other.len()).map(|end| one.len() + end) {
-            assert_eq!(stacks(&both[..end]).unwrap_err(), "row 2 is damaged");
+            assert_eq!(read(&both[..end]).unwrap_err(), "row 2 is damaged");
         }
         let endless = [&7_u64.to_le_bytes()[..], &[0xff; 9], &[0]].concat();
         let broken = [&7_u64.to_le_bytes()[..], &[7], &[0; 7]].concat();
         for one in [endless, broken] {
-            assert_eq!(stacks(&one).unwrap_err(), "row 1 is damaged");
+            assert_eq!(read(&one).unwrap_err(), "row 1 is damaged");
         }
     }
 
@@ -331,7 +464,7 @@ pub(super) mod tests {
     fn columns_are_of_the_types_that_were_asked_for() {
         let cheap = b"\x01\x01x\x16LowCardinality(String)\x02ab";
         assert_eq!(rows::<String>(cheap).unwrap(), ["ab"]);
-        let why = rows::<Stack<'_>>(cheap).unwrap_err();
+        let why = rows::<Thread>(cheap).unwrap_err();
         assert!(
             why.contains("are [\"String\"] and not [\"UInt64\", "),
             "{why}"
@@ -342,7 +475,7 @@ pub(super) mod tests {
             b"\xff\xff\xff\xff\xff\xff\xff\xff\xff",
             &[0x41; 999],
         ] {
-            let why = rows::<Stack<'_>>(other).unwrap_err();
+            let why = rows::<Thread>(other).unwrap_err();
             assert_eq!(why, "it does not begin with columns");
         }
         assert_eq!(

@@ -196,7 +196,7 @@ impl Builder {
 
     /// All of it. `command` is what stands above reports; the first and the last sample were then,
     /// ms since 1970.
-    pub(super) fn finish(mut self, command: Vec<String>, first_ms: u64, last_ms: u64) -> Profile {
+    pub(super) fn finish(mut self, command: Vec<String>, [first_ms, last_ms]: [u64; 2]) -> Profile {
         self.recording.session = Some(SessionInfo {
             start_ns: ns(first_ms),
             end_ns: ns(last_ms),

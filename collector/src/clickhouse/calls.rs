@@ -37,6 +37,13 @@ impl Calls {
         // Some that have the same callers, the innermost of these, and how many they are.
         let mut open = vec![(0..all.len(), None, 0)];
         while let Some((some, caller, callers)) = open.pop() {
+            if let [(_, stack)] = all[some.clone()] {
+                let rest = stacks[stack].iter().rev().skip(callers);
+                ends[stack] = rest.fold(caller, |caller, hash| {
+                    Some(self.call(caller, None, u64::from_le_bytes(*hash), &mut frame))
+                });
+                continue;
+            }
             let mut begin = some.start;
             for place in some.clone() {
                 let stack = all[place].1;

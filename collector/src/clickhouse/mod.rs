@@ -1,21 +1,26 @@
 //! Profiles in ClickHouse: the tables, the rows of a window for them, and profiles read back.
 //!
 //! `schema.sql` is what the tables are; [`rows`] makes a window's rows, which [`message`] keeps
-//! until they are sent, in the format of [`native`]; [`address`] is what is asked for, [`answer`]
-//! what comes back, and [`read`] makes a profile of it.
+//! until they are sent, in the format of [`native`]; [`address`] is what is wanted, [`queries`]
+//! what is asked for by [`ask`], [`answer`] what comes back, [`parts`] in which order, and [`read`]
+//! makes a profile of it.
 //!
 //! Not here: when windows are sent (`agent`).
 
 mod address;
 mod answer;
+mod ask;
 mod build;
 mod call_path;
 mod calls;
 pub(crate) mod message;
 pub(crate) mod native;
+mod parts;
+mod queries;
 mod read;
 pub(crate) mod rows;
 pub(crate) mod table;
+mod turns;
 
 pub use read::Error;
 pub(crate) use read::open;
