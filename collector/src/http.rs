@@ -24,6 +24,11 @@ const TRUSTED: [&str; 3] = [
 const CERTIFICATE: &str = "invalid peer certificate: ";
 /// Of an answer so much is read where nobody needs it, bytes.
 pub(crate) const SHORT: u64 = 64 << 10;
+/// So much is sent at once, bytes, and so long may a line of a request be ...
+const SENT: usize = 64 << 10;
+/// ... and so much is read at once of a short answer, whose head may be as long. A connection's
+/// buffers are filled with zeros for each one, and by themselves have 256 KB.
+const READ: usize = 32 << 10;
 /// For so much of a longer one there is room at once.
 const AT_ONCE: u64 = 16 << 20;
 /// So much of it is shown.
@@ -99,7 +104,12 @@ impl Client {
         most: u64,
     ) -> Result<Answer, Failure> {
         let request = self.agent.post(address).config();
-        let mut request = request.timeout_global(Some(timeout)).build();
+        let request = request.timeout_global(Some(timeout));
+        let request = match most <= SHORT {
+            true => request.input_buffer_size(READ).output_buffer_size(SENT),
+            false => request,
+        };
+        let mut request = request.build();
         for (name, value) in headers {
             request = request.header(*name, *value);
         }

@@ -54,7 +54,14 @@ impl Resolver for Remembering {
             }
             return Ok(addresses);
         }
-        let addresses = DefaultResolver::default().resolve(uri, config, timeout)?;
+        let addresses = match stated(uri) {
+            Some(address) => {
+                let mut addresses = self.empty();
+                addresses.push(address);
+                addresses
+            }
+            None => DefaultResolver::default().resolve(uri, config, timeout)?,
+        };
         *self.lock() = Some(Known {
             host,
             addresses: addresses.to_vec(),
@@ -64,11 +71,34 @@ impl Resolver for Remembering {
     }
 }
 
+/// The address that is there in place of a host's name, for which nobody needs to be asked.
+fn stated(uri: &Uri) -> Option<SocketAddr> {
+    let host = uri.host()?.trim_matches(['[', ']']);
+    let port = match uri.scheme_str()? {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let address = host.parse().ok()?;
+    Some(SocketAddr::new(address, uri.port_u16().unwrap_or(port)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use ureq::Agent;
     use ureq::unversioned::transport::DefaultConnector;
+
+    #[test]
+    fn what_is_an_address_already_is_asked_of_nobody() {
+        let stated = |uri: &str| stated(&uri.parse().unwrap()).map(|it| it.to_string());
+        let of = |uri| stated(uri).unwrap();
+        assert_eq!(of("http://10.0.0.1/x"), "10.0.0.1:80");
+        assert_eq!(of("https://[::1]"), "[::1]:443");
+        assert_eq!(of("https://10.0.0.1:8443"), "10.0.0.1:8443");
+        assert_eq!(stated("http://localhost:80"), None);
+        assert_eq!(stated("socks5://10.0.0.1:1080"), None);
+    }
 
     #[test]
     fn a_host_is_asked_for_once_and_anew_when_it_is_forgotten() {

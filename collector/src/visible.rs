@@ -22,9 +22,7 @@ pub fn visible_lines(text: &str) -> Cow<'_, str> {
 }
 
 fn spelled_out(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
-    // Most are plain, and many bytes at once are compared where none ends it.
-    let is_plain = (text.bytes()).fold(true, |plain, byte| plain & matches!(byte, b' '..=b'~'));
-    if is_plain || !text.chars().any(&acts) {
+    if is_plain(text.as_bytes()) || !text.chars().any(&acts) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 16);
@@ -35,6 +33,18 @@ fn spelled_out(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(out)
+}
+
+/// Whether each byte is one of `' '..='~'`, as most are: eight are looked at at once.
+fn is_plain(text: &[u8]) -> bool {
+    const EACH: u64 = 0x0101_0101_0101_0101;
+    let (words, rest) = text.as_chunks();
+    // One below takes from the next, one above adds to its own highest bit.
+    let all = words.iter().fold(0, |all, word| {
+        let word = u64::from_le_bytes(*word);
+        all | word | word.wrapping_sub(EACH * 0x20) | word.wrapping_add(EACH)
+    });
+    all & (EACH << 7) == 0 && rest.iter().all(|byte| matches!(byte, b' '..=b'~'))
 }
 
 /// Says something on standard error.
@@ -89,6 +99,20 @@ fn acts(character: char) -> bool {
 mod tests {
     use super::*;
     use std::os::unix::ffi::OsStrExt;
+
+    #[test]
+    fn eight_bytes_at_once_are_plain_if_each_is() {
+        for length in [8, 11, 16] {
+            for (at, byte) in (0..length).flat_map(|at| (0..=u8::MAX).map(move |byte| (at, byte))) {
+                for around in *b" z~" {
+                    let mut text = vec![around; length];
+                    text[at] = byte;
+                    let expected = (b' '..=b'~').contains(&byte);
+                    assert_eq!(is_plain(&text), expected, "{byte} at {at} of {length}");
+                }
+            }
+        }
+    }
 
     #[test]
     fn what_acts_is_spelled_out_and_the_rest_stays() {

@@ -10,7 +10,7 @@ import tempfile
 import time
 import urllib.parse
 
-from engine import Engine, Rows, column, equal, run, shown
+from engine import Engine, Rows, equal, few, run, shown
 
 rsunwind, rows = os.path.abspath(sys.argv[1]), int(sys.argv[2])
 document = (pathlib.Path(__file__).resolve().parent / "../../docs/clickhouse.md").read_text()
@@ -48,7 +48,7 @@ attributes = {"service.name": "equal", "host.name": "here", "it's": "x'; DROP TA
 rows_of = Rows(rsunwind, "a.rsu", attributes)
 for _ in range(2):
     rows_of.insert(engine, "t")
-weights, times = column(rows_of.samples, "weight", "UInt32", "I")[1], column(rows_of.samples, "cpu_ns", "UInt64", "Q")[1]
+weights, times = few(rows_of.samples, "weight", "UInt32", "I"), few(rows_of.samples, "cpu_ns", "UInt64", "Q")
 [sent] = engine.ask("SELECT count(), sum(weight), sum(cpu_ns) FROM rsunwind_samples")
 equal("rows, weight, ns, sent twice", sent, [len(weights), sum(weights), sum(times)])
 [account] = engine.ask("SELECT sum(rows), sum(weight), sum(cpu_ns) FROM rsunwind_windows")

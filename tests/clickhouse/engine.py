@@ -132,14 +132,30 @@ def fixed(body, kind):
     return [number for [number] in struct.iter_unpack(f"<{kind}", body)]
 
 
-def column(body, name, kind, width):
-    """Where the numbers of a column begin in rows by columns, and what they are."""
+def begin_of(body, name, kind):
+    """Where a column begins in rows by columns, behind its head."""
     head = bytes([len(name)]) + name.encode() + bytes([len(kind)]) + kind.encode()
     [begin] = [found.end() for found in re.finditer(re.escape(head), body)]
+    return begin
+
+
+def column(body, name, kind, width):
+    """Where the numbers of a column begin in rows by columns, and what they are."""
+    begin = begin_of(body, name, kind)
     # The second number of all; seven bits in each byte, the lowest first.
     length = next(at for at in itertools.count(1) if body[at] < 0x80)
     rows = sum((body[at] & 0x7F) << 7 * (at - 1) for at in range(1, length + 1))
     return begin, list(struct.unpack_from(f"<{rows}{width}", body, begin))
+
+
+def few(body, name, kind, width):
+    """The numbers of a column of which few differ: it has each of those once, and where each row's is."""
+    begin = begin_of(body, name, f"LowCardinality({kind})")
+    _, form, number = struct.unpack_from("<3Q", body, begin)
+    keys = struct.unpack_from(f"<{number}{width}", body, begin + 24)
+    begin += 24 + struct.calcsize(f"<{number}{width}")
+    [rows] = struct.unpack_from("<Q", body, begin)
+    return [keys[place] for place in struct.unpack_from(f"<{rows}{'BHI'[form & 3]}", body, begin + 8)]
 
 
 def message(rsunwind, recording, attributes):

@@ -14,7 +14,7 @@ import threading
 import time
 import urllib.error
 
-from engine import Engine, Rows, column, equal, run, shown
+from engine import Engine, Rows, column, equal, few, run, shown
 
 rsunwind, agents, windows = os.path.abspath(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
 place = tempfile.TemporaryDirectory(prefix="rsunwind-fleet-")
@@ -57,8 +57,8 @@ class Template:
 
     def __init__(self, rows):
         self.rows = rows
-        self.weights = column(rows.samples, "weight", "UInt32", "I")[1]
-        self.cpu_ns = sum(column(rows.samples, "cpu_ns", "UInt64", "Q")[1])
+        self.weights = few(rows.samples, "weight", "UInt32", "I")
+        self.cpu_ns = sum(few(rows.samples, "cpu_ns", "UInt64", "Q"))
         self.weight = sum(self.weights)
         self.first_ms = column(rows.window, "begin", TIME, "q")[1][0]
         self.token = struct.pack("<Q", column(rows.window, "window", "UInt64", "Q")[1][0])

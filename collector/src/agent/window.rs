@@ -20,6 +20,9 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// For so much of a message there is room at once, bytes.
+const AT_ONCE: u64 = 1 << 20;
+
 /// What is asked for.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
@@ -234,7 +237,7 @@ impl Made {
         let made = Self::of_head(&head);
         let (mut made, lengths) = made.ok_or(io::ErrorKind::InvalidData)?;
         for (form, length) in lengths {
-            let mut message = Vec::new();
+            let mut message = Vec::with_capacity(length.min(AT_ONCE) as usize);
             from.by_ref().take(length).read_to_end(&mut message)?;
             if message.len() as u64 != length {
                 return Err(io::ErrorKind::UnexpectedEof.into());

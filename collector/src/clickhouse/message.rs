@@ -227,13 +227,12 @@ impl Rows {
     ) -> Option<io::Result<Vec<u8>>> {
         let stacks = self.stacks.hash.iter().zip(&self.stacks.innermost);
         let stacks = stacks.filter(|(hash, _)| are_meant(**hash));
-        let hash = |place: u32| self.frames.hash.get(place as usize).copied().unwrap_or(0);
-        let stacks = stacks.map(|(_, call)| self.stacks.frames(*call).map(hash).collect());
-        let mut rows: Vec<Vec<u64>> = stacks.collect();
+        let stacks = stacks.map(|(_, call)| self.stacks.frames(*call).collect());
+        let mut rows: Vec<Vec<u32>> = stacks.collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
         block.labels("service", rows.iter().map(|_| service));
-        block.lists("frames", rows.iter().map(Vec::as_slice));
+        block.lists("frames", &rows, &self.frames.hash);
         (!rows.is_empty()).then(|| block.finish())
     }
 }

@@ -3,8 +3,9 @@
 //! <https://clickhouse.com/docs/interfaces/formats/Native>
 
 use crate::gzip::gzip;
+use crate::intern::HashMap;
 use flate2::Compression;
-use std::collections::HashMap;
+use std::hash::Hash;
 use std::io;
 
 /// How elements of type `LowCardinality` are written: the version of that, ...
@@ -67,10 +68,34 @@ impl Block {
 
     /// Texts of which few differ: each is written once, and rows say which.
     pub(crate) fn labels<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
-        self.column(name, "LowCardinality(String)");
+        self.few(name, "LowCardinality(String)", values, put_text);
+    }
+
+    /// Numbers likewise: a row takes a byte where all of it take four or eight.
+    pub(crate) fn few_u32s(&mut self, name: &str, values: impl Iterator<Item = u32>) {
+        self.few(name, "LowCardinality(UInt32)", values, |bytes, value| {
+            bytes.extend(value.to_le_bytes());
+        });
+    }
+
+    /// The same of longer ones.
+    pub(crate) fn few_u64s(&mut self, name: &str, values: impl Iterator<Item = u64>) {
+        self.few(name, "LowCardinality(UInt64)", values, |bytes, value| {
+            bytes.extend(value.to_le_bytes());
+        });
+    }
+
+    fn few<T: Copy + Eq + Hash>(
+        &mut self,
+        name: &str,
+        kind: &str,
+        values: impl Iterator<Item = T>,
+        put: impl Fn(&mut Vec<u8>, T),
+    ) {
+        self.column(name, kind);
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
         let mut keys = Vec::new();
-        let mut known: HashMap<&str, usize> = HashMap::new();
+        let mut known = HashMap::default();
         let mut last = 0;
         let places = values.map(|value| {
             // Mostly that of the row before.
@@ -84,31 +109,43 @@ impl Block {
         });
         let places: Vec<usize> = places.collect();
         self.keys(keys.len());
-        keys.iter().for_each(|key| put_text(&mut self.bytes, key));
-        self.places(keys.len(), places.len(), places.into_iter());
+        let count = keys.len();
+        keys.into_iter().for_each(|key| put(&mut self.bytes, key));
+        self.places(count, places.len(), places.into_iter());
     }
 
     /// Lists that have many elements in common: each is written once, and lists say where. None is
-    /// empty.
-    pub(crate) fn lists<'a>(
-        &mut self,
-        name: &str,
-        values: impl Iterator<Item = &'a [u64]> + Clone,
-    ) {
+    /// empty. What is listed are places in `of`.
+    pub(crate) fn lists(&mut self, name: &str, lists: &[Vec<u32>], of: &[u64]) {
         self.column(name, "Array(LowCardinality(UInt64))");
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
-        self.ends(values.clone().map(<[u64]>::len));
+        self.ends(lists.iter().map(Vec::len));
         self.apart();
-        let mut keys: Vec<u64> = values.clone().flatten().copied().collect();
-        let number = keys.len();
-        keys.sort_unstable();
-        keys.dedup();
+        let value = |place: u32| of.get(place as usize).copied().unwrap_or(0);
+        let all = || lists.iter().flatten().copied();
+        let mut is_listed = vec![false; of.len()];
+        let mut listed = Vec::new();
+        for place in all() {
+            let known = is_listed.get_mut(place as usize);
+            if known.is_some_and(|known| !std::mem::replace(known, true)) {
+                listed.push(place);
+            }
+        }
+        listed.sort_unstable_by_key(|place| value(*place));
+        let mut keys = Vec::with_capacity(listed.len());
+        let mut key_of = vec![0; of.len()];
+        for place in listed {
+            if keys.last() != Some(&value(place)) {
+                keys.push(value(place));
+            }
+            key_of[place as usize] = keys.len() - 1;
+        }
         self.keys(keys.len());
         keys.iter()
             .for_each(|key| self.bytes.extend(key.to_le_bytes()));
         self.apart();
-        let place = |value| keys.binary_search(value).unwrap_or(0);
-        self.places(keys.len(), number, values.flatten().map(place));
+        let key = |place: u32| key_of.get(place as usize).copied().unwrap_or(0);
+        self.places(keys.len(), all().count(), all().map(key));
     }
 
     /// What stands before so many keys.
@@ -214,20 +251,28 @@ mod tests {
         let mut block = Block::of(2);
         block.texts("t", ["ä", &long].into_iter());
         block.labels("c", ["b", "ä"].into_iter());
+        block.few_u32s("f", [7, 7].into_iter());
+        block.few_u64s("g", [9, u64::MAX].into_iter());
         block.u32s("n", [1, u32::MAX].into_iter());
         block.times("d", [1_499_999, 1_500_000].into_iter());
-        block.lists("l", [&[7, 8, 7][..], &[7, 8]].into_iter());
+        block.lists("l", &[vec![2, 1, 0], vec![0, 1]], &[7, 8, 7]);
         let maps = [&[][..], &[("k", "v")]];
         block.maps("m", maps.iter().map(|map| map.iter().copied()));
         let mut bytes = Vec::new();
         let packed = block.finish().unwrap();
         GzDecoder::new(&*packed).read_to_end(&mut bytes).unwrap();
         let expected = [
-            &b"\x06\x02\x01t\x06String\x02\xc3\xa4\x82\x01"[..],
+            &b"\x08\x02\x01t\x06String\x02\xc3\xa4\x82\x01"[..],
             long.as_bytes(),
             b"\x01c\x16LowCardinality(String)\x01\0\0\0\0\0\0\0",
             b"\0\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x01b\x02\xc3\xa4",
             b"\x02\0\0\0\0\0\0\0\0\x01",
+            b"\x01f\x16LowCardinality(UInt32)\x01\0\0\0\0\0\0\0",
+            b"\0\x06\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x07\0\0\0",
+            b"\x02\0\0\0\0\0\0\0\0\0",
+            b"\x01g\x16LowCardinality(UInt64)\x01\0\0\0\0\0\0\0",
+            b"\0\x06\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\x09\0\0\0\0\0\0\0",
+            b"\xff\xff\xff\xff\xff\xff\xff\xff\x02\0\0\0\0\0\0\0\0\x01",
             b"\x01n\x06UInt32\x01\0\0\0\xff\xff\xff\xff",
             b"\x01d\x14DateTime64(3, 'UTC')\x01\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0",
             b"\x01l\x1dArray(LowCardinality(UInt64))\x01\0\0\0\0\0\0\0",

@@ -17,6 +17,9 @@ pub(super) const NATIVE: &str = "native";
 pub(super) const KERNEL: &str = "kernel";
 pub(super) const NONE: &str = "none";
 
+/// So many lines of a function are told apart by the end of their hash.
+const LINES: u32 = 0xffff;
+
 /// What is said of a window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Window<'a> {
@@ -40,8 +43,11 @@ pub(crate) fn encode(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
         images: Vec::new(),
         functions: vec![None; profile.functions.len()],
         frames: vec![None; profile.frames.len()],
+        known_frames: HashMap::default(),
         hashes: Vec::new(),
         calls: vec![None; profile.stacks.len()],
+        known_calls: HashMap::default(),
+        stack_hashes: Vec::new(),
         stacks: HashMap::default(),
         path: CallPath::default(),
         new: Vec::new(),
@@ -83,10 +89,17 @@ struct Maker<'a> {
     functions: Vec<Option<[u32; 3]>>,
     /// Places in the rows of each of the profile's frames ...
     frames: Vec<Option<u32>>,
-    /// ... and their hashes as text, by these places, ...
+    /// ... which may differ by their address alone, and then are one: of a function at a line of a
+    /// file, inlined so often.
+    known_frames: HashMap<(FunctionId, u32, u32, u32), u32>,
+    /// Their hashes as text, by these places, ...
     hashes: Vec<String>,
     /// ... and of each of its calls, with how many callers it has.
     calls: Vec<Option<(u32, usize)>>,
+    /// Likewise of those that are one, by their caller and frame.
+    known_calls: HashMap<(Option<u32>, u32), u32>,
+    /// Of calls, by their places, the hashes of the stacks that they are the innermost of.
+    stack_hashes: Vec<Option<u64>>,
     stacks: HashMap<CallId, u64>,
     /// From the outermost frame to that of the last stack.
     path: CallPath,
@@ -122,13 +135,13 @@ impl Maker<'_> {
         samples.labels("service", all().map(|_| service));
         samples.labels("host", all().map(|_| host));
         samples.labels("process", all().map(|sample| process(sample).name()));
-        samples.u32s("pid", all().map(|sample| process(sample).pid));
+        samples.few_u32s("pid", all().map(|sample| process(sample).pid));
         samples.labels("thread", all().map(thread_name));
-        samples.u32s("tid", all().map(|sample| thread(sample).tid));
+        samples.few_u32s("tid", all().map(|sample| thread(sample).tid));
         samples.labels("language", all().map(|one| language_of(profile, one)));
-        samples.u32s("weight", all().map(|sample| small(sample.weight)));
-        samples.u64s("cpu_ns", all().map(|sample| profile.time_ns(sample)));
-        samples.u64s("window", all().map(|_| id));
+        samples.few_u32s("weight", all().map(|sample| small(sample.weight)));
+        samples.few_u64s("cpu_ns", all().map(|sample| profile.time_ns(sample)));
+        samples.few_u64s("window", all().map(|_| id));
         samples.maps("regions", all().map(regions));
         samples.apart();
         samples.times("time", all().map(time));
@@ -180,9 +193,17 @@ impl Maker<'_> {
             self.path
                 .push(place, self.hashes[frame as usize].as_bytes());
         }
-        let hash = self.path.hash();
+        let innermost = self.path.last();
+        let known = innermost.and_then(|call| *self.stack_hashes.get(call as usize)?);
+        let hash = known.unwrap_or_else(|| {
+            let hash = self.path.hash();
+            self.rows.stacks.push(hash, innermost);
+            hash
+        });
+        if let Some(call) = innermost {
+            self.stack_hashes[call as usize] = Some(hash);
+        }
         self.stacks.insert(id, hash);
-        self.rows.stacks.push(hash, self.path.last());
     }
 
     /// The place of a call whose caller is the path's last.
@@ -191,7 +212,11 @@ impl Maker<'_> {
             return place;
         }
         let frame = self.frame(self.profile.stacks[id.index()].frame);
-        let place = self.rows.stacks.call(self.path.last(), frame);
+        let caller = self.path.last();
+        let place = *self.known_calls.entry((caller, frame)).or_insert_with(|| {
+            self.stack_hashes.push(None);
+            self.rows.stacks.call(caller, frame)
+        });
         self.calls[id.index()] = Some((place, self.path.len()));
         place
     }
@@ -206,18 +231,18 @@ impl Maker<'_> {
         let [name, short, language] = self.function(frame.function);
         let file = frame.file.as_deref().or(function.source.as_deref());
         let file = self.strings.place(&visible(file.unwrap_or("")));
+        let distinct = (frame.function, file, frame.line, frame.inline_depth);
+        if let Some(place) = self.known_frames.get(&distinct) {
+            self.frames[id.index()] = Some(*place);
+            return *place;
+        }
         let image = function.image.and_then(|id| self.images.get(id.index()));
         let [binary, build_id] = image.copied().unwrap_or_default();
         let texts = [name, short, file, binary, build_id, language];
-        let mut hasher = XxHash64::with_seed(0);
-        for place in texts {
-            text(&mut hasher, self.strings.at(place));
-        }
-        hasher.write_u32(frame.line);
-        hasher.write_u32(frame.inline_depth);
+        let all = texts.iter().map(|place| self.strings.at(*place));
+        let hash = frame_hash(all, frame.line, frame.inline_depth);
         let frames = &mut self.rows.frames;
         let place = small(frames.hash.len() as u64);
-        let hash = hasher.finish();
         frames.hash.push(hash);
         self.hashes.push(hash.to_string());
         for (column, text) in frames.texts_mut().into_iter().zip(texts) {
@@ -225,6 +250,7 @@ impl Maker<'_> {
         }
         frames.line.push(frame.line);
         frames.inlined.push(frame.inline_depth);
+        self.known_frames.insert(distinct, place);
         self.frames[id.index()] = Some(place);
         place
     }
@@ -261,8 +287,37 @@ fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
+/// The lines of a function have hashes that differ in their last two bytes only: a list of many in
+/// their order then takes two thirds of what as many random numbers take.
+fn frame_hash<'a>(texts: impl Iterator<Item = &'a str>, line: u32, inlined: u32) -> u64 {
+    let mut hasher = XxHash64::with_seed(0);
+    texts.for_each(|one| text(&mut hasher, one));
+    hasher.write_u32(inlined);
+    hasher.write_u32(line & !LINES);
+    hasher.finish() << LINES.count_ones() | u64::from(line & LINES)
+}
+
 /// With its end, so that two texts are not another two.
 fn text(hasher: &mut XxHash64, text: &str) {
     hasher.write(text.as_bytes());
     hasher.write_u8(0xff);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_differs_has_another_hash_and_lines_of_a_function_one_near_it() {
+        let hash =
+            |function, line, inlined| frame_hash([function, "f.c"].into_iter(), line, inlined);
+        let first = hash("a", 7, 0);
+        assert_eq!(hash("a", 7, 0), first);
+        assert_eq!(hash("a", 8, 0), first + 1);
+        let lines_before = 7 + LINES + 1;
+        for other in [hash("b", 7, 0), hash("a", 7, 1), hash("a", lines_before, 0)] {
+            assert_ne!(other >> 16, first >> 16);
+        }
+        assert_ne!(frame_hash(["af", ".c"].into_iter(), 7, 0), first);
+    }
 }

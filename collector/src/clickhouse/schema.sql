@@ -61,6 +61,7 @@ ORDER BY (service, hash);
 
 CREATE TABLE IF NOT EXISTS rsunwind_frames (
     service LowCardinality(String),
+    -- Of all that follows; the last two bytes are the line's.
     hash UInt64,
     function String,
     -- The same without template arguments and parameters.

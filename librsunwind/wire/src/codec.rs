@@ -136,6 +136,23 @@ impl<'a> Decoder<'a> {
         self.number_by_bytes()
     }
 
+    /// Passes over a number.
+    ///
+    /// # Errors
+    /// As [`Decoder::number`].
+    #[inline]
+    pub(crate) fn pass_number(&mut self) -> Result<(), WireError> {
+        if let Some(bytes) = self.rest.first_chunk()
+            && let ends = !u64::from_le_bytes(*bytes) & LAST
+            && ends != 0
+            && let Some(rest) = self.rest.get((ends.trailing_zeros() >> 3) as usize + 1..)
+        {
+            self.rest = rest;
+            return Ok(());
+        }
+        self.number_by_bytes().map(drop)
+    }
+
     fn number_by_bytes(&mut self) -> Result<u64, WireError> {
         let mut value = 0u64;
         for shift in (0..64u32).step_by(7) {
@@ -186,11 +203,13 @@ impl<'a> Decoder<'a> {
     }
 }
 
+/// What of eight bytes is not set in the last one of a number.
+const LAST: u64 = 0x8080_8080_8080_8080;
+
 /// The number that eight bytes begin with, and how many of them it takes; `None` if it goes on
 /// behind them.
 #[inline]
 const fn number_in(bytes: u64) -> Option<(u64, usize)> {
-    const LAST: u64 = 0x8080_8080_8080_8080;
     let ends = !bytes & LAST;
     if ends == 0 {
         return None;
@@ -249,9 +268,11 @@ mod tests {
             seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
             let more = seed.rotate_left(32) & seed.rotate_left(11) & 0x8080_8080_8080_8080;
             let bytes = (seed | more).to_le_bytes();
-            let (mut at_once, mut one_by_one) = (Decoder::new(&bytes), Decoder::new(&bytes));
-            assert_eq!(at_once.number(), one_by_one.number_by_bytes());
-            assert_eq!(at_once.rest, one_by_one.rest);
+            let [mut at_once, mut passed, mut one_by_one] = [Decoder::new(&bytes); 3];
+            let number = one_by_one.number_by_bytes();
+            assert_eq!(passed.pass_number(), number.map(drop));
+            assert_eq!(at_once.number(), number);
+            assert_eq!([at_once.rest, passed.rest], [one_by_one.rest; 2]);
         }
     }
 

@@ -365,7 +365,11 @@ impl<'a> Sample<'a> {
         let mut from = self.frames;
         let mut are_plain = true;
         for _ in 0..self.new {
-            let (method, _) = decode_step(&mut from)?;
+            let first = from.byte()?;
+            let method = method_of(first)?;
+            if goes_on(first) {
+                from.pass_number()?;
+            }
             if method == Method::Language {
                 from.small(POSITION)?;
             }
@@ -396,11 +400,20 @@ const POSITION: &str = "a position in code";
 /// How a frame was found, and how far its pc is from the one before.
 fn decode_step(from: &mut Decoder<'_>) -> Result<(Method, u64), WireError> {
     let first = from.byte()?;
-    let number = first & 15;
-    let method =
-        Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))?;
-    let rest = if first & 0x80 == 0 { 0 } else { from.number()? };
+    let method = method_of(first)?;
+    let rest = if goes_on(first) { from.number()? } else { 0 };
     Ok((method, rest << 3 | u64::from(first >> 4 & 7)))
+}
+
+/// The first byte of a frame says how it was found ...
+fn method_of(first: u8) -> Result<Method, WireError> {
+    let number = first & 15;
+    Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))
+}
+
+/// ... and whether more of the distance follows than it has.
+const fn goes_on(first: u8) -> bool {
+    first & 0x80 != 0
 }
 
 fn decode_frame(from: &mut Decoder<'_>, last: &mut Last) -> Result<Frame, WireError> {
