@@ -145,7 +145,8 @@ impl<'a> Decoder<'a> {
         if let Some(bytes) = self.rest.first_chunk()
             && let ends = !u64::from_le_bytes(*bytes) & LAST
             && ends != 0
-            && let Some(rest) = self.rest.get((ends.trailing_zeros() >> 3) as usize + 1..)
+            && let length = (ends.trailing_zeros() >> 3).wrapping_add(1)
+            && let Some(rest) = self.rest.get(length as usize..)
         {
             self.rest = rest;
             return Ok(());
