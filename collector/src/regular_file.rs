@@ -3,9 +3,9 @@
 
 use nix::fcntl::OFlag;
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::Path;
 
 /// Opens one, and nothing else.
@@ -26,13 +26,30 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
     File::open(format!("/proc/self/fd/{}", place.as_raw_fd()))
 }
 
+/// Reads all of a file that somebody named, or of a pipe.
+///
+/// # Errors
+/// As open and read; `InvalidInput` for a device, which might have no end.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut file = File::open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_char_device() || kind.is_block_device() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "it is a device, not a file",
+        ));
+    }
+    let mut bytes = Vec::new();
+    file.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use nix::sys::stat::Mode;
     use nix::unistd::mkfifo;
     use std::fs;
-    use std::io::Read;
     use std::os::unix::fs::symlink;
 
     #[test]
@@ -55,6 +72,9 @@ mod tests {
             let refused = open(&path(name)).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::InvalidInput, "{name}");
         }
+        let device = read(&path("device")).unwrap_err();
+        assert_eq!(device.kind(), io::ErrorKind::InvalidInput);
+        assert_eq!(read(&path("link")).unwrap(), b"content");
         let missing = open(&path("missing")).unwrap_err();
         assert_eq!(missing.kind(), io::ErrorKind::NotFound);
     }

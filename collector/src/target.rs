@@ -56,6 +56,9 @@ pub enum Error {
     /// An empty list, or an empty word in it.
     #[error("-p takes numbers or names of processes, with commas between them: -p 4711,nginx")]
     Nothing,
+    /// An empty name.
+    #[error("the name of a process is empty: give its number, or its name")]
+    Nameless,
     /// No such number.
     #[error("no process has the number {0}: ps -e lists those that run")]
     NoProcess(i32),
@@ -163,6 +166,9 @@ fn target(pid: i32) -> Option<Target> {
 
 /// The processes that run under a name: the kernel's, or that of the file or the first argument.
 fn called(name: &str) -> Result<Vec<i32>, Error> {
+    if name.is_empty() {
+        return Err(Error::Nameless);
+    }
     let own = std::process::id().cast_signed();
     let found: Vec<i32> = processes::all()
         .filter(|pid| *pid != own && is_called(*pid, name.as_bytes()) && may_be_meant(*pid))

@@ -257,6 +257,28 @@ fn a_program_that_cannot_reach_the_session_is_named_with_the_reason() {
     assert!(row.ns > 20 * PERIOD_NS, "{}", row.ns);
 }
 
+/// A static program, without the events of which it would be copied.
+#[test]
+fn a_program_without_samples_is_not_the_end_of_the_one_that_became_it() {
+    let bench = Bench::new();
+    let busy = bench.compile("gcc", &["-O1", "-static"], BUSY);
+    judge(|| {
+        let mut command = bench.record(&["--trigger", "timer"]);
+        let result = output(command.args(["sh", "-c", "exec \"$0\""]).arg(&busy));
+        let said = text(&result.stderr);
+        assert_eq!(result.status.code(), Some(3), "{said}");
+        let recording = bench.recording();
+        let ledger = Ledger::of(&recording);
+        let session = recording.session.as_ref().expect("the recording is whole");
+        assert_near(ledger.total_ns(), session.charged_ns, "all");
+        assert_eq!(ledger.of_reason(Reason::End), 0, "{said}");
+        let unsampled = ledger.of_reason(Reason::NotSampled);
+        assert_measured!(unsampled > 20 * PERIOD_NS, "{unsampled}");
+        let became = format!("became {}", busy.display());
+        assert!(said.contains(&became), "{said}");
+    });
+}
+
 /// Each child is charged to its own end, however its parent waits.
 #[track_caller]
 fn each_child_has_its_own_end(bench: &Bench, program: &Path, way: &str) {

@@ -34,8 +34,11 @@ pub(super) struct Life {
     /// Whether its last program's stacks were copied: then nobody says whom it waited for.
     is_copied: bool,
     /// Whether its last program said nothing at its end: it was killed, or ended by a system call
-    /// of its own, as Go's programs do, which wait for children by such calls, too.
+    /// of its own, as Go's programs do, which wait for children by such calls, too. Or it was one
+    /// that is not in the recording.
     is_silent: bool,
+    /// Whether its last program in the recording called exec: the next one has no samples.
+    pub(super) has_become_another: bool,
     place: usize,
 }
 
@@ -255,7 +258,7 @@ impl Lives {
         let life = &self.all[index];
         // What a program said that it replaced is no word on what it waited for itself.
         let last = &recording.processes[life.last().index()];
-        let at_end = last.end.filter(|_| !life.is_copied);
+        let at_end = last.end.filter(|_| !life.is_copied && !life.is_silent);
         at_end.is_some_and(|end| end.children_ns.abs_diff(life.told_ns) <= SAME_NS)
     }
 
@@ -422,7 +425,9 @@ fn group(recording: &Recording) -> (Vec<Life>, Vec<usize>) {
         of_run[index] = place;
     }
     for life in &mut all {
-        life.is_silent = recording.processes[life.last().index()].end.is_none();
+        let last = &recording.processes[life.last().index()];
+        life.has_become_another = last.became().is_some();
+        life.is_silent = last.end.is_none() || life.has_become_another;
     }
     for thread in &recording.threads {
         let life = &mut all[of_run[thread.process.index()]];

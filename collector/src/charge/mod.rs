@@ -125,7 +125,10 @@ impl Ledger {
         for (index, life) in lives.all.iter().enumerate() {
             let own = lives.own_ns(recording, &spent.rows, index);
             if let Some(own) = own {
-                let rest = end_reason(life, &spent.rows[index]);
+                let rest = match life.has_become_another {
+                    true => Reason::NotSampled,
+                    false => end_reason(life, &spent.rows[index]),
+                };
                 spent.close(index, own, rest, life.last());
             }
             let sum = sum(&spent.rows[index]);

@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::recording::example::stackless;
-use crate::recording::{Arming, Process, SessionInfo, Thread, ThreadEnd, ThreadId, Totals};
+use crate::recording::{Arming, Event, Process, SessionInfo, Thread, ThreadEnd, ThreadId, Totals};
 use engine::wire::charge::{ChildEnd, ProcessEnd};
+use engine::wire::event::EventKind;
 use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
 
@@ -382,6 +383,37 @@ fn what_passed_before_a_thread_was_armed_is_its_own() {
     let [main, other] = [0, 1].map(|index| Some(ThreadId::next_of(index)));
     assert_eq!(before, [(main, 1), (other, 80)]);
     assert_eq!(ledger.total_ns(), 180 * MS);
+}
+
+/// As a static program where nothing is copied, which waits for a child by a call of its own.
+#[test]
+fn a_program_that_is_not_in_the_recording_is_not_the_end_of_the_one_before() {
+    let mut recording = command(1000);
+    run(&mut recording, 10, 0, 99, Some(100));
+    let event = |time_ns, kind| Event {
+        kind,
+        time_ns,
+        value: 0,
+        text: "/bin/static".to_owned(),
+    };
+    let process = &mut recording.processes[0];
+    process.end.as_mut().unwrap().reason = ThreadEndReason::Exec;
+    process.events.push(event(1, EventKind::Exec));
+    run(&mut recording, 20, 0, 299, Some(300));
+    recording.processes[1].parent = Some(ProcessId::new(0));
+    let ledger = Ledger::of(&recording);
+    assert_eq!(ledger.of_reason(Reason::NotSampled), 600 * MS);
+    assert_eq!(ledger.of_reason(Reason::End), 0);
+    assert_eq!(ledger.total_ns(), 1000 * MS);
+    // It failed, and the process went on to its end.
+    let events = &mut recording.processes[0].events;
+    events.push(event(2, EventKind::ExecFailed));
+    recording.processes.pop();
+    recording.threads.pop();
+    recording.samples.pop();
+    let ledger = Ledger::of(&recording);
+    assert_eq!(ledger.of_reason(Reason::End), 900 * MS);
+    assert_eq!(ledger.of_reason(Reason::NotSampled), 0);
 }
 
 /// Copied, so that no program says where its clock stood.

@@ -66,7 +66,7 @@ const OPTIONS: [(&str, &[&str], &str); 12] = [
     (
         "record",
         &["--freq", "--frequency", "-r"],
-        "-F samples a second of CPU time",
+        "-F 99 takes 99 samples a second of CPU time",
     ),
     (
         "record",

@@ -18,6 +18,12 @@ pub enum Error {
         /// What the kernel said.
         error: io::Error,
     },
+    /// Nothing is in it.
+    #[error("{} is empty: `perf record` was not ended by a signal that it knows, or the disk was full", path.shown())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
     /// It is not a perf.data file, or a damaged one.
     #[error("{}: {error}", path.shown())]
     Malformed {

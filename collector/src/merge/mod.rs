@@ -23,6 +23,7 @@ use crate::output::{self, Options, Roots};
 use crate::perf_clock;
 use crate::progress_bar::Working;
 use crate::recording::Recording;
+use crate::regular_file;
 use crate::report::Selection;
 use crate::symbolize::is_this_boot;
 use crate::visible::say;
@@ -31,7 +32,6 @@ use clap::Args as ClapArgs;
 use converter::Converter;
 use engine::wire::file;
 use perf_data::{PerfFile, What};
-use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Arguments of `rsunwind merge`.
@@ -82,10 +82,13 @@ pub fn run(args: &Args) -> Result<(), Error> {
     output::choose(args.format.as_deref(), &args.output).map_err(export::Error::from)?;
     let path = &args.perf_data;
     let working = Working::begin();
-    let bytes = fs::read(path).map_err(|error| Error::Read {
+    let bytes = regular_file::read(path).map_err(|error| Error::Read {
         path: path.clone(),
         error,
     })?;
+    if bytes.is_empty() {
+        return Err(Error::Empty { path: path.clone() });
+    }
     if bytes.starts_with(&file::MAGIC.to_le_bytes()) {
         return Err(Error::Order { path: path.clone() });
     }

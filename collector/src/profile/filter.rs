@@ -43,6 +43,9 @@ pub enum FilterError {
     /// Nothing has such a label.
     #[error(transparent)]
     Label(#[from] NoLabel),
+    /// A range of no length.
+    #[error("--to is not behind --from: nothing lies between")]
+    Range,
 }
 
 impl Filter {
@@ -63,6 +66,13 @@ impl Filter {
             matches(&self.threads, threads[id.index()])
                 && matches(&self.processes, processes[process.index()])
         };
+        if self
+            .from_ns
+            .zip(self.to_ns)
+            .is_some_and(|(from, to)| to <= from)
+        {
+            return Err(FilterError::Range);
+        }
         let in_range = self.range(profile);
         let stacks = self.stacks(profile);
         let labels = profile.sets_with(&self.labels)?;

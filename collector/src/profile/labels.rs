@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 /// Nothing has such a label.
 #[derive(Debug, thiserror::Error)]
-#[error("no sample has the label {wanted}; there are: {there}")]
+#[error("no sample has the label {wanted}; {there}")]
 pub struct NoLabel {
     wanted: String,
     there: String,
@@ -70,14 +70,15 @@ impl Profile {
         }
         let more = there.len().saturating_sub(NAMED);
         let mut there: Vec<String> = there.into_iter().take(NAMED).collect();
-        match more {
-            _ if there.is_empty() => there.push("none".to_owned()),
-            0 => {}
-            more => there.push(format!("{more} more")),
+        if more > 0 {
+            there.push(format!("{more} more"));
         }
         NoLabel {
             wanted: wanted.to_owned(),
-            there: there.join(", "),
+            there: match there.is_empty() {
+                true => "there are none: the program says of no region what it is".to_owned(),
+                false => format!("there are: {}", there.join(", ")),
+            },
         }
     }
 }

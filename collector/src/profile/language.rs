@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 /// A language was asked for that has no frames.
 #[derive(Debug, thiserror::Error)]
-#[error("no frames of the language {wanted}; there are: {there}")]
+#[error("no frames of the language {wanted}; {there}")]
 pub struct NoLanguage {
     wanted: String,
     there: String,
@@ -22,8 +22,8 @@ impl Profile {
         let wanted = self.recording.languages.iter();
         let Some(wanted) = wanted.zip(0..).find(|(known, _)| *known == language) else {
             let there = match self.recording.languages.as_slice() {
-                [] => "none".to_owned(),
-                some => some.join(", "),
+                [] => "there are none of any interpreter's language".to_owned(),
+                some => format!("there are: {}", some.join(", ")),
             };
             let wanted = language.to_owned();
             return Err(NoLanguage { wanted, there });

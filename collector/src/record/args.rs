@@ -12,6 +12,9 @@ use std::time::Duration;
 
 /// Arguments of `rsunwind record`.
 #[derive(Clone, Debug, ClapArgs)]
+#[command(override_usage = "\
+rsunwind record [OPTIONS] [--] COMMAND [ARGUMENTS]...
+       rsunwind record [OPTIONS] -p PID | -a")]
 #[command(after_help = "\
 The program keeps its input, output, signals and terminal; its exit status becomes that of rsunwind (128+N if signal N ended it).
 Ctrl-C and SIGTERM reach it once, and the profile is written whatever ends it.

@@ -182,6 +182,11 @@ impl<'a> Copies<'a> {
                     "{obstacle}; its stacks cannot be copied either: {refusal}"
                 ));
             }
+            (Some(obstacle), None) if !self.allowed && obstacle.kind.is_seen_at_exec() => {
+                say(format_args!(
+                    "{obstacle}; or leave --trigger timer out: then the kernel may copy its stacks"
+                ));
+            }
             (Some(obstacle), None) => say(format_args!("{obstacle}")),
             (None, Some(refusal)) if self.settings.switches => {
                 say(format_args!("time off the CPU is not recorded: {refusal}"));

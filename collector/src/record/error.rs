@@ -62,7 +62,7 @@ pub enum Error {
         why: String,
     },
     /// The kernel refused to make a process.
-    #[error("{what}: {source}")]
+    #[error("{what}: {source}{}", launch_remedy(source))]
     Launch {
         /// What was attempted.
         what: &'static str,
@@ -130,6 +130,15 @@ pub enum Error {
         /// The exit status of the program.
         status: u8,
     },
+}
+
+/// What helps where no process can be made.
+fn launch_remedy(error: &io::Error) -> &'static str {
+    match error.raw_os_error().map(Errno::from_raw) {
+        Some(Errno::EMFILE) => "; raise the limit with ulimit -n (the program was not started)",
+        Some(Errno::EAGAIN) => "; raise the limit with ulimit -u (the program was not started)",
+        _ => "",
+    }
 }
 
 impl Error {

@@ -203,12 +203,7 @@ impl Entered {
             "thread unwinds itself",
             "threads unwind themselves",
         );
-        let mut languages = self.languages.clone();
-        languages.dedup();
-        let functions = match languages.is_empty() {
-            true => String::new(),
-            false => format!(", with the functions of {}", languages.join(" and ")),
-        };
+        let functions = functions_of(&self.languages);
         Some(format!(
             "{threads} in user mode{functions}; one was held for {held}",
         ))
@@ -338,6 +333,17 @@ impl One {
     }
 }
 
+/// Which functions stacks have then, for a message; nothing if they are of no interpreter.
+fn functions_of(languages: &[&str]) -> String {
+    let mut languages = languages.to_vec();
+    languages.sort_unstable();
+    languages.dedup();
+    match languages.is_empty() {
+        true => String::new(),
+        false => format!(", with the functions of {}", languages.join(" and ")),
+    }
+}
+
 fn leave(inside: Inside) {
     let pid = inside.pid();
     match inside.leave() {
@@ -366,5 +372,15 @@ fn settings(args: &Args, session: &Session) -> Settings {
     Settings {
         text,
         period_ns: args.rate.period_ns(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn each_language_is_named_once() {
+        let said = super::functions_of(&["Python", "JavaScript", "Python"]);
+        assert_eq!(said, ", with the functions of JavaScript and Python");
+        assert_eq!(super::functions_of(&[]), "");
     }
 }

@@ -194,6 +194,15 @@ pub struct Process {
 }
 
 impl Process {
+    /// The program that it called exec for at its end, unless that failed.
+    #[must_use]
+    pub fn became(&self) -> Option<&str> {
+        let mut calls = self.events.iter().rev();
+        let last =
+            calls.find(|event| matches!(event.kind, EventKind::Exec | EventKind::ExecFailed))?;
+        (last.kind == EventKind::Exec).then_some(&*last.text)
+    }
+
     /// The name by which people know it: the executable's last component, or another one under
     /// which the same file was started.
     #[must_use]

@@ -275,7 +275,9 @@ fn text(profile: &Profile, args: &Args, look: Look) -> Result<String, Error> {
     let look = look.of_names(names);
     if profile.weighed().next().is_none() {
         let why = match (profile.unfiltered, profile.shown_event) {
-            (Some(some), _) if some > 0 => "no sample is what was asked for".to_owned(),
+            (Some(some), _) if some > 0 => {
+                "no sample is left: the filters leave all of them out".to_owned()
+            }
             (_, 0) => summary::why_empty(profile),
             _ => format!("no sample of {} was taken", profile.subject()),
         };

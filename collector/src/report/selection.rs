@@ -62,7 +62,7 @@ pub struct Selection {
     pub event: Option<String>,
 
     /// Also look for separate debug files in DIR/.build-id (may be given several times)
-    #[arg(long, value_name = "DIR", help_heading = NAMES)]
+    #[arg(long, value_name = "DIR", value_parser = directory, help_heading = NAMES)]
     pub debug_dir: Vec<PathBuf>,
 
     /// Show rsunwind's own functions where they are on a stack, and its own work where it was done,
@@ -175,6 +175,14 @@ fn elsewhere(files: &[PathBuf], by_thread: bool) -> Result<Option<Profile>, Erro
 #[cfg(not(feature = "agent"))]
 fn elsewhere(_: &[PathBuf], _: bool) -> Result<Option<Profile>, Error> {
     Ok(None)
+}
+
+/// A directory that is there.
+fn directory(text: &str) -> Result<PathBuf, String> {
+    match PathBuf::from(text) {
+        path if path.is_dir() => Ok(path),
+        _ => Err("there is no such directory".to_owned()),
+    }
 }
 
 /// A time in seconds, as ns.

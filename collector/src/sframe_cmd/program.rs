@@ -6,6 +6,7 @@ use object::{Architecture, Object, ObjectKind, ObjectSection, SymbolMap, SymbolM
 use sframe::{Abi, Address, EhFrame, Section};
 
 use super::Error;
+use crate::regular_file;
 use crate::visible::visible;
 
 /// An ELF file, read.
@@ -23,7 +24,7 @@ pub(super) struct Tables<'a> {
 
 impl Program {
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        let bytes = std::fs::read(path).map_err(|source| Error::Read {
+        let bytes = regular_file::read(path).map_err(|source| Error::Read {
             path: path.to_owned(),
             source,
         })?;

@@ -16,11 +16,14 @@ const WORTH: u64 = 100;
 /// What was recorded.
 pub(super) fn what(profile: &Profile) -> String {
     let recording = &profile.recording;
-    let mut parts = vec![format!(
-        "{} of CPU time in {}",
-        duration(sampled_ns(profile)),
-        plural(profile.samples.len() as u64, "sample", "samples")
-    )];
+    let mut parts = vec![match profile.samples.len() as u64 {
+        0 => "no samples of CPU time".to_owned(),
+        count => format!(
+            "{} of CPU time in {}",
+            duration(sampled_ns(profile)),
+            plural(count, "sample", "samples")
+        ),
+    }];
     for event in profile.other_events().into_iter().filter(|it| *it != WALL) {
         let samples = profile.all_samples().filter(|it| it.event == event);
         let sum = samples.fold(0u64, |sum, it| sum.saturating_add(it.weight));
@@ -119,7 +122,7 @@ pub(super) fn problems(profile: &Profile) -> Vec<String> {
     if lost > 0 && lost.saturating_mul(WORTH) >= taken {
         let part = share(lost, taken);
         out.push(format!(
-            "{part} of the samples were lost: lower the rate (-F) or raise --size"
+            "{part} of the samples were lost for want of room: lower the rate (-F), raise --size, or see whether /dev/shm is full or ulimit -f low"
         ));
     }
     let unsampled = ledger.of_reason(Reason::NotSampled);
@@ -129,7 +132,7 @@ pub(super) fn problems(profile: &Profile) -> Vec<String> {
             "{time} of CPU time was not sampled at all: rsunwind record -v says of which processes, and why"
         ));
     }
-    out.extend(complaints(profile));
+    out.extend(complaints::wrong(profile));
     out.extend(threads::refusals(profile));
     let is_whole = |stop| stop == engine::wire::sample::StopReason::Root;
     let cut = profile
@@ -144,6 +147,7 @@ pub(super) fn problems(profile: &Profile) -> Vec<String> {
         ));
     }
     out.extend(hints::all(profile));
+    out.extend(complaints::noted(profile));
     out
 }
 

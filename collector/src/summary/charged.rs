@@ -4,7 +4,9 @@ use super::{line, plural};
 use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, share};
 use crate::recording::Recording;
+use crate::visible::Shown;
 use std::fmt::Write as _;
+use std::path::Path;
 
 /// Parts below one in this many are not shown, unless they are several sampling periods.
 const SEEN: u64 = 2000;
@@ -28,6 +30,7 @@ pub(super) fn rows(out: &mut String, recording: &Recording, ledger: &Ledger) {
         }
         if reason == Reason::NotSampled {
             strangers(out, recording, ledger, total);
+            successors(out, recording, ledger, total);
         }
     }
     unwaited(out, recording, ledger);
@@ -41,8 +44,8 @@ fn row(out: &mut String, ns: u64, total: u64, text: &str) {
 
 /// Children that are not in the recording.
 fn strangers(out: &mut String, recording: &Recording, ledger: &Ledger, total: u64) {
-    let large = |ns: u64| ns.saturating_mul(100) >= total;
-    let shown = ledger.strangers.iter().filter(|one| large(one.ns));
+    let all = ledger.strangers.iter();
+    let shown = all.filter(|one| is_large(one.ns, total));
     for one in shown.take(NAMED) {
         let parent = &recording.processes[one.parent.index()];
         let why = match one.refused {
@@ -56,6 +59,28 @@ fn strangers(out: &mut String, recording: &Recording, ledger: &Ledger, total: u6
         let text = format!("process {pid}, child of {name} ({}): {why}", parent.pid);
         line(out, "", &format!("{:>17}  {text}", duration(one.ns)));
     }
+}
+
+/// Programs that are not in the recording, of processes that are.
+fn successors(out: &mut String, recording: &Recording, ledger: &Ledger, total: u64) {
+    let rows = ledger.rows.iter();
+    let rows = rows.filter(|row| row.reason == Reason::NotSampled && is_large(row.ns, total));
+    let named = rows.filter_map(|row| {
+        let process = &recording.processes[row.process?.index()];
+        Some((row.ns, process, process.became()?))
+    });
+    for (ns, process, path) in named.take(NAMED) {
+        let (name, pid, path) = (process.name(), process.pid, Path::new(path).shown());
+        let text = format!(
+            "process {pid}, since {name} became {path}: that program has no samples (statically linked or setuid, or the session cannot be reached)"
+        );
+        line(out, "", &format!("{:>17}  {text}", duration(ns)));
+    }
+}
+
+/// Whether it is as much as to be named.
+const fn is_large(ns: u64, total: u64) -> bool {
+    ns.saturating_mul(100) >= total
 }
 
 /// Of a guest's processors. Threads cannot tell it from work; only the kernel's charge leaves it

@@ -1,6 +1,7 @@
 //! What a reader of a profile must know: damage, missing symbols, what processes reported of
 //! themselves, and why there is nothing.
 
+use crate::charge::{Ledger, Reason};
 use crate::numbers::{duration, plural, share};
 use crate::profile::Profile;
 use crate::visible::Shown;
@@ -15,12 +16,24 @@ const SHOWN: usize = 5;
 
 /// One sentence each.
 pub(crate) fn complaints(profile: &Profile) -> Vec<String> {
+    let mut out = wrong(profile);
+    out.extend(noted(profile));
+    out
+}
+
+/// What is wrong.
+pub(super) fn wrong(profile: &Profile) -> Vec<String> {
     let mut out = Vec::new();
     damages(profile, &mut out);
-    events(profile, &mut out);
+    out.extend(said_by_processes(profile, EventKind::Disarmed));
     languages(profile, &mut out);
     out.extend(profile.symbols.notes.iter().cloned());
     out
+}
+
+/// What processes noted of themselves.
+pub(super) fn noted(profile: &Profile) -> Vec<String> {
+    said_by_processes(profile, EventKind::Note)
 }
 
 fn damages(profile: &Profile, out: &mut Vec<String>) {
@@ -64,10 +77,10 @@ fn damages(profile: &Profile, out: &mut Vec<String>) {
     }
 }
 
-fn events(profile: &Profile, out: &mut Vec<String>) {
+fn said_by_processes(profile: &Profile, kind: EventKind) -> Vec<String> {
     let mut said: BTreeMap<String, (u64, String)> = BTreeMap::new();
     for process in &profile.recording.processes {
-        for event in &process.events {
+        for event in process.events.iter().filter(|event| event.kind == kind) {
             let text = match event.kind {
                 EventKind::Disarmed => format!("stopped profiling itself: {}", event.text),
                 EventKind::Note if event.value != ACCOUNT => event.text.clone(),
@@ -77,13 +90,14 @@ fn events(profile: &Profile, out: &mut Vec<String>) {
             said.entry(text).or_insert((0, who)).0 += 1;
         }
     }
-    for (text, (count, who)) in said {
+    let sentences = said.into_iter().map(|(text, (count, who))| {
         let others = match count {
             1 => String::new(),
             count => format!(" (and {} like it)", plural(count - 1, "other", "others")),
         };
-        out.push(format!("{who}{others}: {text}"));
-    }
+        format!("{who}{others}: {text}")
+    });
+    sentences.collect()
 }
 
 /// Samples in which a language's unwinder was contained.
@@ -137,20 +151,24 @@ pub(crate) fn why_empty(profile: &Profile) -> String {
     if samples.any(|sample| sample.event == CPU_EVENT) {
         return "No samples of the processes and threads that were asked for.".to_owned();
     }
-    let cpu = recording
-        .threads
-        .iter()
-        .map(|thread| thread.cpu_ns())
-        .max()
-        .unwrap_or(0);
+    let ledger = Ledger::of(recording);
+    let unsampled = ledger.of_reason(Reason::NotSampled);
+    if unsampled > ledger.total_ns() / 2 {
+        return format!(
+            "No samples: {} of CPU time was of programs that have none (rsunwind record -v says of \
+             which, and why).",
+            duration(unsampled)
+        );
+    }
+    let cpu = recording.threads.iter().map(|thread| thread.cpu_ns());
+    let used = match cpu.max().unwrap_or(0) {
+        0 => "no thread was seen to use CPU time".to_owned(),
+        cpu => format!("the busiest thread used {} of CPU time", duration(cpu)),
+    };
     let times = profile.other_events();
     let waits = match times.contains(&OFF_CPU) {
         true => "What was spent waiting is in --event off-cpu",
         false => "Time that is spent waiting is not sampled (record --off-cpu does)",
     };
-    format!(
-        "No samples: the busiest thread used {} of CPU time. {waits}; a higher rate (-F) gives \
-         samples of short programs.",
-        duration(cpu)
-    )
+    format!("No samples: {used}. {waits}; a higher rate (-F) gives samples of short programs.")
 }

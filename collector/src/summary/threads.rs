@@ -86,9 +86,14 @@ fn lowered(profile: &Profile, accounts: &[Account]) -> Option<(f64, f64)> {
         let thread = &recording.threads[account.thread.index()];
         let pace = thread.armings.last().map_or(1, |arming| arming.periods);
         let time = account.sampled_ns as f64;
-        let asked_ns = recording.processes[thread.process.index()].asked_period_ns;
-        asked += time / asked_ns.max(1) as f64;
-        came_out += time / account.period_ns.saturating_mul(pace).max(1) as f64;
+        let in_force_ns = account.period_ns.saturating_mul(pace).max(1);
+        // What was asked of a process whose description was lost is not known.
+        let asked_ns = match recording.processes[thread.process.index()].asked_period_ns {
+            0 => in_force_ns,
+            asked_ns => asked_ns,
+        };
+        asked += time / asked_ns as f64;
+        came_out += time / in_force_ns as f64;
     }
     let time_s = accounts
         .iter()

@@ -17,7 +17,25 @@ pub fn cannot_write(line: Line, path: &Text<PATH_SIZE>, errno: Errno) -> Line {
     line.then(b"cannot write ")
         .then(path.bytes())
         .then(b": ")
-        .then(reason(errno.0).as_bytes())
+        .then(reason_of_writing(errno.0).as_bytes())
+}
+
+/// The same as [`reason`], of the place that samples go to: under a collector it is not the user
+/// who has chosen that.
+fn reason_of_writing(errno: i32) -> &'static str {
+    let is_session = matches!(PROCESS.config().destination, Destination::Session(_));
+    match errno {
+        libc::ENOENT | libc::ENOTDIR if is_session => {
+            "the session's folder is not there (a mount namespace with another /dev/shm, or chroot)"
+        }
+        libc::EACCES | libc::EPERM | libc::EROFS if is_session => {
+            "permission denied (to another user, or on a file system that is read-only there)"
+        }
+        libc::ENOSPC | libc::EDQUOT if is_session => {
+            "no space left; free some, or give a container more (--shm-size)"
+        }
+        errno => reason(errno),
+    }
 }
 
 /// Says it of a fork child.

@@ -157,7 +157,12 @@ fn lookup(name: &str) -> Result<Named, String> {
         return Ok(named);
     }
     if let Some((system, event)) = name.split_once(':') {
-        return tracepoint(system, event);
+        return match lookup(system) {
+            Ok(_) => Err(format!(
+                "of modifiers only :u is known, user mode only: {system}:u"
+            )),
+            Err(_) => tracepoint(system, event),
+        };
     }
     Err(unknown(name))
 }
@@ -302,6 +307,7 @@ mod tests {
             ("cycles/period=0/", "period=N"),
             ("cs:u", "leave :u out"),
             ("page-faults/period=10/", "-F is the rate"),
+            ("cycles:pp", "only :u is known"),
             ("a:b:k", "SYSTEM:EVENT"),
             ("..:x", "SYSTEM:EVENT"),
         ] {
