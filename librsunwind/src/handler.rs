@@ -289,7 +289,9 @@ fn serve(this: &ThreadState, mut sampling: Option<Request>, context: *mut c_void
         let by_event = matches!(request.trigger, Trigger::PerfKernel | Trigger::PerfUser);
         let passed_ns = ended_ns.saturating_sub(time_ns);
         let spent_ns = match by_event {
-            true => this.own_part(passed_ns, DOUBTED_NS, this.sampled_at_ns()),
+            true => this
+                .own_part(passed_ns, DOUBTED_NS, this.sampled_at_ns())
+                .unwrap_or(passed_ns),
             false => passed_ns,
         };
         let sampled_ns = Some(request.sampled_ns).filter(|sampled_ns| *sampled_ns != 0);

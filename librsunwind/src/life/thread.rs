@@ -65,10 +65,10 @@ pub(super) unsafe fn end(state: *mut ThreadState) {
     take_last(this);
     let held = HeldBack::all();
     this.disarm_held(&held);
-    this.count_arming_since(began);
+    let spent_ns = this.count_arming_since(began);
     // Many end at once: of one that took no sample the clock has just been read.
-    let now = match this.shared.is_late() {
-        true => Some(began.cpu_ns),
+    let now = match this.shared.is_late() && began.cpu_ns != 0 {
+        true => Some(began.cpu_ns.saturating_add(spent_ns)),
         false => this.cpu_ns(),
     };
     if let Some(cpu_ns) = now {

@@ -195,10 +195,13 @@ impl ThreadState {
         }
     }
 
-    /// Arming, or what undoes it, has taken the thread's time since then.
-    pub fn count_arming_since(&self, began: Moment) {
+    /// Arming, or what undoes it, has taken the thread's time since then. Gives it, ns.
+    pub fn count_arming_since(&self, began: Moment) -> u64 {
         let passed_ns = clock::monotonic_ns().saturating_sub(began.at_ns);
-        self.add_arming(self.own_part(passed_ns, DOUBTED_NS, began.cpu_ns));
+        let spent_ns = self.own_part(passed_ns, DOUBTED_NS, began.cpu_ns);
+        let spent_ns = spent_ns.unwrap_or(0);
+        self.add_arming(spent_ns);
+        spent_ns
     }
 
     /// So much more was taken, ns: also of fork children, whose programs were others before there

@@ -257,17 +257,16 @@ impl ThreadState {
     }
 
     /// What of that time, which ends now and began at that CPU time of the thread, was its own, ns:
-    /// from `doubted_ns` on others may have had the processor meanwhile.
+    /// from `doubted_ns` on others may have had the processor meanwhile. `None` if nobody can tell.
     ///
     /// # Signal safety
     /// One system call at most.
-    pub fn own_part(&self, passed_ns: u64, doubted_ns: u64, began_cpu_ns: u64) -> u64 {
+    pub fn own_part(&self, passed_ns: u64, doubted_ns: u64, began_cpu_ns: u64) -> Option<u64> {
         if passed_ns < doubted_ns {
-            return passed_ns;
+            return Some(passed_ns);
         }
-        self.cpu_ns().map_or(passed_ns, |now_ns| {
-            now_ns.saturating_sub(began_cpu_ns).min(passed_ns)
-        })
+        let own_ns = self.cpu_ns()?.saturating_sub(began_cpu_ns);
+        Some(own_ns.min(passed_ns))
     }
 
     /// CPU time of the thread at its last sample, ns.

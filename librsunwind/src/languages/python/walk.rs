@@ -66,16 +66,18 @@ impl<'w, 'c> Walk<'w, 'c> {
         if entry.address != native.start {
             return None;
         }
-        let entry = self.give_one(&entry)?;
-        self.come_to(&entry);
-        Some(entry.address)
+        let next = self.give_one(&entry);
+        // Behind the last one there is nothing that the end of the walk could give again.
+        *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
+        next.map(|next| next.address)
     }
 
     /// Gives the frames of all entries that were not met.
     pub(super) fn give_rest(&mut self) {
         /// Of so many, at most.
         const MOST: u32 = 1000;
-        let mut entry = Some(Entry::from_words(self.entry));
+        let first = Entry::from_words(self.entry);
+        let mut entry = (first.frame != 0).then_some(first);
         for _ in 0..MOST {
             entry = entry.and_then(|entry| self.give_one(&entry));
         }
