@@ -3,8 +3,8 @@
 //! <https://clickhouse.com/docs/interfaces/formats/Native>
 
 use crate::gzip::gzip;
-use crate::intern::HashMap;
 use flate2::Compression;
+use std::collections::HashMap;
 use std::hash::Hash;
 use std::io;
 
@@ -95,7 +95,7 @@ impl Block {
         self.column(name, kind);
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
         let mut keys = Vec::new();
-        let mut known = HashMap::default();
+        let mut known = HashMap::new();
         let mut last = 0;
         let places = values.map(|value| {
             // Mostly that of the row before.
