@@ -36,6 +36,14 @@ impl Bytes<'_> {
                 assert_eq!(self.u64(), 1, "keys in this block");
                 self.by_keys(count, text)
             }
+            "LowCardinality(UInt32)" => {
+                assert_eq!(self.u64(), 1, "keys in this block");
+                self.by_keys(count, |left| u32::from_le_bytes(left.take()).into())
+            }
+            "LowCardinality(UInt64)" => {
+                assert_eq!(self.u64(), 1, "keys in this block");
+                self.by_keys(count, |left| left.u64().into())
+            }
             "Array(LowCardinality(UInt64))" => {
                 assert_eq!(self.u64(), 1, "keys in this block");
                 let ends = self.ends(count);
