@@ -27,28 +27,20 @@ struct Bytes<'a>(&'a [u8]);
 impl Bytes<'_> {
     fn column(&mut self, kind: &str, count: usize) -> Vec<Value> {
         let text = |left: &mut Self| left.text().into();
+        let short = |left: &mut Self| u32::from_le_bytes(left.take()).into();
+        let long = |left: &mut Self| left.u64().into();
         match kind {
-            "UInt32" => self.values(count, |left| u32::from_le_bytes(left.take()).into()),
-            "UInt64" => self.values(count, |left| left.u64().into()),
-            "DateTime64(3, 'UTC')" => self.values(count, |left| left.u64().into()),
+            "UInt32" => self.values(count, short),
+            "UInt64" => self.values(count, long),
+            "DateTime64(3, 'UTC')" => self.values(count, long),
             "String" => self.values(count, text),
-            "LowCardinality(String)" => {
-                assert_eq!(self.u64(), 1, "keys in this block");
-                self.by_keys(count, text)
-            }
-            "LowCardinality(UInt32)" => {
-                assert_eq!(self.u64(), 1, "keys in this block");
-                self.by_keys(count, |left| u32::from_le_bytes(left.take()).into())
-            }
-            "LowCardinality(UInt64)" => {
-                assert_eq!(self.u64(), 1, "keys in this block");
-                self.by_keys(count, |left| left.u64().into())
-            }
+            "LowCardinality(String)" => self.few(count, text),
+            "LowCardinality(UInt32)" => self.few(count, short),
+            "LowCardinality(UInt64)" => self.few(count, long),
             "Array(LowCardinality(UInt64))" => {
-                assert_eq!(self.u64(), 1, "keys in this block");
+                self.in_this_block();
                 let ends = self.ends(count);
-                let number = |left: &mut Self| left.u64().into();
-                let all = self.by_keys(*ends.last().unwrap_or(&0), number);
+                let all = self.by_keys(*ends.last().unwrap_or(&0), long);
                 apart(&ends, |from, to| json!(all[from..to]))
             }
             "Map(String, String)" => {
@@ -66,6 +58,16 @@ impl Bytes<'_> {
             }
             other => panic!("{other} is not known"),
         }
+    }
+
+    /// Elements of which few differ.
+    fn few(&mut self, count: usize, key: impl Fn(&mut Self) -> Value) -> Vec<Value> {
+        self.in_this_block();
+        self.by_keys(count, key)
+    }
+
+    fn in_this_block(&mut self) {
+        assert_eq!(self.u64(), 1, "keys in this block");
     }
 
     /// Keys, and which of them each element is.

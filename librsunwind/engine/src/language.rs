@@ -23,6 +23,9 @@ use crate::wire::sample::StopReason;
 use core::fmt::Debug;
 use core::ops::Range;
 
+/// Entries of languages that one native frame may reach over. More are not met.
+pub const MOST_ENTRIES: u32 = 256;
+
 /// What a language is asked about a frame.
 #[derive(Clone, Copy, Debug)]
 pub struct Question<'a> {

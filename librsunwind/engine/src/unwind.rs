@@ -6,7 +6,7 @@
 
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
-use crate::language::{Answer, Languages, Question, Whose};
+use crate::language::{Answer, Languages, MOST_ENTRIES, Question, Whose};
 use crate::last_walk::LastWalk;
 use crate::memory::StackMemory;
 use crate::module_map::{Module, Modules};
@@ -100,9 +100,6 @@ enum Effort {
     /// registers.
     EhFrame,
 }
-
-/// Entries of languages that one native frame may reach over. More are not met.
-const MOST_ENTRIES: u32 = 256;
 
 struct Walk<'a, 'u, M> {
     unwinder: &'u Unwinder<'a, M>,

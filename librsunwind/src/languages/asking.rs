@@ -26,7 +26,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use engine::address::RuntimeAddress;
 use engine::cursor::Cursor as WalkCursor;
 use engine::frame_buffer::FrameBuffer;
-use engine::language::{Answer, Languages, Question, Whose};
+use engine::language::{Answer, Languages, MOST_ENTRIES, Question, Whose};
 use engine::memory::StackMemory;
 use engine::registers::{COUNT, Register, Registers, SP};
 use engine::rule::UnwindRule;
@@ -58,9 +58,6 @@ impl fmt::Debug for Asking<'_> {
         Ok(())
     }
 }
-
-/// Entries of Python in a native frame, at most.
-const MOST_IN_A_FRAME: u32 = 256;
 
 /// What a call came to.
 struct Called {
@@ -474,7 +471,7 @@ impl Languages for Asking<'_> {
         if asked.enters() != code.is_some() || inside.next().is_some() {
             return None;
         }
-        for _ in 0..MOST_IN_A_FRAME {
+        for _ in 0..MOST_ENTRIES {
             entry = self.meet_python(index, asked, entry..native.end, frames);
             if !native.contains(&entry) {
                 break;
