@@ -6,11 +6,12 @@
 //! else's; one writes a word of ours.
 #![allow(unsafe_code)]
 
-use engine::perf_event::{Attributes, OPEN_CLOEXEC, request};
+use engine::perf_event::{Attributes, OPEN_CLOEXEC, kind, request, software};
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::sync::LazyLock;
 
 /// The thread that asks, for [`open`].
 pub const THIS_THREAD: Pid = Pid::from_raw(0);
@@ -52,4 +53,17 @@ pub fn id(event: &OwnedFd) -> u64 {
     // SAFETY: the kernel writes a word, or nothing.
     unsafe { libc::ioctl(event.as_raw_fd(), request::ID as libc::Ioctl, &raw mut id) };
     id
+}
+
+/// How many samples of an event of a thread ([`Attributes::of_thread`]) found no room; `None` where
+/// the kernel does not say.
+pub fn lost(event: &OwnedFd) -> Option<u64> {
+    static IS_TOLD: LazyLock<bool> = LazyLock::new(|| {
+        let event = Attributes::of_thread(kind::SOFTWARE, software::DUMMY, 1 << 40, false);
+        !matches!(open(&event, THIS_THREAD, ANY_PROCESSOR), Err(Errno::EINVAL))
+    });
+    let mut words = [0; 16]; // its count, and that
+    let length = nix::unistd::read(event, &mut words).ok()?;
+    let lost = u64::from_ne_bytes(std::array::from_fn(|at| words[8 + at]));
+    (*IS_TOLD && length == words.len()).then_some(lost)
 }

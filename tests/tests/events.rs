@@ -1,5 +1,6 @@
 //! Events beside CPU time: `record -e`, and what the other commands make of it.
 
+use engine::wire::offer::CPU_EVENT;
 use rsunwind_tests::assert_measured;
 use rsunwind_tests::command::{Bench, output, rsunwind, text};
 use rsunwind_tests::statistics::{judge, stands_for};
@@ -7,7 +8,7 @@ use rsunwind_tests::victim;
 use std::path::Path;
 use std::process::Command;
 
-const PAGES: u64 = 20_000;
+const PAGES: u64 = 40_000;
 
 /// The number of functions in a report of an event, and its heading's amount.
 fn report(recording: &Path, event: &str) -> (u64, Vec<(u64, String)>) {
@@ -54,10 +55,9 @@ fn page_faults_are_counted_where_they_happen() {
             let touched = own(&rows, "toucher");
             // Those of our own memory have a row to themselves.
             let ours = own(&rows, "[rsunwind]");
-            // One sample stands for up to a thousand or two: it may meet a fault of our own. And at
-            // a rate a sample stands for the period that the kernel has in mind by then, which is
-            // not quite what it has counted.
-            let (least, most) = (PAGES * 92 / 100, PAGES * 108 / 100);
+            // A sample stands for what was counted since the one before: up to a thousand or two,
+            // some of which may be of our own. What comes behind the last is in none.
+            let (least, most) = (PAGES * 90 / 100, PAGES + 400);
             assert_measured!(
                 touched + ours > least && touched < most && touched > PAGES * 85 / 100,
                 "{events}: {touched} of {all} in {rows:?}"
@@ -79,6 +79,24 @@ fn page_faults_are_counted_where_they_happen() {
             );
         }
     });
+}
+
+#[test]
+fn a_period_of_one_s_own_is_kept_to() {
+    let (bench, program) = (Bench::new(), victim::c("faults.c"));
+    let mut record = bench.record(&["-q", "-e", "page-faults/period=100/:u"]);
+    let ran = output(record.arg(&program).arg(PAGES.to_string()));
+    assert!(ran.status.success(), "{}", text(&ran.stderr));
+    let (all, _) = report(&bench.path("profile.rsu"), "page-faults:u");
+    let recording = bench.recording();
+    let faults = recording
+        .samples
+        .iter()
+        .filter(|sample| sample.event != CPU_EVENT);
+    let values: Vec<u64> = faults.map(|sample| sample.value).collect();
+    assert_eq!(values.iter().sum::<u64>(), all);
+    assert!(all > PAGES - 100 && all < PAGES + 400, "{all}");
+    assert!(values.iter().all(|value| *value == 100), "{values:?}");
 }
 
 #[test]

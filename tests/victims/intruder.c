@@ -18,7 +18,8 @@ int main(int count, char **arguments) {
   if (count < 4) return 2;
   struct perf_event_attr event = {.size = sizeof event, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK};
   event.sample_period = 1000000;
-  event.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_PERIOD | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER;
+  event.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_READ | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER;
+  event.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED;
   event.sample_regs_user = 1 << 6 | 1 << 7 | 1 << 8;
   event.exclude_kernel = 1;
   event.use_clockid = 1;
@@ -31,7 +32,7 @@ int main(int count, char **arguments) {
 
   uint32_t pid = (uint32_t)atoi(arguments[2]);
   uint64_t words[7 + 16] = {0}, key = strtoull(arguments[3], NULL, 16);
-  memcpy(words, "RSRING01", 8);
+  memcpy(words, "RSRING02", 8);
   words[1] = pid | (uint64_t)pid << 32;
   words[2] = words[3] = key;
   words[5] = data;

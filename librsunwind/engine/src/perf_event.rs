@@ -90,16 +90,19 @@ pub mod flag {
     pub const DEFER_OUTPUT: u64 = 1 << 39;
 }
 
-/// What every event of a thread writes of a sample: identifier, ip, tid, time, period, call chain,
-/// registers of the user.
+/// What every event of a thread writes of a sample: identifier, ip, tid, time, what it has counted
+/// with a second word ([`Attributes::read_format`]), call chain, registers of the user.
 pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
     | sample::IP
     | sample::TID
     | sample::TIME
-    | sample::PERIOD
+    | sample::READ
     | sample::CALLCHAIN
     | sample::REGS_USER;
 
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED`, of [`Attributes::read_format`]: a word in the place of that of
+/// [`FORMAT_LOST`], so that samples have one form everywhere.
+pub const FORMAT_TIME_ENABLED: u64 = 1;
 /// `PERF_FORMAT_LOST`, of [`Attributes::read_format`]: who reads the event learns how many of its
 /// samples found no room in the ring. Unknown before Linux 6.0.
 pub const FORMAT_LOST: u64 = 1 << 4;
@@ -211,7 +214,7 @@ impl Attributes {
     #[must_use]
     pub fn and_for_older_kernels(self) -> [Self; 3] {
         let without_lost = Self {
-            read_format: 0,
+            read_format: FORMAT_TIME_ENABLED,
             ..self
         };
         let without_remove = Self {
@@ -245,7 +248,10 @@ mod tests {
         assert_eq!(event.flags & flag::EXCLUDE_KERNEL, 0);
         let [all, some, least] = event.and_for_older_kernels();
         assert_eq!(all, event);
-        assert_eq!((some.flags, some.read_format), (event.flags, 0));
+        assert_eq!(
+            (some.flags, some.read_format),
+            (event.flags, FORMAT_TIME_ENABLED)
+        );
         assert_eq!(least.flags, event.flags & !flag::REMOVE_ON_EXEC);
         let deferring = event.deferring();
         let changed = flag::EXCLUDE_CALLCHAIN_USER | flag::DEFER_CALLCHAIN;

@@ -333,8 +333,9 @@ impl PerfEvent {
                 visit(&head, &[]);
             }
             before = sample.unserved(offer);
+            let counted = |place, count| self.ring.count(place, count);
             if let Some(head) = sample
-                .recorded(offer)
+                .recorded(offer, counted)
                 .filter(|head| kernel || head.event != CPU_EVENT)
             {
                 visit(&head, frames);

@@ -11,9 +11,10 @@ use crate::sys::{self, Errno, File, PAGE};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::wire::kernel::MAX_DEPTH;
+use engine::wire::offer::MAX_EVENTS;
 use engine::wire::ring::{
-    BUSY, CLOSED, FirstSample, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, REPLACED, RingRecord,
-    RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, first_sample, read,
+    BUSY, CLOSED, COUNTED_OFFSET, FirstSample, HEAD_OFFSET, LONGEST_SAMPLE, OWNER_OFFSET, REPLACED,
+    RingRecord, RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, first_sample, read,
 };
 
 /// A ring of this thread.
@@ -214,6 +215,17 @@ impl Ring {
         self.seen.set(head);
         self.shared_word(SERVED_OFFSET)
             .store(head, Ordering::Relaxed);
+    }
+
+    /// Notes what the event at a place has counted at a sample that is taken out, and gives what it
+    /// had at the one before.
+    ///
+    /// # Signal safety
+    /// Reads and writes the mapped ring.
+    pub fn count(&self, place: usize, count: u64) -> u64 {
+        let offset = place.min(MAX_EVENTS.wrapping_sub(1)).wrapping_mul(8);
+        self.shared_word(COUNTED_OFFSET.wrapping_add(offset))
+            .fetch_max(count, Ordering::Relaxed)
     }
 
     fn shared_word(&self, offset: usize) -> &AtomicU64 {

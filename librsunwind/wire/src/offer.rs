@@ -13,7 +13,7 @@ use super::{WireError, words};
 /// Name of the socket in the session directory (`SOCK_SEQPACKET`).
 pub const SOCKET_FILE: &str = "rings";
 /// First word of a message.
-pub const MAGIC: u64 = u64::from_le_bytes(*b"RSRING01");
+pub const MAGIC: u64 = u64::from_le_bytes(*b"RSRING02");
 /// Most events that share a ring.
 pub const MAX_EVENTS: usize = 8;
 /// The event that samples CPU time; the numbers of others are given by whoever asks for them.
@@ -132,15 +132,23 @@ impl Offer {
     /// Arithmetic only.
     #[must_use]
     pub fn event_of(events: &[EventId; MAX_EVENTS], id: u64) -> u32 {
-        if id == 0 {
-            return CPU_EVENT;
-        }
-        let found = events.iter().find(|event| event.id == id);
-        let beside = || {
-            let mut others = events.iter();
-            others.find(|event| event.id != 0 && event.event != CPU_EVENT)
-        };
-        found.or_else(beside).map_or(CPU_EVENT, |event| event.event)
+        Self::beside(events, id).map_or(CPU_EVENT, |(_, event)| event)
+    }
+
+    /// The same with its place in the list; `None` for samples of CPU time.
+    ///
+    /// # Signal safety
+    /// Arithmetic only.
+    #[must_use]
+    pub fn beside(events: &[EventId; MAX_EVENTS], id: u64) -> Option<(usize, u32)> {
+        let is_beside = |event: &EventId| event.id != 0 && event.event != CPU_EVENT;
+        let found = events.iter().position(|event| event.id == id);
+        let found = match id {
+            0 => None,
+            _ => found.or_else(|| events.iter().position(is_beside)),
+        }?;
+        let event = events.get(found).filter(|event| is_beside(event))?;
+        Some((found, event.event))
     }
 }
 

@@ -6,10 +6,14 @@
 //! `SAMPLE_TYPE`, whose first word says which event it was.
 //!
 //! ```text
-//! sample:  | header | event id | ip | pid, tid | time | period | n | n entries …
+//! sample:  | header | event id | ip | pid, tid | time | count | lost or time | n | n entries …
 //!          | register ABI | fp | sp | ip |
 //! lost:    | header | event id | how many | …
 //! ```
+//!
+//! A sample has what its event has counted since it was opened, and not its period: at a rate the
+//! kernel sets the period anew at every tick, also ends it at once, and says the one that it had in
+//! mind. Where its clock jumps that is a few times too much.
 //!
 //! Where the kernel defers user call chains the chain of a sample ends in a marker and its cookie:
 //! its name of the entry.
@@ -21,7 +25,7 @@
 //! Source of the layouts: `perf_event_open(2)`, `include/uapi/linux/perf_event.h`.
 
 use super::kernel::{KernelHead, MAX_DEPTH};
-use super::offer::{CPU_EVENT, Offer};
+use super::offer::{CPU_EVENT, MAX_EVENTS, Offer};
 
 /// Bytes of the control page before the data.
 pub const CONTROL_SIZE: usize = 4096;
@@ -35,6 +39,10 @@ pub const OWNER_OFFSET: usize = CONTROL_SIZE - 8;
 /// Where it has the position up to which the thread has taken user stacks: just before that. What
 /// lies behind it and was sampled in user mode waits for a handler that is held back.
 pub const SERVED_OFFSET: usize = CONTROL_SIZE - 16;
+
+/// Where it has what each event, in the order of [`Offer::events`], had counted at its newest
+/// sample that the thread took out: before that.
+pub const COUNTED_OFFSET: usize = SERVED_OFFSET - MAX_EVENTS * 8;
 
 /// The owner's word: the thread empties the ring in its handler, and has offered it. The kernel's
 /// fresh page says 0, which is none of these: who maps the events of a thread that has let go of
@@ -64,7 +72,7 @@ const KERNEL_MARKER: u64 = (-128i64) as u64;
 /// `PERF_CONTEXT_USER_DEFERRED`: a cookie follows.
 const DEFERRED_MARKER: u64 = (-640i64) as u64;
 /// Words of a sample before its call chain.
-const FIXED: u64 = 7;
+const FIXED: u64 = 8;
 /// Words of a sample behind its call chain.
 const REGISTERS: u64 = 4;
 /// The longest sample there can be, bytes: with less room the kernel may have dropped one.
@@ -77,8 +85,8 @@ pub struct RingSample {
     pub event_id: u64,
     /// Whether it was taken in kernel mode.
     pub in_kernel: bool,
-    /// What the event counted since its sample before, in its own unit.
-    pub period: u64,
+    /// What the event has counted since it was opened, in its own unit.
+    pub count: u64,
     /// Cursor (a position in the ring), time, registers; its event is not known here and 0.
     pub head: KernelHead,
     /// The user's frame pointer, as the kernel saw it; 0 if it had none.
@@ -89,18 +97,26 @@ pub struct RingSample {
 
 impl RingSample {
     /// What is to be recorded of it, if anything: samples of kernel mode, and all those of other
-    /// events than CPU time. Of the ring that is offered so.
+    /// events than CPU time. Of the ring that is offered so; `counted` is given the count of one
+    /// of its events, by its place among [`Offer::events`], and gives the highest before.
     ///
     /// # Signal safety
-    /// Arithmetic only.
+    /// Arithmetic and `counted` only.
     #[must_use]
-    pub fn recorded(&self, ring: &Offer) -> Option<KernelHead> {
-        let event = Offer::event_of(&ring.events, self.event_id);
-        let (value, more) = match event {
-            CPU_EVENT => (0, ring.periods.saturating_sub(1)),
-            _ => (self.period, 0),
+    pub fn recorded(
+        &self,
+        ring: &Offer,
+        counted: impl FnOnce(usize, u64) -> u64,
+    ) -> Option<KernelHead> {
+        let beside = Offer::beside(&ring.events, self.event_id);
+        let (event, value, more) = match beside {
+            None => (CPU_EVENT, 0, ring.periods.saturating_sub(1)),
+            Some((place, event)) => {
+                let before = counted(place, self.count);
+                (event, self.count.saturating_sub(before), 0)
+            }
         };
-        (self.in_kernel || event != CPU_EVENT).then_some(KernelHead {
+        (self.in_kernel || beside.is_some()).then_some(KernelHead {
             cursor: self.head.cursor.wrapping_add(ring.base),
             event,
             value,
@@ -210,7 +226,7 @@ fn sample(
     frames: &mut [u64; MAX_DEPTH],
 ) -> RingSample {
     let room = words.saturating_sub(FIXED.wrapping_add(1));
-    let count = word(6).min(room);
+    let count = word(7).min(room);
     let (mut depth, mut marker, mut cookie) = (0usize, KERNEL_MARKER, 0);
     for entry in (0..count).map(|index| word(FIXED.wrapping_add(index))) {
         match (entry, marker) {
@@ -243,7 +259,7 @@ fn sample(
     RingSample {
         event_id: word(1),
         in_kernel,
-        period: word(5),
+        count: word(5),
         head: KernelHead {
             cursor: end,
             time_ns: word(4),
@@ -268,7 +284,7 @@ mod tests {
 
     fn kernel_sample() -> Vec<u64> {
         let chain = [(-128i64) as u64, 0xffff_8100_0001, 0xffff_8100_0002];
-        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, chain.len() as u64];
+        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, chain.len() as u64];
         words.extend(chain);
         words.extend([2, 0xb9, 0x59, 0x19]);
         words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
@@ -290,7 +306,7 @@ mod tests {
         assert_eq!(next, words.len() as u64 * 8);
         assert_eq!(frames[..sample.depth], [0xffff_8100_0001, 0xffff_8100_0002]);
         assert!(sample.in_kernel);
-        assert_eq!((sample.event_id, sample.period), (77, 1_000_000));
+        assert_eq!((sample.event_id, sample.count), (77, 1_000_000));
         assert_eq!(sample.user_fp, 0xb9);
         assert_eq!(
             (
@@ -305,7 +321,7 @@ mod tests {
     #[test]
     fn a_kernel_sample_has_a_frame_and_one_of_user_mode_has_none() {
         let mut frames = [0; MAX_DEPTH];
-        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, 2, 0xb9, 0x59, 0x19];
+        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, 0, 2, 0xb9, 0x59, 0x19];
         for (mode, expected) in [(CPU_MODE_KERNEL, &[0x10][..]), (2, &[])] {
             words[0] = header(RECORD_SAMPLE, mode, words.len());
             let (record, _) = read_words(&words, &mut frames).unwrap();
@@ -322,14 +338,19 @@ mod tests {
                 id: 77,
                 event: CPU_EVENT,
             };
-            let (recorded, unserved) = (sample.recorded(&ring), sample.unserved(&ring));
+            let (recorded, unserved) = (sample.recorded(&ring, |_, _| 0), sample.unserved(&ring));
             assert_eq!(recorded.is_some(), sample.in_kernel);
             assert_eq!(unserved.is_some(), !sample.in_kernel);
             let head = recorded.or(unserved).unwrap();
-            assert_eq!((head.cursor, head.user_ip), (1000 + 88, 0x19));
+            assert_eq!((head.cursor, head.user_ip), (1000 + 96, 0x19));
             assert_eq!(head.weight(), 7);
             ring.events[0].event = 3;
-            assert_eq!(sample.recorded(&ring).unwrap().weight(), 0);
+            let counted = |place, count| {
+                assert_eq!((place, count), (0, 1_000_000));
+                999_990
+            };
+            let head = sample.recorded(&ring, counted).unwrap();
+            assert_eq!((head.weight(), head.event, head.value), (0, 3, 10));
             assert!(sample.unserved(&ring).is_none());
             let first = |at, head| first_sample(|at| words[at as usize / 8], at, head);
             let expected = |is_alone| FirstSample {
@@ -339,11 +360,11 @@ mod tests {
                 in_user: mode == CPU_MODE_USER,
                 is_alone,
             };
-            assert_eq!(first(0, 88), Some(expected(true)));
-            assert_eq!(first(0, 176), Some(expected(false)));
-            assert_eq!(first(88, 88), None);
+            assert_eq!(first(0, 96), Some(expected(true)));
+            assert_eq!(first(0, 192), Some(expected(false)));
+            assert_eq!(first(96, 96), None);
             words[0] = header(RECORD_LOST, mode, words.len());
-            assert_eq!(first_sample(|_| words[0], 0, 88), None);
+            assert_eq!(first_sample(|_| words[0], 0, 96), None);
         }
     }
 
@@ -352,8 +373,8 @@ mod tests {
         let (user, deferred) = ((-512i64) as u64, DEFERRED_MARKER);
         let with = |more: &[u64]| {
             let mut words = kernel_sample();
-            words[6] += more.len() as u64;
-            words.splice(10..10, more.iter().copied());
+            words[7] += more.len() as u64;
+            words.splice(11..11, more.iter().copied());
             words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
             let mut frames = [0; MAX_DEPTH];
             let (record, _) = read_words(&words, &mut frames).unwrap();
@@ -394,7 +415,7 @@ mod tests {
         }
         // A count of frames beyond the record's own end.
         let mut words = kernel_sample();
-        words[6] = u64::MAX;
+        words[7] = u64::MAX;
         let (record, _) = read_words(&words, &mut frames).unwrap();
         assert!(matches!(record, RingRecord::Sample(sample) if sample.head.user_ip == 0));
     }

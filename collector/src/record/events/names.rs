@@ -34,11 +34,6 @@ impl Named {
         }
     }
 
-    /// Whether the kernel, asked for periods in the samples, writes one for each occurrence.
-    const fn is_counted_one_by_one(&self) -> bool {
-        matches!(self.kind, SOFTWARE | TRACEPOINT) && !self.is_cpu_time()
-    }
-
     /// Whether it is CPU time, which is sampled anyway.
     #[must_use]
     pub const fn is_cpu_time(&self) -> bool {
@@ -124,11 +119,6 @@ pub fn parse(text: &str) -> Result<Event, String> {
     let named = lookup(name).map_err(|what| wrong(&what))?;
     if user_only && !named.signals {
         return Err(wrong("it happens in the kernel only: leave :u out"));
-    }
-    if period.is_some_and(|n| n > 1) && named.is_counted_one_by_one() {
-        return Err(wrong(
-            "the kernel makes each of them a sample whatever the period: leave it out, and -F is the rate",
-        ));
     }
     Ok(Event {
         name: format!("{name}{}", if user_only { ":u" } else { "" }),
@@ -306,7 +296,6 @@ mod tests {
             ("cycles/umask=1/", "period=N"),
             ("cycles/period=0/", "period=N"),
             ("cs:u", "leave :u out"),
-            ("page-faults/period=10/", "-F is the rate"),
             ("cycles:pp", "only :u is known"),
             ("a:b:k", "SYSTEM:EVENT"),
             ("..:x", "SYSTEM:EVENT"),

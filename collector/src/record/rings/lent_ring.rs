@@ -9,9 +9,10 @@
 #![allow(unsafe_code)]
 
 use engine::wire::kernel::MAX_DEPTH;
+use engine::wire::offer::MAX_EVENTS;
 use engine::wire::ring::{
-    CLOSED, COLLECTOR, CONTROL_SIZE, HEAD_OFFSET, OWNER_OFFSET, REPLACED, RingRecord, RingSample,
-    SERVED_OFFSET, TAIL_OFFSET, THREAD, read,
+    CLOSED, COLLECTOR, CONTROL_SIZE, COUNTED_OFFSET, HEAD_OFFSET, OWNER_OFFSET, REPLACED,
+    RingRecord, RingSample, SERVED_OFFSET, TAIL_OFFSET, THREAD, read,
 };
 use nix::sys::mman::{MapFlags, ProtFlags, mmap, munmap};
 use std::ffi::c_void;
@@ -29,9 +30,20 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 pub struct Ring {
     page: NonNull<c_void>,
     data_size: usize,
-    /// Up to where records were taken out; once claimed.
-    position: Option<u64>,
+    taken: Option<Taken>,
 }
+
+/// What was taken out, once the ring is claimed.
+#[derive(Clone, Copy, Debug)]
+struct Taken {
+    /// Up to where.
+    position: u64,
+    /// What each event, in the order of the offer, had counted at its newest sample.
+    counted: Counted,
+}
+
+/// What each event of a ring had counted, in the order of the offer.
+pub type Counted = [u64; MAX_EVENTS];
 
 impl Ring {
     /// Maps the ring of an event, which lives on without the descriptor. `data_size` was checked to
@@ -52,7 +64,7 @@ impl Ring {
         let ring = Self {
             page,
             data_size,
-            position: None,
+            taken: None,
         };
         if ring.word(OWNER_OFFSET).load(Acquire) == 0 {
             return Err(io::ErrorKind::NotFound.into());
@@ -62,16 +74,20 @@ impl Ring {
 
     /// Claims the ring, if it is not ours already: not while the thread empties it. A thread that
     /// is gone is in nobody's way.
-    fn claim(&mut self, thread_is_gone: bool) -> Option<u64> {
-        if self.position.is_none() {
+    fn claim(&mut self, thread_is_gone: bool) -> Option<Taken> {
+        if self.taken.is_none() {
             let owner = self.word(OWNER_OFFSET);
             let found = owner.compare_exchange(THREAD, COLLECTOR, AcqRel, Acquire);
             let closed = found.is_err_and(|found| found & CLOSED != 0);
             if found.is_ok() || closed || thread_is_gone {
-                self.position = Some(self.word(TAIL_OFFSET).load(Relaxed));
+                let counted = |place| self.word(COUNTED_OFFSET + place * 8).load(Relaxed);
+                self.taken = Some(Taken {
+                    position: self.word(TAIL_OFFSET).load(Relaxed),
+                    counted: std::array::from_fn(counted),
+                });
             }
         }
-        self.position
+        self.taken
     }
 
     /// Whether the thread has closed its events: nothing will be added.
@@ -93,11 +109,16 @@ impl Ring {
     }
 
     /// Takes everything out that is not in another ring, too; gives how much of the ring that was,
-    /// 0 to 1.
-    pub fn take(&mut self, thread_is_gone: bool, mut visit: impl FnMut(RingRecord, &[u64])) -> f64 {
-        let Some(mut at) = self.claim(thread_is_gone) else {
+    /// 0 to 1. `visit` notes what events have counted.
+    pub fn take(
+        &mut self,
+        thread_is_gone: bool,
+        mut visit: impl FnMut(RingRecord, &[u64], &mut Counted),
+    ) -> f64 {
+        let Some(taken) = self.claim(thread_is_gone) else {
             return 0.0;
         };
+        let (mut at, mut counted) = (taken.position, taken.counted);
         let head = match self.is_replaced() {
             true => self
                 .word(HEAD_OFFSET)
@@ -117,10 +138,13 @@ impl Ring {
                 RingRecord::Sample(RingSample { depth, .. }) => *depth,
                 _ => 0,
             };
-            visit(record, frames.get(..depth).unwrap_or(&[]));
+            visit(record, frames.get(..depth).unwrap_or(&[]), &mut counted);
             at = next;
         }
-        self.position = Some(head);
+        self.taken = Some(Taken {
+            position: head,
+            counted,
+        });
         self.word(TAIL_OFFSET).store(head, Release);
         waiting as f64 / self.data_size as f64
     }

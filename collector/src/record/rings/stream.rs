@@ -139,11 +139,16 @@ impl Stream {
         let (newest, seen, told) = (&mut self.newest, &mut self.seen, &mut self.told);
         let served = self.ring.served();
         self.ring
-            .take(thread_is_gone, |record, frames| match record {
+            .take(thread_is_gone, |record, frames, counted| match record {
                 RingRecord::Sample(sample) => {
+                    let count = |place: usize, count: u64| {
+                        let before = counted[place];
+                        counted[place] = before.max(count);
+                        before
+                    };
                     let waits = || sample.unserved(offer);
                     let waits = (sample.head.cursor > served).then(waits).flatten();
-                    if let Some(head) = sample.recorded(offer).or(waits) {
+                    if let Some(head) = sample.recorded(offer, count).or(waits) {
                         gathered.records.kernel(&head, frames);
                         gathered.since.get_or_insert_with(Instant::now);
                     }
@@ -168,7 +173,7 @@ impl Stream {
         }
         let mut all = 0u64;
         for event in &self.events {
-            let Some(lost) = lost_of(event) else {
+            let Some(lost) = perf_event::lost(event) else {
                 continue;
             };
             all = all.saturating_add(lost);
@@ -313,13 +318,6 @@ impl Stream {
         *number += 1;
         writer.chunk(&info, &gathered.records.take())
     }
-}
-
-/// How many samples of an event found no room; `None` where the kernel does not say.
-fn lost_of(event: &OwnedFd) -> Option<u64> {
-    let mut words = [0; 16]; // its value, and that
-    let length = nix::unistd::read(event, &mut words).ok()?;
-    (length == words.len()).then(|| u64::from_ne_bytes(std::array::from_fn(|at| words[8 + at])))
 }
 
 impl Newest {
