@@ -59,7 +59,9 @@ pub(crate) enum Failure {
 /// Connections to one server.
 #[derive(Debug)]
 pub(crate) struct Client {
-    agent: Agent,
+    /// For short answers. Connections with other buffers are not shared with it.
+    short: Agent,
+    long: Agent,
     resolver: Remembering,
 }
 
@@ -77,16 +79,23 @@ impl Client {
             true => RootCerts::WebPki,
             false => RootCerts::new_with_certs(&roots),
         };
-        let config = Agent::config_builder()
-            .tls_config(TlsConfig::builder().root_certs(roots).build())
-            .http_status_as_error(false)
-            .max_redirects(0)
-            .user_agent(concat!("rsunwind/", env!("CARGO_PKG_VERSION")))
+        let config = || {
+            Agent::config_builder()
+                .tls_config(TlsConfig::builder().root_certs(roots.clone()).build())
+                .http_status_as_error(false)
+                .max_redirects(0)
+                .user_agent(concat!("rsunwind/", env!("CARGO_PKG_VERSION")))
+        };
+        let short = config()
+            .input_buffer_size(READ)
+            .output_buffer_size(SENT)
             .build();
         let resolver = Remembering::default();
-        let connector = DefaultConnector::default();
+        let agent =
+            |config| Agent::with_parts(config, DefaultConnector::default(), resolver.clone());
         Ok(Self {
-            agent: Agent::with_parts(config, connector, resolver.clone()),
+            short: agent(short),
+            long: agent(config().build()),
             resolver,
         })
     }
@@ -103,13 +112,12 @@ impl Client {
         timeout: Duration,
         most: u64,
     ) -> Result<Answer, Failure> {
-        let request = self.agent.post(address).config();
-        let request = request.timeout_global(Some(timeout));
-        let request = match most <= SHORT {
-            true => request.input_buffer_size(READ).output_buffer_size(SENT),
-            false => request,
+        let agent = match most <= SHORT {
+            true => &self.short,
+            false => &self.long,
         };
-        let mut request = request.build();
+        let request = agent.post(address).config();
+        let mut request = request.timeout_global(Some(timeout)).build();
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -272,6 +280,9 @@ fn certificates(path: &Path) -> Result<Vec<Certificate<'static>>, String> {
 mod tests {
     use super::*;
     use crate::test_server::serve_by_tls;
+    use std::io::Write as _;
+    use std::net::TcpListener;
+    use std::thread;
 
     #[test]
     fn what_may_be_a_password_is_not_shown() {
@@ -327,6 +338,30 @@ mod tests {
     }
 
     const OK: &str = "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n";
+
+    #[test]
+    fn what_is_sent_one_after_the_other_has_one_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            drop(listener); // there is no other
+            let mut read = [0; 1024];
+            while stream.read(&mut read).is_ok_and(|length| length != 0) {
+                let is_whole = read.windows(3).any(|bytes| bytes == b"end");
+                if is_whole {
+                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
+                    stream.write_all(answer).unwrap();
+                    read.fill(0);
+                }
+            }
+        });
+        let client = Client::new(None).unwrap();
+        for _ in 0..3 {
+            let answer = client.post(&address, &[], b"end", Duration::from_secs(60), SHORT);
+            assert_eq!(answer.map(|answer| answer.status), Ok(200));
+        }
+    }
 
     #[test]
     fn a_certificate_that_nobody_trusts_is_refused_and_one_that_is_named_is_not() {
