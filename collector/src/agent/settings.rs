@@ -7,6 +7,7 @@ use super::args::{Args, window_length};
 use super::queue::Limits;
 use super::receiver::{Kind, Receiver};
 use crate::http;
+use crate::regular_file;
 use crate::units;
 use crate::visible::Shown;
 use std::collections::BTreeMap;
@@ -115,7 +116,8 @@ impl Settings {
 
 fn read_file(path: &Path) -> Result<Table, Error> {
     let failed = |why: String| Error::Settings(format!("{}: {why}", path.shown()));
-    let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+    let bytes = regular_file::read(path).map_err(|error| failed(error.to_string()))?;
+    let text = String::from_utf8(bytes).map_err(|_| failed("it is no text".to_owned()))?;
     parse(&text).map_err(failed)
 }
 
