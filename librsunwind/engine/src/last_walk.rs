@@ -299,10 +299,10 @@ impl<'m> LastWalk<'m> {
         bounds: Bounds,
         frames: &mut FrameBuffer<'_>,
     ) -> Reused {
-        if self.high == 0 || self.low != self.ahead {
-            if self.high != 0 {
-                self.leave();
-            }
+        if self.high != 0 && self.low != self.ahead {
+            self.leave();
+        }
+        if self.high == 0 {
             self.high = self.ahead;
         }
         let is_cut = core::mem::take(&mut self.is_cut);

@@ -61,7 +61,7 @@ pub struct RuleCache {
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     lines: &'a [Line; LINES],
-    /// A whole word, because of one that was just written in part more is slow to be read.
+    /// A whole word: to read more at once than was just written is slow.
     mask: usize,
     /// As keys have it.
     generation: u64,
