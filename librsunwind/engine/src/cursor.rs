@@ -23,12 +23,18 @@ impl Cursor {
     #[inline]
     #[must_use]
     pub fn new(registers: &Registers) -> Self {
-        Self {
-            registers: *registers,
+        let mut cursor = Self {
+            registers: Registers {
+                general: registers.general,
+                pc: 0,
+            },
             valid: u32::MAX >> 32usize.wrapping_sub(COUNT),
             exact: true,
             dropped: false,
-        }
+        };
+        // By itself: to copy all of them at once the compiler calls a function.
+        cursor.registers.pc = registers.pc;
+        cursor
     }
 
     /// The pc, as found.
@@ -87,9 +93,9 @@ impl Cursor {
     }
 
     /// Becomes the caller's: its pc, its stack pointer, and what it gets back of the registers in
-    /// [`SLOTS`]. `valid` is masked to what a call preserves.
+    /// [`SLOTS`]; those behind the ones given stay. `valid` is masked to what a call preserves.
     #[inline]
-    pub(crate) fn become_caller(&mut self, pc: u64, sp: u64, slots: &[u64; 6], valid: u32) {
+    pub(crate) fn become_caller(&mut self, pc: u64, sp: u64, slots: &[u64], valid: u32) {
         for (register, value) in SLOTS.iter().zip(slots) {
             if let Some(place) = self.registers.general.get_mut(usize::from(register.0)) {
                 *place = *value;

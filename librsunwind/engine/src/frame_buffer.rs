@@ -116,20 +116,32 @@ impl<'a> FrameBuffer<'a> {
     ///
     /// # Signal safety
     /// Moves frames in the caller's memory, if the stack was deeper than it.
+    #[inline]
     #[must_use]
     pub fn finish(self) -> Depth {
+        let count = self.count as usize;
+        if count > self.length() {
+            return self.order_root();
+        }
+        Depth {
+            kept: count,
+            ..Depth::default()
+        }
+    }
+
+    /// How many frames are kept at most.
+    #[inline]
+    const fn length(&self) -> usize {
+        self.leaf.len().wrapping_add(self.root.len())
+    }
+
+    #[cold]
+    fn order_root(self) -> Depth {
+        let room = self.length();
         let Self {
             leaf, root, count, ..
         } = self;
         let count = count as usize;
-        let room = leaf.len().wrapping_add(root.len());
-        if count <= room {
-            return Depth {
-                kept: count,
-                elided: 0,
-                elided_at: 0,
-            };
-        }
         let beyond = count.wrapping_sub(leaf.len());
         let oldest = beyond.checked_rem(root.len()).unwrap_or(0);
         rotate_left(root, oldest);

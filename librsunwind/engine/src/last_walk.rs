@@ -177,18 +177,20 @@ impl<'m> LastWalk<'m> {
         self.is_on
     }
 
-    /// Whether a frame that the walk has come to is one that the last walk came to.
+    /// Whether a frame that the walk has come to is one that the last walk came to: its stack
+    /// pointer, pc and frame pointer.
     #[inline]
-    pub(crate) fn meets(&mut self, frame: &Known) -> bool {
+    pub(crate) fn meets(&mut self, frame: [u64; 3]) -> bool {
+        let [sp, ..] = frame;
         // Frames of two walks lie about as close. Which of them lie between is not to be foreseen,
         // so two are passed without a branch.
         for _ in 0..2 {
-            let is_passed = self.next_sp() < frame.sp();
+            let is_passed = self.next_sp() < sp;
             self.ahead = self.ahead.wrapping_sub(usize::from(is_passed));
         }
         match self.kept.get(self.ahead.wrapping_sub(1)) {
-            Some(known) if known.sp() == frame.sp() => known.is_same(frame),
-            Some(known) => known.sp() < frame.sp() && self.meets_behind(frame),
+            Some(known) if known.sp() == sp => known.is_same(frame),
+            Some(known) => known.sp() < sp && self.meets_behind(frame),
             None => false,
         }
     }
@@ -202,9 +204,10 @@ impl<'m> LastWalk<'m> {
 
     /// Whether it is one of those further out.
     #[cold]
-    fn meets_behind(&mut self, frame: &Known) -> bool {
+    fn meets_behind(&mut self, frame: [u64; 3]) -> bool {
+        let [sp, ..] = frame;
         let inner = self.kept.get(..self.ahead).unwrap_or_default();
-        self.ahead = inner.partition_point(|known| known.sp() >= frame.sp());
+        self.ahead = inner.partition_point(|known| known.sp() >= sp);
         let known = self.kept.get(self.ahead.wrapping_sub(1));
         known.is_some_and(|known| known.is_same(frame))
     }
@@ -284,37 +287,40 @@ impl<'m> LastWalk<'m> {
         (self.low, self.high) = (0, 0);
     }
 
-    /// Goes from a frame that was met, which is in `frames` already, to the outermost one that is
-    /// unchanged.
+    /// Goes from the frame that was met, by that rule, and which is in `frames` already, to the
+    /// outermost one that is unchanged.
     ///
     /// # Signal safety
     /// Loads from the stack within the bounds.
     #[inline(never)]
     pub(crate) fn follow(
         &mut self,
-        mut frame: Known,
-        bounds: &Bounds,
+        rule: UnwindRule,
+        bounds: Bounds,
         frames: &mut FrameBuffer<'_>,
     ) -> Reused {
-        if self.is_cut {
-            frame.cut();
-            self.is_cut = false;
-        }
-        if self.high == 0 || self.low != self.ahead {
+        if self.high != 0 && self.low != self.ahead {
             self.leave();
+        }
+        if self.high == 0 {
             self.high = self.ahead;
         }
-        self.order(frame.sp());
+        let is_cut = core::mem::take(&mut self.is_cut);
         let mut low = self.ahead.wrapping_sub(1);
-        if let Some((place, outer)) = self.kept.get_mut(..=low).and_then(<[_]>::split_last_mut) {
+        if let Some((met, outer)) = self.kept.get_mut(..=low).and_then(<[_]>::split_last_mut) {
             // Its callee is another one, by whose rule the words stand elsewhere.
-            *place = frame;
-            let count = known::copy_unchanged(outer, bounds, frames.room());
+            met.led_by(rule);
+            if is_cut {
+                met.cut();
+            }
+            let sp = met.sp();
+            let count = known::copy_unchanged(outer, &bounds, frames.room());
             frames.fill(count);
             low = low.wrapping_sub(count);
             if frames.room().is_empty() {
-                low = Self::follow_on(outer, low, bounds, frames);
+                low = Self::follow_on(outer, low, &bounds, frames);
             }
+            self.order(sp);
         }
         let unchanged = self.ahead.wrapping_sub(low).wrapping_sub(1);
         self.reused = self.reused.wrapping_add(unchanged);
@@ -370,6 +376,7 @@ impl<'m> LastWalk<'m> {
     }
 
     /// The walk is over, and the next may meet it. So many frames were visited.
+    #[inline]
     pub(crate) fn finish(&mut self, visited: u32) {
         if !self.is_on {
             self.is_whole = false;
@@ -388,12 +395,19 @@ impl<'m> LastWalk<'m> {
             self.leave();
         }
         self.length = self.high;
+        if self.next != 0 {
+            self.keep_made();
+        }
+        self.end = self.new_end;
+    }
+
+    /// Puts what was made behind what is kept.
+    fn keep_made(&mut self) {
         let (newer, older) = self.made.split_at_checked(self.next).unwrap_or_default();
         Self::keep(self.kept, &mut self.length, newer);
         if self.is_round {
             Self::keep(self.kept, &mut self.length, older);
         }
-        self.end = self.new_end;
     }
 
     /// Puts frames, the outermost last, behind those that are kept.

@@ -117,6 +117,7 @@ impl StackMemory {
     ///
     /// # Signal safety
     /// At most 64 probes, the first time that a stack has grown.
+    #[inline]
     pub fn begin(&mut self, sp: u64) {
         self.pages = [0; REMEMBERED];
         self.enter(sp);
@@ -124,8 +125,19 @@ impl StackMemory {
 
     /// Goes on at another stack pointer: below a signal handler that may have had a stack of its
     /// own.
+    #[inline]
     pub fn enter(&mut self, sp: u64) {
         let page = sp & !PAGE.wrapping_sub(1);
+        if page < self.verified {
+            self.grow(page);
+        }
+        let inside = page >= self.verified && sp < self.high;
+        self.low = if inside { page } else { self.high };
+    }
+
+    /// Verifies pages below those that are, down to one.
+    #[cold]
+    fn grow(&mut self, page: u64) {
         let mut budget = GROWTH_LIMIT;
         while page < self.verified && self.is_near(page) && budget > 0 {
             let next = self.verified.wrapping_sub(1) & !PAGE.wrapping_sub(1);
@@ -135,8 +147,6 @@ impl StackMemory {
             self.verified = next;
             budget = budget.wrapping_sub(1);
         }
-        let inside = page >= self.verified && sp < self.high;
-        self.low = if inside { page } else { self.high };
     }
 
     /// Whether a walk could be on this stack below its verified part: within 64 MiB of it.

@@ -61,7 +61,8 @@ pub struct RuleCache {
 #[derive(Clone, Copy, Debug)]
 pub struct Probe<'a> {
     lines: &'a [Line; LINES],
-    mask: u16,
+    /// A whole word: to read more at once than was just written is slow.
+    mask: usize,
     /// As keys have it.
     generation: u64,
     whole_generation: u64,
@@ -118,6 +119,7 @@ impl RuleCache {
     }
 
     /// Changes with each [`RuleCache::invalidate`], and never comes again.
+    #[inline]
     #[must_use]
     pub fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
@@ -151,8 +153,8 @@ impl RuleCache {
     fn count_insert(&self) {
         let size = self.size.load(Ordering::Relaxed);
         let mask = mask_of(size);
-        let full = u32::from(mask).wrapping_mul(3) >> 3;
-        if mask != u16::MAX && self.filled.fetch_add(1, Ordering::Relaxed) >= full {
+        let full = (mask as u32).wrapping_mul(3) >> 3;
+        if mask != mask_of(u32::MAX) && self.filled.fetch_add(1, Ordering::Relaxed) >= full {
             self.size.store(size.wrapping_add(1), Ordering::Relaxed);
         }
     }
@@ -175,6 +177,7 @@ impl RuleCache {
 
 impl Probe<'_> {
     /// The generation of the rules; it never comes again.
+    #[inline]
     pub(crate) const fn whole_generation(&self) -> u64 {
         self.whole_generation
     }
@@ -242,11 +245,11 @@ impl Line {
 
 /// Bits of the index of an entry in a cache that has that one of [`SIZES`].
 #[inline]
-const fn mask_of(size: u32) -> u16 {
+const fn mask_of(size: u32) -> usize {
     match size {
-        0 => SIZES[0].wrapping_sub(1) as u16,
-        1 => SIZES[1].wrapping_sub(1) as u16,
-        _ => u16::MAX,
+        0 => SIZES[0].wrapping_sub(1),
+        1 => SIZES[1].wrapping_sub(1),
+        _ => SIZES[2].wrapping_sub(1),
     }
 }
 
@@ -260,14 +263,14 @@ const fn mix(rule: u64) -> u64 {
 /// The low bits of a code address are as good as random, and neighbours never share an entry; the
 /// higher ones keep modules apart.
 #[inline]
-const fn index_of(key: u64, mask: u16) -> usize {
-    ((key ^ key >> 16) as u16 & mask) as usize
+const fn index_of(key: u64, mask: usize) -> usize {
+    (key ^ key >> 16) as u16 as usize & mask
 }
 
 /// Somewhere else, the same for no two keys that share a first line.
 #[inline]
-const fn second_index_of(key: u64, mask: u16) -> usize {
-    ((key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16 & mask) as usize
+const fn second_index_of(key: u64, mask: usize) -> usize {
+    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u16 as usize & mask
 }
 
 #[cfg(test)]

@@ -62,7 +62,8 @@ pub fn unwind<M: Modules>(
     } else {
         flags::FOREIGN_STACK
     };
-    let mut walk = Walk::new(unwinder, Effort::Frame, registers, memory);
+    let mut walk = Walk::new(unwinder, registers);
+    walk.begin(memory);
     last.begin(walk.probe.whole_generation());
     let mut stop = walk.run(memory, frames, last);
     let visited = frames.visited();
@@ -70,12 +71,12 @@ pub fn unwind<M: Modules>(
     let is_redone = stop == StopReason::MissingRegister;
     if stop == StopReason::MissingRegister {
         memory.enter(registers.sp());
-        walk = Walk::new(unwinder, Effort::All, registers, memory);
+        walk.again(Effort::All, registers, memory);
         stop = walk.run(memory, frames, last);
     }
     if stop == StopReason::MissingRegister && walk.cursor.has_dropped() {
         memory.enter(registers.sp());
-        walk = Walk::new(unwinder, Effort::EhFrame, registers, memory);
+        walk.again(Effort::EhFrame, registers, memory);
         stop = walk.run(memory, frames, last);
         flags |= flags::REDONE;
     }
@@ -112,27 +113,34 @@ struct Walk<'a, 'u, M> {
 }
 
 impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
-    fn new(
-        unwinder: &'u Unwinder<'a, M>,
-        effort: Effort,
-        registers: &Registers,
-        memory: &mut StackMemory,
-    ) -> Self {
-        let mut walk = Self {
+    #[inline]
+    fn new(unwinder: &'u Unwinder<'a, M>, registers: &Registers) -> Self {
+        Self {
             unwinder,
-            effort,
+            effort: Effort::Frame,
             probe: unwinder.cache.probe(),
             cursor: Cursor::new(registers),
             module: Module::default(),
             evaluations: 0,
-        };
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, memory: &mut StackMemory) {
         // Before the rules: those of a language that goes are forgotten before another comes to
         // its place, so a rule never leads to one that was not there when it was found.
-        if let Some(languages) = unwinder.languages {
-            languages.begin(&walk.cursor, memory);
-            walk.probe = unwinder.cache.probe();
+        if let Some(languages) = self.unwinder.languages {
+            languages.begin(&self.cursor, memory);
+            self.probe = self.unwinder.cache.probe();
         }
-        walk
+    }
+
+    /// Begins anew, with more effort.
+    #[cold]
+    fn again(&mut self, effort: Effort, registers: &Registers, memory: &mut StackMemory) {
+        *self = Self::new(self.unwinder, registers);
+        self.effort = effort;
+        self.begin(memory);
     }
 
     /// The loop.
@@ -160,6 +168,12 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             };
             let rule = match pause {
                 Pause::Stop(reason) => return reason,
+                Pause::Step(rule) if rule.kind() == Kind::Root => {
+                    if self.effort == Effort::Frame {
+                        last.interrupt(rule, frames.visited());
+                    }
+                    return StopReason::Root;
+                }
                 Pause::Step(rule) if rule.kind() != Kind::Absent => rule,
                 Pause::Step(_) | Pause::Miss => {
                     found = Some(self.find_rule(memory));

@@ -17,7 +17,7 @@ use crate::language::Languages;
 use crate::last_walk::{Bounds, Known, LastWalk};
 use crate::memory::{StackMemory, load_verified};
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, strip};
-use crate::rule::{REACH, UnwindRule};
+use crate::rule::UnwindRule;
 use crate::rule_cache::{Probe, key_of, native_key};
 use crate::wire::sample::StopReason;
 
@@ -69,11 +69,8 @@ pub(crate) fn run<const ALL: bool>(
     let mut moved = false;
     let pause = loop {
         let [fp, others @ ..] = &mut slots;
-        let from_fp = rule.is_from_frame_pointer();
-        let base = select_unpredictable(from_fp, *fp, sp);
-        let mut cfa = base.wrapping_add(rule.offset());
-        let is_shared = !rule.is_plain() || !bounds.hold(cfa) || cfa <= sp;
-        if is_shared {
+        let (mut cfa, is_plain) = reckon(rule, [sp, *fp], &bounds);
+        if !is_plain {
             let key = key_of(pc, cursor.is_exact() && !moved);
             let met = languages.and_then(|them| {
                 if !ALL {
@@ -124,16 +121,15 @@ pub(crate) fn run<const ALL: bool>(
             break Pause::Stop(StopReason::FrameBudget);
         }
         // What a language's frame leads to is not remembered.
-        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && !is_shared {
-            let frame = Known::new(sp, pc, *fp, rule);
-            if last.meets(&frame) {
-                let outer = last.follow(frame, &bounds, frames);
+        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && is_plain {
+            if last.meets([sp, pc, *fp]) {
+                let outer = last.follow(rule, bounds, frames);
                 (pc, sp, *fp) = (outer.pc, outer.sp, outer.fp);
                 if let Some(rule) = outer.rule {
                     break Pause::Step(rule);
                 }
             } else {
-                last.add(frame);
+                last.add(Known::new(sp, pc, *fp, rule));
             }
         }
         let Some(next) = probe.find(key_of(pc, false)) else {
@@ -142,10 +138,12 @@ pub(crate) fn run<const ALL: bool>(
         rule = next;
     };
     if moved {
+        let changed = if ALL { SLOTS.len() } else { 1 };
         if !ALL {
             valid = Cursor::forget_all_but_frame(valid);
         }
-        cursor.become_caller(pc, sp, &slots, valid);
+        let slots = slots.get(..changed).unwrap_or_default();
+        cursor.become_caller(pc, sp, slots, valid);
     }
     pause
 }
@@ -164,11 +162,18 @@ fn native_step(
         Some(_) => probe.find(native_key(key))?,
         None => rule,
     };
+    let (low, high) = memory.plain();
+    let (cfa, is_plain) = reckon(rule, [sp, fp], &Bounds::of(low, high));
+    (RETURN_ADDRESS_ON_STACK && is_plain).then_some((rule, cfa))
+}
+
+/// Where a rule leads to, if it is plain, and whether the step is: to a place further up and within
+/// the bounds.
+#[inline]
+fn reckon(rule: UnwindRule, [sp, fp]: [u64; 2], bounds: &Bounds) -> (u64, bool) {
     let base = select_unpredictable(rule.is_from_frame_pointer(), fp, sp);
     let cfa = base.wrapping_add(rule.offset());
-    let (low, high) = memory.plain();
-    let is_plain = RETURN_ADDRESS_ON_STACK && rule.is_plain() && cfa > sp;
-    (is_plain && Bounds::of(low, high).hold(cfa)).then_some((rule, cfa))
+    (cfa, rule.is_plain() && bounds.hold(cfa) && cfa > sp)
 }
 
 /// Takes one plain step, as [`run`] does; `false` if it is more than that, and nothing is done.
@@ -184,10 +189,8 @@ pub(crate) fn step<const ALL: bool>(
     let (low, high) = memory.plain();
     let (mut slots, mut valid) = (cursor.slots(), cursor.valid());
     let [fp, others @ ..] = &mut slots;
-    let base = select_unpredictable(rule.is_from_frame_pointer(), *fp, cursor.sp());
-    let cfa = base.wrapping_add(rule.offset());
-    let is_inside = low.wrapping_add(REACH) <= cfa && cfa <= high && cursor.sp() < cfa;
-    if !RETURN_ADDRESS_ON_STACK || !rule.is_plain() || !is_inside || valid & FP.bit() == 0 {
+    let (cfa, is_plain) = reckon(rule, [cursor.sp(), *fp], &Bounds::of(low, high));
+    if !RETURN_ADDRESS_ON_STACK || !is_plain || valid & FP.bit() == 0 {
         return false;
     }
     // SAFETY: cfa - REACH ..= cfa lies in the verified stack, and so do the words loaded below.

@@ -37,6 +37,12 @@ impl Known {
         }
     }
 
+    /// From now on that plain rule leads to it.
+    #[inline]
+    pub(super) fn led_by(&mut self, rule: UnwindRule) {
+        *self = Self::new(self.sp, self.frame.pc.0, self.fp, rule);
+    }
+
     #[inline]
     pub(super) const fn frame(&self) -> Frame {
         self.frame
@@ -59,8 +65,8 @@ impl Known {
     }
 
     #[inline]
-    pub(super) const fn is_same(&self, other: &Self) -> bool {
-        (self.sp ^ other.sp) | (self.frame.pc.0 ^ other.frame.pc.0) | (self.fp ^ other.fp) == 0
+    pub(super) const fn is_same(&self, [sp, pc, fp]: [u64; 3]) -> bool {
+        (self.sp ^ sp) | (self.frame.pc.0 ^ pc) | (self.fp ^ fp) == 0
     }
 
     /// Whether the step from its callee, which is unchanged, still leads to it.
@@ -106,7 +112,7 @@ unsafe fn differ(_: &[Known]) -> bool {
 }
 
 /// How many are looked at before it is asked whether one has changed.
-const BLOCK: usize = 8;
+const BLOCK: usize = 4;
 
 /// Has the processor fetch the words that led to these frames, which are long in coming where other
 /// work was done since the last walk: meanwhile the walk goes on.
