@@ -107,6 +107,8 @@ extern "C" fn c11_trampoline(state: *mut c_void) -> c_int {
 fn begin(state: *mut c_void) -> Start {
     // SAFETY: from `prepared`, and this thread's from now on.
     let this = unsafe { ThreadState::adopt(state.cast()) };
+    // Now: in the child of a fork by a handler of the program's the state is wiped.
+    let start = this.birth.start.get();
     let is_armed = this.arm_brief();
     this.appear();
     this.handler_stack.lend_anew();
@@ -123,7 +125,7 @@ fn begin(state: *mut c_void) -> Start {
     if is_armed {
         this.count_birth();
     }
-    this.birth.start.get()
+    start
 }
 
 /// Arms the thread with its signal held back; gives whether it was blocked before.
