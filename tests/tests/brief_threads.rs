@@ -58,10 +58,12 @@ fn each_is_known_and_none_has_an_event_or_a_chunk_of_its_own() {
 fn each_makes_few_system_calls() {
     let directory = tempfile::tempdir().unwrap();
     let trace = directory.path().join("trace");
-    Run::profiled(SLOW, victim::c("brief_threads.c"))
+    let outcome = Run::profiled(SLOW, victim::c("brief_threads.c"))
         .arg(BRIEF.to_string())
         .with(|command| traced::trace(command, &trace))
-        .outcome();
+        .outcome()
+        .quiet();
+    assert_eq!(outcome.files().len(), 1);
     // Not its clock's, which is read once more where a call takes long, as it does here; nor those
     // for masks, of which libc makes some.
     let is_counted = |name: &str| {
