@@ -11,6 +11,7 @@ use rsunwind_tests::command::{Bench, output, text};
 use rsunwind_tests::recording::{Recording, ThreadFacts};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
+use rsunwind_tests::traced::{self, Step, Trace};
 use rsunwind_tests::victim;
 
 const BRIEF: usize = 300;
@@ -51,6 +52,43 @@ fn each_is_known_and_none_has_an_event_or_a_chunk_of_its_own() {
     assert!(late > BRIEF / 2, "{late} of {BRIEF} were armed late");
     let chunks = length as usize / SEGMENT_STRIDE;
     assert!(chunks < 8, "{chunks} chunks");
+}
+
+#[test]
+fn each_makes_few_system_calls() {
+    let directory = tempfile::tempdir().unwrap();
+    let trace = directory.path().join("trace");
+    let outcome = Run::profiled(SLOW, victim::c("brief_threads.c"))
+        .arg(BRIEF.to_string())
+        .with(|command| traced::trace(command, &trace))
+        .outcome()
+        .quiet();
+    assert_eq!(outcome.files().len(), 1);
+    // Not its clock's, which is read once more where a call takes long, as it does here; nor those
+    // for masks, of which libc makes some.
+    let is_counted = |name: &str| {
+        let mut begin = ["get", "timer_", "sigaltstack", "prctl"].into_iter();
+        begin.any(|with| name.starts_with(with))
+    };
+    let calls = |steps: &[Step]| -> Vec<String> {
+        let name = |step: &Step| match step {
+            Step::Call(name, _) if is_counted(name) => Some(name.clone()),
+            _ => None,
+        };
+        steps.iter().filter_map(name).collect()
+    };
+    let all = Trace::read(&trace).threads;
+    let few = [
+        "gettid",
+        "timer_create",
+        "timer_settime",
+        "sigaltstack",
+        "timer_delete",
+        "prctl",
+        "sigaltstack",
+    ];
+    let with_few = all.values().filter(|steps| calls(steps) == few).count();
+    assert!(with_few > BRIEF / 2, "{:?}", all.values().nth(BRIEF / 2));
 }
 
 #[test]

@@ -213,10 +213,10 @@ pub fn finish_fork_child(this: &ThreadState) {
 /// Before a thread is created, or a seccomp filter comes: a fork child that does so is not brief,
 /// whether it saw a tick of the kernel's clock or not. Threads need what its first signal would set
 /// up, and a filter may forbid that.
-pub fn finish_early() {
-    let Some(this) = ThreadState::current().filter(|this| this.birth.is_unfinished()) else {
+pub fn finish_early(this: &ThreadState) {
+    if !this.birth.is_unfinished() {
         return;
-    };
+    }
     let _held = HeldBack::ours();
     if this.birth.is_unfinished() {
         finish_fork_child(this);

@@ -75,7 +75,7 @@ impl ThreadState {
         let name = sys::thread_name();
         let account = ThreadAccount {
             end,
-            thread: self.as_recorded(&name),
+            thread: self.as_recorded(&name, end.time_ns),
             arming_ns: self.account.totals.arming_ns.load(Relaxed),
         };
         unsampled::write(&account, held);
@@ -141,7 +141,7 @@ impl ThreadState {
         if !self.account.is_renamed(name) {
             return;
         }
-        let thread = self.as_recorded(&name);
+        let thread = self.as_recorded(&name, clock::monotonic_ns());
         if self.write(RecordKind::Thread, |out| thread.encode(out)) {
             self.shared.tell();
         }
@@ -168,10 +168,10 @@ impl ThreadState {
         }
     }
 
-    fn as_recorded<'n>(&self, name: &'n [u8; 16]) -> Thread<'n> {
+    fn as_recorded<'n>(&self, name: &'n [u8; 16], time_ns: u64) -> Thread<'n> {
         let arming = self.trigger.arming();
         Thread {
-            time_ns: clock::monotonic_ns(),
+            time_ns,
             trigger: self.shared.trigger(),
             signal: self.signal() as u32,
             period_ns: arming.period_ns,

@@ -68,7 +68,7 @@ fn prepare_for_filter(program: u64) {
     }
     let is_active = PROCESS.is_active();
     if is_active && is_first {
-        process::finish_early();
+        ThreadState::current().inspect(|this| process::finish_early(this));
         SEGMENT.lay_in(LAID_IN);
         restart::prepare_to_keep_numbers();
     }
