@@ -6,12 +6,11 @@
 //! else's; one writes a word of ours.
 #![allow(unsafe_code)]
 
-use engine::perf_event::{Attributes, OPEN_CLOEXEC, kind, request, software};
+use engine::perf_event::{Attributes, OPEN_CLOEXEC, request};
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::LazyLock;
 
 /// The thread that asks, for [`open`].
 pub const THIS_THREAD: Pid = Pid::from_raw(0);
@@ -56,14 +55,10 @@ pub fn id(event: &OwnedFd) -> u64 {
 }
 
 /// How many samples of an event of a thread ([`Attributes::of_thread`]) found no room; `None` where
-/// the kernel does not say.
+/// the kernel does not say, which then gives a time in the place of the event's number.
 pub fn lost(event: &OwnedFd) -> Option<u64> {
-    static IS_TOLD: LazyLock<bool> = LazyLock::new(|| {
-        let event = Attributes::of_thread(kind::SOFTWARE, software::DUMMY, 1 << 40, false);
-        !matches!(open(&event, THIS_THREAD, ANY_PROCESSOR), Err(Errno::EINVAL))
-    });
-    let mut words = [0; 16]; // its count, and that
-    let length = nix::unistd::read(event, &mut words).ok()?;
-    let lost = u64::from_ne_bytes(std::array::from_fn(|at| words[8 + at]));
-    (*IS_TOLD && length == words.len()).then_some(lost)
+    let mut bytes = [0; 24]; // its count, its number, and that
+    let length = nix::unistd::read(event, &mut bytes).ok()?;
+    let word = |place: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[place * 8 + at]));
+    (length == bytes.len() && word(1) == id(event)).then(|| word(2))
 }

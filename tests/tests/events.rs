@@ -47,7 +47,11 @@ fn own(rows: &[(u64, String)], function: &str) -> u64 {
 fn page_faults_are_counted_where_they_happen() {
     judge(|| {
         let (bench, program) = (Bench::new(), victim::c("faults.c"));
-        for events in ["page-faults", "page-faults,minor-faults:u"] {
+        for events in [
+            "page-faults",
+            "page-faults,minor-faults:u",
+            "page-faults:u,page-faults",
+        ] {
             let mut record = bench.record(&["-q", "-e", events]);
             let ran = output(record.arg(&program).arg(PAGES.to_string()));
             assert!(ran.status.success(), "{}", text(&ran.stderr));

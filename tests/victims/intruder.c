@@ -19,7 +19,7 @@ int main(int count, char **arguments) {
   struct perf_event_attr event = {.size = sizeof event, .type = PERF_TYPE_SOFTWARE, .config = PERF_COUNT_SW_TASK_CLOCK};
   event.sample_period = 1000000;
   event.sample_type = PERF_SAMPLE_IDENTIFIER | PERF_SAMPLE_IP | PERF_SAMPLE_TID | PERF_SAMPLE_TIME | PERF_SAMPLE_READ | PERF_SAMPLE_CALLCHAIN | PERF_SAMPLE_REGS_USER;
-  event.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED;
+  event.read_format = PERF_FORMAT_TOTAL_TIME_ENABLED | PERF_FORMAT_TOTAL_TIME_RUNNING;
   event.sample_regs_user = 1 << 6 | 1 << 7 | 1 << 8;
   event.exclude_kernel = 1;
   event.use_clockid = 1;

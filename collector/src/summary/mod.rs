@@ -188,7 +188,7 @@ fn events(out: &mut String, profile: &Profile) {
             let lost = plural(lost, "more sample", "more samples");
             let _ = write!(
                 text,
-                "; {lost} found a perf ring full: not in these figures"
+                "; {lost} found a perf ring full: what they stand for is with the samples behind them"
             );
         }
         line(out, "event", &text);

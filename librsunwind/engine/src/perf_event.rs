@@ -91,7 +91,7 @@ pub mod flag {
 }
 
 /// What every event of a thread writes of a sample: identifier, ip, tid, time, what it has counted
-/// with a second word ([`Attributes::read_format`]), call chain, registers of the user.
+/// with two more words ([`Attributes::read_format`]), call chain, registers of the user.
 pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
     | sample::IP
     | sample::TID
@@ -100,9 +100,11 @@ pub const SAMPLE_TYPE: u64 = sample::IDENTIFIER
     | sample::CALLCHAIN
     | sample::REGS_USER;
 
-/// `PERF_FORMAT_TOTAL_TIME_ENABLED`, of [`Attributes::read_format`]: a word in the place of that of
-/// [`FORMAT_LOST`], so that samples have one form everywhere.
-pub const FORMAT_TIME_ENABLED: u64 = 1;
+/// `PERF_FORMAT_TOTAL_TIME_ENABLED` and `_RUNNING`, of [`Attributes::read_format`]: two words in
+/// the place of those of [`FORMAT_ID`] and [`FORMAT_LOST`], so that samples have one form.
+pub const FORMAT_TIMES: u64 = 1 | 1 << 1;
+/// `PERF_FORMAT_ID`, of [`Attributes::read_format`]: the event's number.
+pub const FORMAT_ID: u64 = 1 << 2;
 /// `PERF_FORMAT_LOST`, of [`Attributes::read_format`]: who reads the event learns how many of its
 /// samples found no room in the ring. Unknown before Linux 6.0.
 pub const FORMAT_LOST: u64 = 1 << 4;
@@ -172,7 +174,7 @@ impl Attributes {
             config,
             sample_period: period,
             sample_type: SAMPLE_TYPE,
-            read_format: FORMAT_LOST,
+            read_format: FORMAT_ID | FORMAT_LOST,
             flags: flag::DISABLED
                 | flag::EXCLUDE_HV
                 | flag::SAMPLE_ID_ALL
@@ -214,7 +216,7 @@ impl Attributes {
     #[must_use]
     pub fn and_for_older_kernels(self) -> [Self; 3] {
         let without_lost = Self {
-            read_format: FORMAT_TIME_ENABLED,
+            read_format: FORMAT_TIMES,
             ..self
         };
         let without_remove = Self {
@@ -248,10 +250,7 @@ mod tests {
         assert_eq!(event.flags & flag::EXCLUDE_KERNEL, 0);
         let [all, some, least] = event.and_for_older_kernels();
         assert_eq!(all, event);
-        assert_eq!(
-            (some.flags, some.read_format),
-            (event.flags, FORMAT_TIME_ENABLED)
-        );
+        assert_eq!((some.flags, some.read_format), (event.flags, FORMAT_TIMES));
         assert_eq!(least.flags, event.flags & !flag::REMOVE_ON_EXEC);
         let deferring = event.deferring();
         let changed = flag::EXCLUDE_CALLCHAIN_USER | flag::DEFER_CALLCHAIN;

@@ -95,7 +95,7 @@ extern "C" fn end_of_round(round: *mut c_void) {
     let round = round as usize;
     if round < ROUNDS {
         set(round.wrapping_add(1));
-    } else if ThreadState::current_unchecked().is_some() {
+    } else if ThreadState::current().is_some() {
         // SAFETY: ordinary code of the thread, its last.
         unsafe { thread::end(arch::thread_word().cast()) };
     }

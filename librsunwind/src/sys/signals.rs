@@ -65,11 +65,6 @@ pub fn signal_mask(how: i32, set: u64) -> u64 {
     old
 }
 
-/// Whether the calling thread has that signal blocked.
-pub fn is_blocked(signal: i32) -> bool {
-    signal_mask(libc::SIG_BLOCK, 0) & bit(signal) != 0
-}
-
 /// `sigaltstack`: sets the calling thread's alternate stack (if given) and gives the one before;
 /// size 0 is none.
 ///

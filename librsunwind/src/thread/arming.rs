@@ -41,41 +41,20 @@ pub struct Moment {
 impl ThreadState {
     /// Arms the first thread of a program. CPU time that it has used already is counted as unarmed.
     pub fn arm_program(&self) {
-        let _held = HeldBack::ours();
-        self.arm_from(self.moment(), true, Outlook::Program);
+        let held = HeldBack::ours();
+        self.arm_from(self.moment(), true, Outlook::Program, &held);
         // Those of the program that was there before its exec are not its event's.
         self.switches_with_event(0);
     }
 
     /// Arms a thread that begins. What it gets is cheap: [`ThreadState::settle`] does the rest. All
     /// that it used so far is for its first sample, and counts as arming since it has its state.
-    pub fn arm_thread(&self, _: &HeldBack) {
-        self.arm_from(self.birth_moment(), true, unsampled::outlook());
-    }
-
-    /// The same for one that will be brief, before handlers find its state: so no signal need be
-    /// held back meanwhile, which takes two system calls. What it took is to be counted once all is
-    /// set up ([`ThreadState::count_birth`]). `false` where it is to be armed as others are.
-    pub fn arm_brief(&self) -> bool {
-        let arms = unsampled::outlook() == Outlook::Brief && !filters::are_known();
-        if arms {
-            self.account.count_from(0);
-            let refused = self.arm_now(Outlook::Brief);
-            self.set_arming(refused, 0);
-        }
-        arms
-    }
-
-    /// All that the thread has used since it has its state was arming.
-    pub fn count_birth(&self) {
-        self.count_arming_since(self.birth_moment());
-    }
-
-    fn birth_moment(&self) -> Moment {
-        Moment {
+    pub fn arm_thread(&self, held: &HeldBack) {
+        let began = Moment {
             at_ns: self.key(),
             cpu_ns: 0,
-        }
+        };
+        self.arm_from(began, true, unsampled::outlook(), held);
     }
 
     /// At a sample, in the handler: gives a thread the trigger that it is to have, once it has
@@ -187,14 +166,14 @@ impl ThreadState {
     /// Arms the thread after a pause too short to count, or with a better trigger.
     pub fn arm_again(&self) {
         self.disarm();
-        let _held = HeldBack::ours();
-        self.arm_from(self.moment(), false, Outlook::Lasting);
+        let held = HeldBack::ours();
+        self.arm_from(self.moment(), false, Outlook::Lasting, &held);
     }
 
     /// A thread that has just begun is recorded by its first sample, or at its end: unless the
-    /// collector has a ring of it, which would be an unknown thread's. The signal is held back, or
-    /// no handler finds the state: it must not meet a trigger that is half in place.
-    fn arm_from(&self, began: Moment, is_first: bool, outlook: Outlook) {
+    /// collector has a ring of it, which would be an unknown thread's. The signal is held back, as
+    /// the handler must not meet a trigger that is half in place.
+    fn arm_from(&self, began: Moment, is_first: bool, outlook: Outlook, _: &HeldBack) {
         let unarmed_cpu_ns = if is_first { began.cpu_ns } else { 0 };
         self.account.count_from(began.cpu_ns);
         let refused = self.arm_now(outlook);
@@ -273,18 +252,17 @@ impl ThreadState {
     }
 
     pub(super) fn to_arm<'s>(&self, config: &'s Config, outlook: Outlook) -> trigger::Thread<'s> {
+        let offer = Offer {
+            pid: sys::getpid(),
+            tid: self.tid(),
+            process_key: PROCESS.key(),
+            thread_key: self.key(),
+            ..Offer::default()
+        };
         let recipient = match &config.destination {
-            // A timer has no ring to lend.
-            _ if outlook == Outlook::Brief => None,
             Destination::Session(directory) => Some(Recipient {
                 directory,
-                offer: Offer {
-                    pid: sys::getpid(),
-                    tid: self.tid(),
-                    process_key: PROCESS.key(),
-                    thread_key: self.key(),
-                    ..Offer::default()
-                },
+                offer,
                 sparing: registry::threads() > FEW_THREADS && !sys::is_root(),
             }),
             Destination::File(_) => None,

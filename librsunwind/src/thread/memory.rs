@@ -135,7 +135,7 @@ impl ThreadState {
     }
 
     /// Makes this the state of the calling thread, which libc has just started: it stands on its
-    /// own stack. No handler finds it before [`ThreadState::appear`].
+    /// own stack.
     ///
     /// # Safety
     /// `state` came from [`ThreadState::allocate`] and is no other thread's.
@@ -164,14 +164,7 @@ impl ThreadState {
         };
         let page = top.saturating_sub(1) & !(PAGE as u64).wrapping_sub(1);
         // SAFETY: the caller's promise.
-        let this = unsafe { Self::take(state, StackMemory::new(page, top)) };
-        this.appear();
-        this
-    }
-
-    /// From now on handlers on the calling thread, whose state this is, find it.
-    pub fn appear(&self) {
-        arch::set_thread_word(core::ptr::from_ref(self).cast_mut().cast());
+        unsafe { Self::take(state, StackMemory::new(page, top)) }
     }
 
     /// What is known to be there of the thread's stack: its lowest byte, and behind its highest.
@@ -199,6 +192,7 @@ impl ThreadState {
         }
         #[cfg(feature = "inside")]
         this.shared.block.store(thread_block(), Relaxed);
+        arch::set_thread_word(state.cast());
         this
     }
 }

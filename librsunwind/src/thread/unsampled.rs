@@ -13,7 +13,7 @@ use super::output;
 use crate::process::PROCESS;
 use crate::segment::SEGMENT;
 use crate::sys::HeldBack;
-use crate::trigger::{self, Outlook};
+use crate::trigger::Outlook;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use engine::wire::record::RecordKind;
 use engine::wire::thread::ThreadAccount;
@@ -27,7 +27,6 @@ const MANY: u32 = 16;
 /// is cheapest.
 pub(super) fn outlook() -> Outlook {
     match BRIEF.load(Relaxed) {
-        _ if !trigger::may_do_without(PROCESS.config()) => Outlook::Unknown,
         MANY.. => Outlook::Brief,
         _ if PROCESS.pace.is_overdrawn() => Outlook::Brief,
         _ => Outlook::Unknown,

@@ -87,6 +87,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread<'_>) -> Result<(Arme
         return Err(Errno(libc::EPERM));
     }
     if thread.outlook == Outlook::Brief
+        && may_do_without(config)
         && let Ok(timer) = CpuTimer::start(period_ns, thread)
     {
         return Ok((Armed::Late(timer), Errno(0)));

@@ -347,7 +347,8 @@ impl PerfEvent {
     }
 
     fn of_cpu_time(&self, first: Option<FirstSample>) -> Option<FirstSample> {
-        first.filter(|first| Offer::event_of(&self.offer.events, first.event_id) == CPU_EVENT)
+        let event = |first: &FirstSample| Offer::find(&self.offer.events, first.event_id);
+        first.filter(|first| event(first).is_some_and(|(_, event)| event == CPU_EVENT))
     }
 }
 

@@ -30,6 +30,6 @@ pub enum Outlook {
     Program,
     /// It has just begun, and may end before it is sampled.
     Unknown,
-    /// The same, and those before it did end so; it may be without an event for a time.
+    /// The same, and those before it did end so.
     Brief,
 }

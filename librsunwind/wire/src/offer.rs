@@ -123,32 +123,15 @@ impl Offer {
         Ok(offer)
     }
 
-    /// Our number of the event with that id; [`CPU_EVENT`] for 0. An id that is not among several
-    /// is a stranger's: of what it counts itself, page faults for one, the kernel makes one sample
-    /// for all events that count it, and leaves the id of the first in it (Linux 6.18 does).
-    /// Samples of CPU time have their own, so it is the first event beside that.
+    /// The place of the event with that id, and our number of it.
     ///
     /// # Signal safety
     /// Arithmetic only.
     #[must_use]
-    pub fn event_of(events: &[EventId; MAX_EVENTS], id: u64) -> u32 {
-        Self::beside(events, id).map_or(CPU_EVENT, |(_, event)| event)
-    }
-
-    /// The same with its place in the list; `None` for samples of CPU time.
-    ///
-    /// # Signal safety
-    /// Arithmetic only.
-    #[must_use]
-    pub fn beside(events: &[EventId; MAX_EVENTS], id: u64) -> Option<(usize, u32)> {
-        let is_beside = |event: &EventId| event.id != 0 && event.event != CPU_EVENT;
-        let found = events.iter().position(|event| event.id == id);
-        let found = match id {
-            0 => None,
-            _ => found.or_else(|| events.iter().position(is_beside)),
-        }?;
-        let event = events.get(found).filter(|event| is_beside(event))?;
-        Some((found, event.event))
+    pub fn find(events: &[EventId; MAX_EVENTS], id: u64) -> Option<(usize, u32)> {
+        let mut all = (0..).zip(events).filter(|_| id != 0);
+        let found = all.find(|(_, event)| event.id == id);
+        found.map(|(place, event)| (place, event.event))
     }
 }
 
@@ -171,13 +154,11 @@ mod tests {
         offer.events[1] = EventId { id: 71, event: 3 };
         let bytes = offer.to_bytes();
         assert_eq!(Offer::parse(&bytes), Ok(offer));
-        assert_eq!(Offer::event_of(&offer.events, 71), 3);
-        assert_eq!(Offer::event_of(&offer.events, 70), CPU_EVENT);
-        assert_eq!(Offer::event_of(&offer.events, 0), CPU_EVENT);
-        let stranger = 99;
-        assert_eq!(Offer::event_of(&offer.events, stranger), 3);
-        let alone = [EventId::default(); MAX_EVENTS];
-        assert_eq!(Offer::event_of(&alone, stranger), CPU_EVENT);
+        assert_eq!(Offer::find(&offer.events, 71), Some((1, 3)));
+        assert_eq!(Offer::find(&offer.events, 70), Some((0, CPU_EVENT)));
+        for id in [0, 99] {
+            assert_eq!(Offer::find(&offer.events, id), None);
+        }
         assert!(Offer::parse(&bytes[..SIZE - 1]).is_err());
         assert!(Offer::parse(&[0; SIZE]).is_err());
         let ringless = Offer {

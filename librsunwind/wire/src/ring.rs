@@ -6,7 +6,7 @@
 //! `SAMPLE_TYPE`, whose first word says which event it was.
 //!
 //! ```text
-//! sample:  | header | event id | ip | pid, tid | time | count | lost or time | n | n entries …
+//! sample:  | header | event id | ip | pid, tid | time | count | counter id | lost | n | n entries …
 //!          | register ABI | fp | sp | ip |
 //! lost:    | header | event id | how many | …
 //! ```
@@ -14,6 +14,11 @@
 //! A sample has what its event has counted since it was opened, and not its period: at a rate the
 //! kernel sets the period anew at every tick, also ends it at once, and says the one that it had in
 //! mind. Where its clock jumps that is a few times too much.
+//!
+//! The counter is the event. Of what the kernel counts itself, page faults for one, it makes one
+//! sample for all events that count it, and leaves the event id of the first in it, be that a
+//! stranger's (Linux 6.18 does). Before 6.0 it did not, and two times are there instead of the
+//! counter's id and what it has lost.
 //!
 //! Where the kernel defers user call chains the chain of a sample ends in a marker and its cookie:
 //! its name of the entry.
@@ -72,7 +77,7 @@ const KERNEL_MARKER: u64 = (-128i64) as u64;
 /// `PERF_CONTEXT_USER_DEFERRED`: a cookie follows.
 const DEFERRED_MARKER: u64 = (-640i64) as u64;
 /// Words of a sample before its call chain.
-const FIXED: u64 = 8;
+const FIXED: u64 = 9;
 /// Words of a sample behind its call chain.
 const REGISTERS: u64 = 4;
 /// The longest sample there can be, bytes: with less room the kernel may have dropped one.
@@ -81,8 +86,10 @@ pub const LONGEST_SAMPLE: u64 = (FIXED + MAX_DEPTH as u64 + 8 + REGISTERS) * 8;
 /// A sample as the ring has it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RingSample {
-    /// The kernel's number of the event (`PERF_EVENT_IOC_ID`).
+    /// The kernel's number of the event (`PERF_EVENT_IOC_ID`), or of another that counts the same.
     pub event_id: u64,
+    /// Its number for sure, where the kernel says it.
+    pub counter_id: u64,
     /// Whether it was taken in kernel mode.
     pub in_kernel: bool,
     /// What the event has counted since it was opened, in its own unit.
@@ -108,21 +115,25 @@ impl RingSample {
         ring: &Offer,
         counted: impl FnOnce(usize, u64) -> u64,
     ) -> Option<KernelHead> {
-        let beside = Offer::beside(&ring.events, self.event_id);
-        let (event, value, more) = match beside {
-            None => (CPU_EVENT, 0, ring.periods.saturating_sub(1)),
-            Some((place, event)) => {
-                let before = counted(place, self.count);
-                (event, self.count.saturating_sub(before), 0)
-            }
+        let (place, event) = self.event(ring);
+        let (value, more) = match event {
+            CPU_EVENT => (0, ring.periods.saturating_sub(1)),
+            _ => (self.count.saturating_sub(counted(place, self.count)), 0),
         };
-        (self.in_kernel || beside.is_some()).then_some(KernelHead {
+        (self.in_kernel || event != CPU_EVENT).then_some(KernelHead {
             cursor: self.head.cursor.wrapping_add(ring.base),
             event,
             value,
             more,
             ..self.head
         })
+    }
+
+    /// The place of its event among those of the ring, and our number of it.
+    fn event(&self, ring: &Offer) -> (usize, u32) {
+        let sure = Offer::find(&ring.events, self.counter_id);
+        let found = sure.or_else(|| Offer::find(&ring.events, self.event_id));
+        found.unwrap_or((0, CPU_EVENT))
     }
 
     /// What is to be recorded besides: a sample of CPU time in user mode, for which no user stack
@@ -132,8 +143,8 @@ impl RingSample {
     /// Arithmetic only.
     #[must_use]
     pub fn unserved(&self, ring: &Offer) -> Option<KernelHead> {
-        let is_cpu_time = Offer::event_of(&ring.events, self.event_id) == CPU_EVENT;
-        (!self.in_kernel && is_cpu_time).then_some(KernelHead {
+        let (_, event) = self.event(ring);
+        (!self.in_kernel && event == CPU_EVENT).then_some(KernelHead {
             cursor: self.head.cursor.wrapping_add(ring.base),
             more: ring.periods.saturating_sub(1),
             ..self.head
@@ -226,7 +237,7 @@ fn sample(
     frames: &mut [u64; MAX_DEPTH],
 ) -> RingSample {
     let room = words.saturating_sub(FIXED.wrapping_add(1));
-    let count = word(7).min(room);
+    let count = word(8).min(room);
     let (mut depth, mut marker, mut cookie) = (0usize, KERNEL_MARKER, 0);
     for entry in (0..count).map(|index| word(FIXED.wrapping_add(index))) {
         match (entry, marker) {
@@ -258,6 +269,7 @@ fn sample(
     };
     RingSample {
         event_id: word(1),
+        counter_id: word(6),
         in_kernel,
         count: word(5),
         head: KernelHead {
@@ -284,7 +296,7 @@ mod tests {
 
     fn kernel_sample() -> Vec<u64> {
         let chain = [(-128i64) as u64, 0xffff_8100_0001, 0xffff_8100_0002];
-        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, chain.len() as u64];
+        let mut words = vec![0, 76, 0x10, 5, 1234, 1_000_000, 77, 0, chain.len() as u64];
         words.extend(chain);
         words.extend([2, 0xb9, 0x59, 0x19]);
         words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
@@ -306,7 +318,8 @@ mod tests {
         assert_eq!(next, words.len() as u64 * 8);
         assert_eq!(frames[..sample.depth], [0xffff_8100_0001, 0xffff_8100_0002]);
         assert!(sample.in_kernel);
-        assert_eq!((sample.event_id, sample.count), (77, 1_000_000));
+        assert_eq!((sample.event_id, sample.counter_id), (76, 77));
+        assert_eq!(sample.count, 1_000_000);
         assert_eq!(sample.user_fp, 0xb9);
         assert_eq!(
             (
@@ -321,7 +334,9 @@ mod tests {
     #[test]
     fn a_kernel_sample_has_a_frame_and_one_of_user_mode_has_none() {
         let mut frames = [0; MAX_DEPTH];
-        let mut words = vec![0, 77, 0x10, 5, 1234, 1_000_000, 0, 0, 2, 0xb9, 0x59, 0x19];
+        let mut words = vec![
+            0, 76, 0x10, 5, 1234, 1_000_000, 77, 0, 0, 2, 0xb9, 0x59, 0x19,
+        ];
         for (mode, expected) in [(CPU_MODE_KERNEL, &[0x10][..]), (2, &[])] {
             words[0] = header(RECORD_SAMPLE, mode, words.len());
             let (record, _) = read_words(&words, &mut frames).unwrap();
@@ -342,7 +357,7 @@ mod tests {
             assert_eq!(recorded.is_some(), sample.in_kernel);
             assert_eq!(unserved.is_some(), !sample.in_kernel);
             let head = recorded.or(unserved).unwrap();
-            assert_eq!((head.cursor, head.user_ip), (1000 + 96, 0x19));
+            assert_eq!((head.cursor, head.user_ip), (1000 + 104, 0x19));
             assert_eq!(head.weight(), 7);
             ring.events[0].event = 3;
             let counted = |place, count| {
@@ -354,17 +369,17 @@ mod tests {
             assert!(sample.unserved(&ring).is_none());
             let first = |at, head| first_sample(|at| words[at as usize / 8], at, head);
             let expected = |is_alone| FirstSample {
-                event_id: 77,
+                event_id: 76,
                 ip: 0x10,
                 time_ns: 1234,
                 in_user: mode == CPU_MODE_USER,
                 is_alone,
             };
-            assert_eq!(first(0, 96), Some(expected(true)));
-            assert_eq!(first(0, 192), Some(expected(false)));
-            assert_eq!(first(96, 96), None);
+            assert_eq!(first(0, 104), Some(expected(true)));
+            assert_eq!(first(0, 208), Some(expected(false)));
+            assert_eq!(first(104, 104), None);
             words[0] = header(RECORD_LOST, mode, words.len());
-            assert_eq!(first_sample(|_| words[0], 0, 96), None);
+            assert_eq!(first_sample(|_| words[0], 0, 104), None);
         }
     }
 
@@ -373,8 +388,8 @@ mod tests {
         let (user, deferred) = ((-512i64) as u64, DEFERRED_MARKER);
         let with = |more: &[u64]| {
             let mut words = kernel_sample();
-            words[7] += more.len() as u64;
-            words.splice(11..11, more.iter().copied());
+            words[8] += more.len() as u64;
+            words.splice(12..12, more.iter().copied());
             words[0] = header(RECORD_SAMPLE, CPU_MODE_KERNEL, words.len());
             let mut frames = [0; MAX_DEPTH];
             let (record, _) = read_words(&words, &mut frames).unwrap();
@@ -415,7 +430,7 @@ mod tests {
         }
         // A count of frames beyond the record's own end.
         let mut words = kernel_sample();
-        words[7] = u64::MAX;
+        words[8] = u64::MAX;
         let (record, _) = read_words(&words, &mut frames).unwrap();
         assert!(matches!(record, RingRecord::Sample(sample) if sample.head.user_ip == 0));
     }

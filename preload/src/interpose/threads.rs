@@ -107,31 +107,18 @@ extern "C" fn c11_trampoline(state: *mut c_void) -> c_int {
 fn begin(state: *mut c_void) -> Start {
     // SAFETY: from `prepared`, and this thread's from now on.
     let this = unsafe { ThreadState::adopt(state.cast()) };
-    // Now: in the child of a fork by a handler of the program's the state is wiped.
-    let start = this.birth.start.get();
-    let is_armed = this.arm_brief();
-    this.appear();
     this.handler_stack.lend_anew();
     thread_end::expect();
+    let held = HeldBack::ours();
     // Really blocked only where a thread attribute says so.
-    let was_blocked = match is_armed {
-        true => sys::is_blocked(this.signal()),
-        false => arm_held_back(this),
-    };
+    let was_blocked = held.found_blocked(this.signal());
     if was_blocked {
         this.belief.set_blocked(true);
+    }
+    this.arm_thread(&held);
+    drop(held);
+    if was_blocked {
         sys::signal_mask(libc::SIG_UNBLOCK, sys::bit(this.signal()));
     }
-    if is_armed {
-        this.count_birth();
-    }
-    start
-}
-
-/// Arms the thread with its signal held back; gives whether it was blocked before.
-fn arm_held_back(this: &ThreadState) -> bool {
-    let held = HeldBack::ours();
-    let was_blocked = held.found_blocked(this.signal());
-    this.arm_thread(&held);
-    was_blocked
+    this.birth.start.get()
 }

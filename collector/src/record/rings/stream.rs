@@ -177,9 +177,9 @@ impl Stream {
                 continue;
             };
             all = all.saturating_add(lost);
-            let number = Offer::event_of(&self.offer.events, perf_event::id(event));
-            if let Some(sum) = of_events.get_mut(number as usize)
-                && number != CPU_EVENT
+            let found = Offer::find(&self.offer.events, perf_event::id(event));
+            if let Some((_, number)) = found.filter(|(_, number)| *number != CPU_EVENT)
+                && let Some(sum) = of_events.get_mut(number as usize)
             {
                 *sum = sum.saturating_add(lost);
             }
