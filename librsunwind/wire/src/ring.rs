@@ -13,7 +13,7 @@
 //!
 //! A sample has what its event has counted since it was opened, and not its period: at a rate the
 //! kernel sets the period anew at every tick, also ends it at once, and says the one that it had in
-//! mind. Where its clock jumps that is a few times too much.
+//! mind. On one machine the sum of those was up to four times too much.
 //!
 //! The counter is the event. Of what the kernel counts itself, page faults for one, it makes one
 //! sample for all events that count it, and leaves the event id of the first in it, be that a
