@@ -68,11 +68,9 @@ fn time_in_the_kernel_has_the_functions_that_the_stack_proves() {
                         whole += if is_whole { sample.weight } else { 0 };
                     }
                 }
-                assert_measured!(all > 50, "Node {major}, {how}: {all}");
-                // Of nine in ten, on machines where the recorder comes at once: what has moved
-                // before it comes is unreadable.
+                assert_measured!(all > 100, "Node {major}, {how}: {all}");
                 assert_measured!(
-                    whole * 5 >= all * 4,
+                    whole * 10 >= all * 9,
                     "Node {major}, {how}: {whole} of {all}"
                 );
             });
