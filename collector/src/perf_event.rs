@@ -2,15 +2,14 @@
 //! opens itself. (The library in the program has its own way, which may not link std.)
 //!
 //! # Safety
-//! Two system calls: one reads attributes of ours, and the descriptor that it gives is nobody
-//! else's; one writes a word of ours.
+//! A system call that reads attributes of ours, and the descriptor that it gives is nobody else's.
 #![allow(unsafe_code)]
 
-use engine::perf_event::{Attributes, OPEN_CLOEXEC, request};
+use engine::perf_event::{Attributes, OPEN_CLOEXEC};
 use nix::errno::Errno;
 use nix::libc;
 use nix::unistd::Pid;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 /// The thread that asks, for [`open`].
 pub const THIS_THREAD: Pid = Pid::from_raw(0);
@@ -45,20 +44,11 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The kernel's number of an event, which is in its records; 0, which is none's, if that is no
-/// event.
-pub fn id(event: &OwnedFd) -> u64 {
-    let mut id = 0u64;
-    // SAFETY: the kernel writes a word, or nothing.
-    unsafe { libc::ioctl(event.as_raw_fd(), request::ID as libc::Ioctl, &raw mut id) };
-    id
-}
-
-/// How many samples of an event of a thread ([`Attributes::of_thread`]) found no room; `None` where
-/// the kernel does not say, which then gives a time in the place of the event's number.
-pub fn lost(event: &OwnedFd) -> Option<u64> {
-    let mut bytes = [0; 24]; // its count, its number, and that
+/// The kernel's number of an event of a thread ([`Attributes::of_thread`]), and how many of its
+/// samples found no room. Kernels before 6.0 say two times in their place.
+pub fn lost(event: &OwnedFd) -> Option<(u64, u64)> {
+    let mut bytes = [0; 24]; // what it has counted, and those
     let length = nix::unistd::read(event, &mut bytes).ok()?;
     let word = |place: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[place * 8 + at]));
-    (length == bytes.len() && word(1) == id(event)).then(|| word(2))
+    (length == bytes.len()).then(|| (word(1), word(2)))
 }

@@ -168,12 +168,6 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             };
             let rule = match pause {
                 Pause::Stop(reason) => return reason,
-                Pause::Step(rule) if rule.kind() == Kind::Root => {
-                    if self.effort == Effort::Frame {
-                        last.interrupt(rule, frames.visited());
-                    }
-                    return StopReason::Root;
-                }
                 Pause::Step(rule) if rule.kind() != Kind::Absent => rule,
                 Pause::Step(_) | Pause::Miss => {
                     found = Some(self.find_rule(memory));
@@ -182,6 +176,9 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             };
             if self.effort == Effort::Frame {
                 last.interrupt(rule, frames.visited());
+            }
+            if rule.kind() == Kind::Root {
+                return StopReason::Root;
             }
             let stepped = match self.unwinder.languages {
                 None => self.step(rule, memory),

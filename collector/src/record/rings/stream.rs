@@ -173,12 +173,14 @@ impl Stream {
         }
         let mut all = 0u64;
         for event in &self.events {
-            let Some(lost) = perf_event::lost(event) else {
+            // Where the kernel does not say what was lost, the number is a time, and no event's.
+            let found = perf_event::lost(event)
+                .and_then(|(id, lost)| Some((Offer::find(&self.offer.events, id)?, lost)));
+            let Some(((_, number), lost)) = found else {
                 continue;
             };
             all = all.saturating_add(lost);
-            let found = Offer::find(&self.offer.events, perf_event::id(event));
-            if let Some((_, number)) = found.filter(|(_, number)| *number != CPU_EVENT)
+            if number != CPU_EVENT
                 && let Some(sum) = of_events.get_mut(number as usize)
             {
                 *sum = sum.saturating_add(lost);
