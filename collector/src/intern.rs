@@ -203,6 +203,14 @@ impl<I> Default for Pairs<I> {
 }
 
 impl<I: Index> Pairs<I> {
+    /// For a list that will hold about so many.
+    pub(crate) fn with_room(count: usize) -> Self {
+        Self {
+            places: HashTable::with_capacity(count),
+            hasher: RandomState::default(),
+        }
+    }
+
     /// For a list that holds some already, each once.
     pub(crate) fn of<T: Pair>(all: &[T]) -> Self {
         let mut made = Self::default();

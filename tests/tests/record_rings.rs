@@ -142,8 +142,8 @@ fn it_wakes_up_twenty_times_a_second_at_most() {
     std::thread::sleep(4 * second);
     let slept = sleeps(record.id()) - before;
     let most = began.elapsed().as_secs_f64() * 20.0;
-    // How much seldomer than that is the machine's affair; once a second at the least it says that
-    // it lives.
+    // How much seldomer than that is the machine's affair; once a second at the least it is looked
+    // around.
     assert!(
         slept >= 4 && (slept as f64) < most,
         "{slept} times in {:?}",

@@ -93,7 +93,7 @@ impl Args {
 
 pub(super) fn window_length(text: &str) -> Result<Duration, String> {
     let length = units::duration(text)?;
-    match length < windows::SETTLED {
+    match length < windows::SHORTEST {
         true => Err("windows are of 2s or more".into()),
         false => Ok(length),
     }

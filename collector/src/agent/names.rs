@@ -46,10 +46,20 @@ impl Names {
             part.names = std::mem::take(&mut self.known);
         }
         let mut profile = Profile::of_part(part, &self.places, rows);
-        let seen = profile.symbols.to_be_stored(&profile.recording);
         self.known = std::mem::take(&mut profile.recording.names);
+        let seen = match self.are_too_many() {
+            true => {
+                self.known.clear();
+                profile.symbols.to_be_stored(&profile.recording)
+            }
+            false => profile.symbols.to_be_added(&profile.recording),
+        };
         self.add(seen);
         profile
+    }
+
+    fn are_too_many(&self) -> bool {
+        size(&self.known) > MOST
     }
 
     fn add(&mut self, seen: StoredNames) {
@@ -64,9 +74,6 @@ impl Names {
                 continue;
             }
             kept.insert(owner, group);
-        }
-        if size(&self.known) > MOST {
-            self.known.clear();
         }
         for (owner, group) in kept {
             add(self.known.entry(owner).or_default(), group);
@@ -179,7 +186,10 @@ mod tests {
         let many: Vec<_> = (1..=MOST as u64 / 64).map(|at| (at, 0)).collect();
         names.add([(owner.clone(), group(&many))].into());
         assert_eq!(names.known[&owner].places.len(), many.len());
+        names.name(Recording::default(), &[], false);
+        assert!(names.is_empty());
         names.add([(owner.clone(), group(&[(0, 0)]))].into());
+        names.name(Recording::default(), &[], false);
         assert_eq!(names.known[&owner], group(&[(0, 0)]));
     }
 }

@@ -62,7 +62,8 @@ impl Recorder {
             ..args.target.clone()
         };
         let share = course.share.map(|share| format!("--max-overhead={share}"));
-        let mut more = Vec::from_iter(share.as_deref());
+        let mut more = vec!["--can-wait"];
+        more.extend(share.as_deref());
         more.extend(args.all.then_some("--all"));
         let mut command = target.record(&course.rate.to_string(), &output, &more);
         let then = match args.is_running() {

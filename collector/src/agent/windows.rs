@@ -25,9 +25,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// What was sampled is in the recording or its segments after this time at the latest; windows are
-/// of as much or more.
-pub(super) const SETTLED: Duration = Duration::from_secs(2);
+/// What was sampled is in the recording or its segments after this time at the latest: a second
+/// that it is gathered, and two from one look of the recorder's to the next.
+pub(super) const SETTLED: Duration = Duration::from_secs(3);
+
+/// The shortest ones.
+pub(super) const SHORTEST: Duration = Duration::from_secs(2);
 
 /// How often a window is tried that cannot be read, each time with what came since.
 const TRIES: u32 = 3;

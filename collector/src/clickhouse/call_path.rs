@@ -17,16 +17,6 @@ pub(super) struct CallPath {
 }
 
 impl CallPath {
-    /// How many frames there are.
-    pub(super) const fn len(&self) -> usize {
-        self.calls.len()
-    }
-
-    /// Whether a call is on it that has so many callers.
-    pub(super) fn has(&self, callers: usize, call: u32) -> bool {
-        self.calls.get(callers).is_some_and(|one| one.0 == call)
-    }
-
     /// The innermost call.
     pub(super) fn last(&self) -> Option<u32> {
         self.calls.last().map(|one| one.0)
@@ -76,11 +66,10 @@ mod tests {
         path.push(8, b"0");
         path.push(9, b"12");
         assert_eq!(path.hash(), hash_of("12,0,18446744073709551615"));
-        assert!(path.has(1, 8) && !path.has(2, 8) && !path.has(3, 9));
         path.cut(1);
         path.push(10, b"5");
         assert_eq!(path.hash(), hash_of("5,18446744073709551615"));
-        assert_eq!((path.len(), path.last()), (2, Some(10)));
+        assert_eq!(path.last(), Some(10));
         let mut expected = "5,18446744073709551615".to_owned();
         for hash in 0..1000 {
             path.push(11, hash.to_string().as_bytes());

@@ -45,21 +45,21 @@ pub(crate) struct Texts {
 pub(crate) struct Frames {
     #[prost(fixed64, repeated, tag = "1")]
     pub(crate) hash: Vec<u64>,
-    #[prost(uint32, repeated, tag = "2")]
+    #[prost(fixed32, repeated, tag = "10")]
     pub(crate) function: Vec<u32>,
-    #[prost(uint32, repeated, tag = "3")]
+    #[prost(fixed32, repeated, tag = "11")]
     pub(crate) short: Vec<u32>,
-    #[prost(uint32, repeated, tag = "4")]
+    #[prost(fixed32, repeated, tag = "12")]
     pub(crate) file: Vec<u32>,
-    #[prost(uint32, repeated, tag = "5")]
+    #[prost(fixed32, repeated, tag = "13")]
     pub(crate) line: Vec<u32>,
-    #[prost(uint32, repeated, tag = "6")]
+    #[prost(fixed32, repeated, tag = "14")]
     pub(crate) binary: Vec<u32>,
-    #[prost(uint32, repeated, tag = "7")]
+    #[prost(fixed32, repeated, tag = "15")]
     pub(crate) build_id: Vec<u32>,
-    #[prost(uint32, repeated, tag = "8")]
+    #[prost(fixed32, repeated, tag = "16")]
     pub(crate) language: Vec<u32>,
-    #[prost(uint32, repeated, tag = "9")]
+    #[prost(fixed32, repeated, tag = "17")]
     pub(crate) inlined: Vec<u32>,
 }
 
@@ -139,16 +139,9 @@ impl Stacks {
     }
 
     /// Adds a stack by its hash and its innermost call, which is there.
-    pub(crate) fn push(&mut self, hash: u64, innermost: Option<u32>) {
-        if let Some(innermost) = innermost {
-            self.hash.push(hash);
-            self.innermost.push(innermost);
-        }
-    }
-
-    /// The frame of a call that is there.
-    pub(crate) fn frame_of(&self, call: u32) -> u32 {
-        self.frame[call as usize]
+    pub(crate) fn push(&mut self, hash: u64, innermost: u32) {
+        self.hash.push(hash);
+        self.innermost.push(innermost);
     }
 
     /// The frames of a call and its callers. Of what was read it is whole ([`rows`]).
@@ -290,7 +283,7 @@ pub(crate) mod tests {
         let mut stacks = Stacks::default();
         let outer = stacks.call(None, 0);
         let inner = stacks.call(Some(outer), 0);
-        stacks.push(stack, Some(inner));
+        stacks.push(stack, inner);
         Rows {
             strings,
             frames: Frames {
@@ -314,8 +307,8 @@ pub(crate) mod tests {
     fn rows_are_read_back() {
         let mut rows = example([u64::MAX, 1]);
         let other = rows.stacks.call(Some(0), 0);
-        rows.stacks.push(2, Some(other));
-        rows.stacks.push(3, Some(0));
+        rows.stacks.push(2, other);
+        rows.stacks.push(3, 0);
         let bytes = rows.encode_to_vec();
         let mut gzip = GzEncoder::new(Vec::new(), Compression::fast());
         gzip.write_all(&bytes).unwrap();
@@ -364,7 +357,7 @@ pub(crate) mod tests {
             let mut stacks = Stacks::default();
             for caller in 0..depth {
                 stacks.call(caller.checked_sub(1), 0);
-                stacks.push(1, Some(caller));
+                stacks.push(1, caller);
             }
             stacks
         };

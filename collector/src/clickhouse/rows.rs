@@ -4,7 +4,7 @@ use super::call_path::CallPath;
 use super::message::Rows;
 use super::native::Block;
 use crate::intern::{HashMap, Strings};
-use crate::profile::{CallId, Function, FunctionId, Mode, Profile, Sample, SourceFrameId};
+use crate::profile::{CallId, Frame, Function, FunctionId, Mode, Profile, Sample, SourceFrameId};
 use crate::visible::visible;
 use prost::Message as _;
 use std::collections::BTreeMap;
@@ -45,21 +45,17 @@ pub(crate) fn encode(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
         frames: vec![None; profile.frames.len()],
         known_frames: HashMap::default(),
         hashes: Vec::new(),
-        calls: vec![None; profile.stacks.len()],
-        known_calls: HashMap::default(),
-        stack_hashes: Vec::new(),
-        stacks: HashMap::default(),
+        known_calls: HashMap::with_capacity_and_hasher(profile.stacks.len(), Default::default()),
+        stack_hashes: Vec::with_capacity(profile.stacks.len()),
+        stacks: vec![0; profile.stacks.len()],
         path: CallPath::default(),
-        new: Vec::new(),
     };
     for image in &profile.symbols.images {
         let texts = [&*image.path, &image.build_id_text()];
         let places = texts.map(|text| maker.strings.place(&visible(text)));
         maker.images.push(places);
     }
-    for sample in profile.weighed() {
-        maker.stack(sample.stack);
-    }
+    maker.stacks();
     maker.window(window)?;
     for text in maker.strings.list() {
         maker.rows.strings.push(&text);
@@ -85,27 +81,39 @@ struct Maker<'a> {
     strings: Strings,
     /// Of the profile's images the path and the build-id; places in the strings.
     images: Vec<[u32; 2]>,
-    /// Of its functions that were met the name, the short one and the language, likewise.
-    functions: Vec<Option<[u32; 3]>>,
+    /// Of its functions that were met what was said of the last frame.
+    functions: Vec<Option<Said>>,
     /// Places in the rows of each of the profile's frames ...
     frames: Vec<Option<u32>>,
     /// ... which may differ by their address alone, and then are one: of a function at a line of a
     /// file, inlined so often.
     known_frames: HashMap<(FunctionId, u32, u32, u32), u32>,
-    /// Their hashes as text, by these places, ...
+    /// Their hashes as text, by these places.
     hashes: Vec<String>,
-    /// ... and of each of its calls, with how many callers it has.
-    calls: Vec<Option<(u32, usize)>>,
-    /// Likewise of those that are one, by their caller and frame.
+    /// Places of calls that are one, by their caller and frame.
     known_calls: HashMap<(Option<u32>, u32), u32>,
     /// Of calls, by their places, the hashes of the stacks that they are the innermost of.
     stack_hashes: Vec<Option<u64>>,
-    stacks: HashMap<CallId, u64>,
-    /// From the outermost frame to that of the last stack.
+    /// The same of the profile's calls that samples have; 0 for others.
+    stacks: Vec<u64>,
+    /// From the outermost frame to that of the last call.
     path: CallPath,
-    /// Of the stack that is made, what is not on it, from the innermost.
-    new: Vec<CallId>,
 }
+
+/// What a frame has in common with most frames of its function: all but the line.
+#[derive(Clone, Copy, Debug)]
+struct Said {
+    /// Name, short name, file, binary, build-id, language: places in the strings.
+    texts: [u32; 6],
+    inlined: u32,
+    /// The line, but for what the hash's end says of it.
+    lines: u32,
+    /// Of all of this.
+    hash: u64,
+}
+
+/// Where in [`Said::texts`] the file is.
+const FILE: usize = 2;
 
 impl Maker<'_> {
     /// What the window has of its own: its samples, and what they are together.
@@ -146,9 +154,9 @@ impl Maker<'_> {
         samples.apart();
         samples.times("time", all().map(time));
         samples.apart();
-        let hash = |sample: &Sample| self.stacks.get(&sample.stack).copied().unwrap_or(0);
+        let hash = |sample: &Sample| self.stacks[sample.stack.index()];
         samples.u64s("stack", all().map(hash));
-        self.rows.samples = samples.finish()?;
+        self.rows.samples = samples.finish_soon()?;
 
         let sum = |sum: u64, one| sum.saturating_add(one);
         let weight = all().map(|sample| sample.weight).fold(0, sum);
@@ -169,55 +177,63 @@ impl Maker<'_> {
         Ok(())
     }
 
-    fn stack(&mut self, id: CallId) {
-        if self.stacks.contains_key(&id) {
-            return;
-        }
+    /// Hashes the stacks of samples. Whatever a call made follows it, so that each is met once: in
+    /// the order of samples, outer frames come and go.
+    fn stacks(&mut self) {
         let calls = &self.profile.stacks;
-        self.new.clear();
-        let (mut at, mut shared) = (Some(id), 0);
-        while let Some(call) = at {
-            if let Some((place, callers)) = self.calls[call.index()]
-                && self.path.has(callers, place)
-            {
-                shared = callers + 1;
-                break;
+        let mut is_stack = vec![false; calls.len()];
+        for sample in self.profile.weighed() {
+            is_stack[sample.stack.index()] = true;
+        }
+        // Of each call the first one that it made and that leads to a stack, and the next one that
+        // its caller made.
+        let mut leads = is_stack.clone();
+        let (mut first, mut next) = (vec![None; calls.len()], vec![None; calls.len()]);
+        let mut outermost = None;
+        for (index, call) in calls.iter().enumerate().rev() {
+            if leads[index] {
+                let first = match call.parent {
+                    Some(parent) => {
+                        leads[parent.index()] = true;
+                        &mut first[parent.index()]
+                    }
+                    None => &mut outermost,
+                };
+                next[index] = first.replace(CallId::next_of(index));
             }
-            self.new.push(call);
-            at = calls[call.index()].parent;
         }
-        self.path.cut(shared);
-        while let Some(call) = self.new.pop() {
-            let place = self.call(call);
-            let frame = self.rows.stacks.frame_of(place);
-            self.path
-                .push(place, self.hashes[frame as usize].as_bytes());
+        let mut todo: Vec<_> = outermost.map(|id| (id, 0)).into_iter().collect();
+        while let Some((id, callers)) = todo.pop() {
+            self.path.cut(callers);
+            let place = self.call(id);
+            if is_stack[id.index()] {
+                self.stacks[id.index()] = self.hash(place);
+            }
+            todo.extend(next[id.index()].map(|next| (next, callers)));
+            todo.extend(first[id.index()].map(|first| (first, callers + 1)));
         }
-        let innermost = self.path.last();
-        let known = innermost.and_then(|call| *self.stack_hashes.get(call as usize)?);
-        let hash = known.unwrap_or_else(|| {
-            let hash = self.path.hash();
-            self.rows.stacks.push(hash, innermost);
-            hash
-        });
-        if let Some(call) = innermost {
-            self.stack_hashes[call as usize] = Some(hash);
-        }
-        self.stacks.insert(id, hash);
     }
 
-    /// The place of a call whose caller is the path's last.
+    /// The hash of the stack whose innermost call is the path's last, which has that place.
+    fn hash(&mut self, place: u32) -> u64 {
+        let known = &mut self.stack_hashes[place as usize];
+        *known.get_or_insert_with(|| {
+            let hash = self.path.hash();
+            self.rows.stacks.push(hash, place);
+            hash
+        })
+    }
+
+    /// The place of a call whose caller is the path's last; then it is that itself.
     fn call(&mut self, id: CallId) -> u32 {
-        if let Some((place, _)) = self.calls[id.index()] {
-            return place;
-        }
         let frame = self.frame(self.profile.stacks[id.index()].frame);
         let caller = self.path.last();
         let place = *self.known_calls.entry((caller, frame)).or_insert_with(|| {
             self.stack_hashes.push(None);
             self.rows.stacks.call(caller, frame)
         });
-        self.calls[id.index()] = Some((place, self.path.len()));
+        self.path
+            .push(place, self.hashes[frame as usize].as_bytes());
         place
     }
 
@@ -225,47 +241,65 @@ impl Maker<'_> {
         if let Some(place) = self.frames[id.index()] {
             return place;
         }
-        let profile = self.profile;
-        let frame = &profile.frames[id.index()];
-        let function = profile.function(frame);
-        let [name, short, language] = self.function(frame.function);
-        let file = frame.file.as_deref().or(function.source.as_deref());
-        let file = self.strings.place(&visible(file.unwrap_or("")));
-        let distinct = (frame.function, file, frame.line, frame.inline_depth);
-        if let Some(place) = self.known_frames.get(&distinct) {
-            self.frames[id.index()] = Some(*place);
-            return *place;
-        }
-        let image = function.image.and_then(|id| self.images.get(id.index()));
-        let [binary, build_id] = image.copied().unwrap_or_default();
-        let texts = [name, short, file, binary, build_id, language];
-        let all = texts.iter().map(|place| self.strings.at(*place));
-        let hash = frame_hash(all, frame.line, frame.inline_depth);
-        let frames = &mut self.rows.frames;
-        let place = small(frames.hash.len() as u64);
-        frames.hash.push(hash);
-        self.hashes.push(hash.to_string());
-        for (column, text) in frames.texts_mut().into_iter().zip(texts) {
-            column.push(text);
-        }
-        frames.line.push(frame.line);
-        frames.inlined.push(frame.inline_depth);
-        self.known_frames.insert(distinct, place);
+        let frame = &self.profile.frames[id.index()];
+        let said = self.said(frame);
+        let distinct = (
+            frame.function,
+            said.texts[FILE],
+            frame.line,
+            frame.inline_depth,
+        );
+        let place = *self.known_frames.entry(distinct).or_insert_with(|| {
+            let hash = said.hash | u64::from(frame.line & LINES);
+            let frames = &mut self.rows.frames;
+            let place = small(frames.hash.len() as u64);
+            frames.hash.push(hash);
+            self.hashes.push(hash.to_string());
+            for (column, text) in frames.texts_mut().into_iter().zip(said.texts) {
+                column.push(text);
+            }
+            frames.line.push(frame.line);
+            frames.inlined.push(frame.inline_depth);
+            place
+        });
         self.frames[id.index()] = Some(place);
         place
     }
 
-    fn function(&mut self, id: FunctionId) -> [u32; 3] {
-        if let Some(places) = self.functions[id.index()] {
-            return places;
-        }
+    /// What is said of a frame but its line.
+    fn said(&mut self, frame: &Frame) -> Said {
         let profile = self.profile;
-        let function = &profile.functions[id.index()];
-        let short = function.short.as_deref().unwrap_or("");
-        let texts = [&*function.name, short, language(profile, function)];
-        let places = texts.map(|text| self.strings.place(&visible(text)));
-        self.functions[id.index()] = Some(places);
-        places
+        let function = profile.function(frame);
+        let file = frame.file.as_deref().or(function.source.as_deref());
+        let file = file.unwrap_or("");
+        let (inlined, lines) = (frame.inline_depth, frame.line & !LINES);
+        let before = self.functions[frame.function.index()];
+        let texts = match before {
+            // What is visible stays as it is.
+            Some(said) if self.strings.at(said.texts[FILE]) == file => said.texts,
+            _ => {
+                let mut place = |text: &str| self.strings.place(&visible(text));
+                let name = place(&function.name);
+                let short = place(function.short.as_deref().unwrap_or(""));
+                let (language, file) = (place(language(profile, function)), place(file));
+                let image = function.image.and_then(|id| self.images.get(id.index()));
+                let [binary, build_id] = image.copied().unwrap_or_default();
+                [name, short, file, binary, build_id, language]
+            }
+        };
+        let is_same =
+            |said: &Said| (said.texts, said.inlined, said.lines) == (texts, inlined, lines);
+        let said = before.filter(is_same).unwrap_or_else(|| {
+            let all = texts.iter().map(|place| self.strings.at(*place));
+            Said {
+                texts,
+                inlined,
+                lines,
+                hash: hash_but_line(all, lines, inlined),
+            }
+        });
+        self.functions[frame.function.index()] = Some(said);
+        said
     }
 }
 
@@ -287,14 +321,15 @@ fn small(number: u64) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// The lines of a function have hashes that differ in their last two bytes only: a list of many in
-/// their order then takes two thirds of what as many random numbers take.
-fn frame_hash<'a>(texts: impl Iterator<Item = &'a str>, line: u32, inlined: u32) -> u64 {
+/// The hash of a frame but for what its end says of the line. The lines of a function have hashes
+/// that differ in their last two bytes only: a list of many in their order then takes two thirds of
+/// what as many random numbers take.
+fn hash_but_line<'a>(texts: impl Iterator<Item = &'a str>, lines: u32, inlined: u32) -> u64 {
     let mut hasher = XxHash64::with_seed(0);
     texts.for_each(|one| text(&mut hasher, one));
     hasher.write_u32(inlined);
-    hasher.write_u32(line & !LINES);
-    hasher.finish() << LINES.count_ones() | u64::from(line & LINES)
+    hasher.write_u32(lines);
+    hasher.finish() << LINES.count_ones()
 }
 
 /// With its end, so that two texts are not another two.
@@ -308,16 +343,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_has_another_hash_and_lines_of_a_function_one_near_it() {
+    fn what_differs_has_another_hash_and_lines_of_a_function_have_one() {
         let hash =
-            |function, line, inlined| frame_hash([function, "f.c"].into_iter(), line, inlined);
-        let first = hash("a", 7, 0);
-        assert_eq!(hash("a", 7, 0), first);
-        assert_eq!(hash("a", 8, 0), first + 1);
-        let lines_before = 7 + LINES + 1;
-        for other in [hash("b", 7, 0), hash("a", 7, 1), hash("a", lines_before, 0)] {
-            assert_ne!(other >> 16, first >> 16);
+            |function, lines, inlined| hash_but_line([function, "f.c"].into_iter(), lines, inlined);
+        let first = hash("a", 0, 0);
+        assert_eq!(hash("a", 0, 0), first);
+        assert_eq!(first & u64::from(LINES), 0);
+        for other in [hash("b", 0, 0), hash("a", 0, 1), hash("a", LINES + 1, 0)] {
+            assert_ne!(other, first);
         }
-        assert_ne!(frame_hash(["af", ".c"].into_iter(), 7, 0), first);
+        assert_ne!(hash_but_line(["af", ".c"].into_iter(), 0, 0), first);
     }
 }

@@ -26,7 +26,7 @@ pub(super) fn build(recording: Recording, symbols: Symbols, show: Show, rows: &[
         symbols: &symbols,
         own: Own::new(&recording, &symbols, show.own),
         interpreters: show.interpreters,
-        tables: Tables::default(),
+        tables: Tables::with_room(recording.stacks.len()),
         of_frame: vec![None; recording.frames.len()],
         functions: Vec::new(),
         of_place: vec![None; symbols.places.len()],
@@ -82,6 +82,15 @@ struct Tables {
 }
 
 impl Tables {
+    /// For about so many stacks.
+    fn with_room(stacks: usize) -> Self {
+        Self {
+            stacks: Vec::with_capacity(stacks),
+            known_stacks: Pairs::with_room(stacks),
+            ..Self::default()
+        }
+    }
+
     fn function(&mut self, function: Function) -> FunctionId {
         self.known_functions.place(&mut self.functions, function)
     }

@@ -79,6 +79,11 @@ pub struct Args {
     #[arg(long, hide = true)]
     pub plain: bool,
 
+    /// Look for what is new every two seconds only, where little is: who reads the recording
+    /// meanwhile can wait
+    #[arg(long, hide = true)]
+    pub can_wait: bool,
+
     /// Format of the profile [default: by the extension of FILE]
     #[arg(short, long)]
     pub format: Option<String>,

@@ -5,12 +5,18 @@ use std::time::{Duration, Instant};
 
 /// From one look around to the next, where perf rings do not fill faster: eight wake-ups a second.
 pub(super) const INTERVAL: Duration = Duration::from_millis(125);
-/// The same where nothing happens; well inside the time after which programs doubt that rsunwind
-/// lives, and that after which a window has all of its samples.
+/// The same where nothing happens: somebody may look at the recording meanwhile ...
 const RARELY: Duration = Duration::from_secs(1);
-/// So many samples of a thread may come between two looks. Where its signal is blocked nobody else
-/// empties its ring, which holds some 300 samples with stacks of the kernel's.
+/// ... unless nobody does who could not wait. Well inside the time after which programs doubt that
+/// rsunwind lives, and that after which a window of the agent's has all of its samples.
+const MOST_RARELY: Duration = Duration::from_secs(2);
+/// So many samples of a thread with stacks of the kernel's its ring holds, about. Where its signal
+/// is blocked nobody else empties it.
+const ROOM: u32 = 300;
+/// There is to be room for as many samples as come in between ...
 const SAMPLES: u32 = 128;
+/// ... or for those of such a delay.
+const DELAY: Duration = Duration::from_secs(1);
 /// So long something has happened.
 const LASTS: Duration = Duration::from_secs(2);
 /// There is to be no more at a look, bytes.
@@ -31,11 +37,19 @@ pub(super) struct Pace<T> {
 
 impl<T: PartialEq> Pace<T> {
     /// `period`: that in which threads are sampled; `None` where other events are recorded, too, of
-    /// which there may be any number.
-    pub(super) fn new(now: Instant, period: Option<Duration>) -> Self {
-        let rarely = period.map_or(INTERVAL, |period| period.saturating_mul(SAMPLES));
+    /// which there may be any number. `can_wait`: whether nobody looks at the recording meanwhile
+    /// who could not wait.
+    pub(super) fn new(now: Instant, period: Option<Duration>, can_wait: bool) -> Self {
+        let most = match can_wait {
+            true => MOST_RARELY,
+            false => RARELY,
+        };
+        let rarely = period.map_or(INTERVAL, |period| {
+            let with_delay = period.saturating_mul(ROOM).saturating_sub(DELAY);
+            period.saturating_mul(SAMPLES).max(with_delay)
+        });
         Self {
-            rarely: rarely.clamp(INTERVAL, RARELY),
+            rarely: rarely.clamp(INTERVAL, most),
             looked: now,
             who: None,
             changed: now,
@@ -68,7 +82,7 @@ mod tests {
     #[test]
     fn who_comes_and_what_is_recorded_makes_looks_frequent() {
         let begun = Instant::now();
-        let mut pace = Pace::new(begun, Some(Duration::from_millis(10)));
+        let mut pace = Pace::new(begun, Some(Duration::from_millis(10)), false);
         let mut after = |seconds: f64, who: u32, length: u64| {
             let now = begun + Duration::from_secs_f64(seconds);
             pace.after(now, who, length).as_secs_f64()
@@ -85,17 +99,21 @@ mod tests {
     }
     #[test]
     fn rings_that_fill_fast_are_looked_at_often() {
-        for (period, expected) in [
-            (Some(Duration::from_millis(1)), 0.128),
-            (Some(Duration::from_millis(4)), 0.512),
-            (Some(Duration::from_micros(100)), 0.125),
-            (None, 0.125),
+        for (period, expected, if_it_can_wait) in [
+            (Some(Duration::from_millis(1)), 0.128, 0.128),
+            (Some(Duration::from_millis(4)), 0.512, 0.512),
+            (Some(Duration::from_millis(9)), 1.0, 1.7),
+            (Some(Duration::from_secs(1)), 1.0, 2.0),
+            (Some(Duration::from_micros(100)), 0.125, 0.125),
+            (None, 0.125, 0.125),
         ] {
-            let begun = Instant::now();
-            let mut pace = Pace::new(begun, period);
-            let _ = pace.after(begun, 0, 0);
-            let later = pace.after(begun + Duration::from_secs(9), 0, 0);
-            assert_eq!(later.as_secs_f64(), expected, "{period:?}");
+            for (can_wait, expected) in [(false, expected), (true, if_it_can_wait)] {
+                let begun = Instant::now();
+                let mut pace = Pace::new(begun, period, can_wait);
+                let _ = pace.after(begun, 0, 0);
+                let later = pace.after(begun + Duration::from_secs(9), 0, 0);
+                assert_eq!(later.as_secs_f64(), expected, "{period:?} {can_wait}");
+            }
         }
     }
 }

@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
             program,
             next_look: Instant::now(),
             soonest: Instant::now(),
-            pace: Pace::new(Instant::now(), period),
+            pace: Pace::new(Instant::now(), period, args.can_wait),
             failure: None,
             over: false,
         }

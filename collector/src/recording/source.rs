@@ -89,15 +89,19 @@ impl Source {
     pub(super) fn read(&self, offset: u64, length: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
         let there = self.length().saturating_sub(offset);
         let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
-        buffer.clear();
         match self {
             Self::Memory(bytes) => {
+                buffer.clear();
                 let start = usize::try_from(offset).unwrap_or(usize::MAX);
                 let part = bytes.get(start..start.saturating_add(length));
                 buffer.extend_from_slice(part.unwrap_or_default());
             }
-            Self::Packed(packed) => packed.read(offset, length, buffer)?,
+            Self::Packed(packed) => {
+                buffer.clear();
+                packed.read(offset, length, buffer)?;
+            }
             Self::File(file, _) => {
+                // What is there is read over: only what is longer has to be filled first.
                 buffer.resize(length, 0);
                 let mut done = 0;
                 while done < length {

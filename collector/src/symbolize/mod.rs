@@ -107,6 +107,8 @@ pub struct Symbols {
     pub of_frame: Vec<Option<u32>>,
     /// Of each binary from where its names are.
     pub sources: Vec<NameSource>,
+    /// Of each place whether the recording had its names.
+    were_stored: Vec<bool>,
     /// What could not be found, in sentences.
     pub notes: Vec<String>,
 }
@@ -151,6 +153,7 @@ pub fn symbolize(recording: &Recording, places: &Places) -> Symbols {
     }
     symbols.sources = vec![NameSource::None; symbols.images.len()];
     let mut found = stored::names(recording, &mut symbols, &keys, places);
+    symbols.were_stored = found.iter().map(|names| !names.is_empty()).collect();
     let (slots, addresses) = unnamed_of_kernel(&keys, &found);
     let name_kernel = || match addresses.is_empty() {
         true => Ok(Vec::new()),

@@ -86,11 +86,23 @@ impl Symbols {
     /// What was found, to be stored in the recording. Not what was not: it may be some day.
     #[must_use]
     pub fn to_be_stored(&self, recording: &Recording) -> StoredNames {
+        self.names_of(recording, |_| true)
+    }
+
+    /// The same without what is stored there.
+    #[cfg(feature = "agent")]
+    pub(crate) fn to_be_added(&self, recording: &Recording) -> StoredNames {
+        self.names_of(recording, |place| !self.were_stored[place as usize])
+    }
+
+    fn names_of(&self, recording: &Recording, are_meant: impl Fn(u32) -> bool) -> StoredNames {
         let mut groups: HashMap<Owner, HashMap<u64, u32>> = HashMap::default();
         let mut of_images: Vec<HashMap<u64, u32>> = vec![HashMap::default(); self.images.len()];
         let mut names = StoredNames::default();
         for (frame, index) in recording.frames.iter().zip(&self.of_frame) {
-            let Some(index) = *index else { continue };
+            let Some(index) = index.filter(|index| are_meant(*index)) else {
+                continue;
+            };
             let place = &self.places[index as usize];
             let is_named =
                 !place.functions[0].is_nameless() && &*place.functions[0].function != UNKNOWN;

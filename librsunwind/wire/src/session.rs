@@ -11,8 +11,8 @@ pub const CONTROL_FILE: &str = "control";
 /// First word of the control page.
 pub const CONTROL_MAGIC: u64 = u64::from_le_bytes(*b"RSCONTRL");
 /// Targets disarm when the heartbeat is older than this and the collector's process is gone, which
-/// in another PID namespace it always seems to be: it beats once a second at the least.
-pub const HEARTBEAT_LIMIT_NS: u64 = 2_500_000_000;
+/// in another PID namespace it always seems to be: it beats every two seconds at the least.
+pub const HEARTBEAT_LIMIT_NS: u64 = 5_000_000_000;
 
 /// [`Control::state`] while the session runs.
 pub const RUNNING: u32 = 1;
