@@ -98,6 +98,7 @@ impl Chunks {
     fn take(&mut self, file: &File, from: u64, to: u64) -> io::Result<u64> {
         let mut at = from;
         let mut header = [0; chunk::HEADER_SIZE];
+        let mut records = Vec::new();
         while at + chunk::HEADER_SIZE as u64 <= to {
             file.read_exact_at(&mut header, at)?;
             let info = ChunkInfo::parse(&header).map_err(io::Error::other)?;
@@ -105,7 +106,7 @@ impl Chunks {
             if next > to {
                 break;
             }
-            let mut records = vec![0; info.committed as usize];
+            records.resize(info.committed as usize, 0);
             file.read_exact_at(&mut records, at + chunk::HEADER_SIZE as u64)?;
             let kept = self.kept(&info, &records);
             if !kept.is_empty() {

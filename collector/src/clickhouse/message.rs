@@ -218,10 +218,16 @@ impl Rows {
         service: &str,
         mut are_meant: impl FnMut(u64) -> bool,
     ) -> Option<io::Result<Vec<u8>>> {
-        let stacks = self.stacks.hash.iter().zip(&self.stacks.innermost);
-        let stacks = stacks.filter(|(hash, _)| are_meant(**hash));
-        let stacks = stacks.map(|(_, call)| self.stacks.frames(*call).collect());
-        let mut rows: Vec<Vec<u32>> = stacks.collect();
+        let (mut frames, mut ends) = (Vec::new(), Vec::new());
+        for (hash, innermost) in self.stacks.hash.iter().zip(&self.stacks.innermost) {
+            if are_meant(*hash) {
+                frames.extend(self.stacks.frames(*innermost));
+                ends.push(frames.len());
+            }
+        }
+        let mut begin = 0;
+        let stack = |end: &usize| &frames[std::mem::replace(&mut begin, *end)..*end];
+        let mut rows: Vec<&[u32]> = ends.iter().map(stack).collect();
         rows.sort_unstable_by(|one, other| one.iter().rev().cmp(other.iter().rev()));
         let mut block = Block::of(rows.len());
         block.labels("service", rows.iter().map(|_| service));

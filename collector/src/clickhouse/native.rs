@@ -16,6 +16,9 @@ const PLACES_OF_8: u64 = 0;
 const PLACES_OF_16: u64 = 1;
 const PLACES_OF_32: u64 = 2;
 
+/// So many are looked through sooner than one is hashed.
+const FEW: usize = 8;
+
 /// The rows of one insert, to which columns are added.
 #[derive(Debug)]
 pub(crate) struct Block {
@@ -100,7 +103,12 @@ impl Block {
         let places = values.map(|value| {
             // Mostly that of the row before.
             if keys.get(last) != Some(&value) {
-                last = *known.entry(value).or_insert_with(|| {
+                let place = match keys.len() {
+                    0..=FEW => keys.iter().position(|key| *key == value),
+                    _ => known.get(&value).copied(),
+                };
+                last = place.unwrap_or_else(|| {
+                    known.insert(value, keys.len());
                     keys.push(value);
                     keys.len() - 1
                 });
@@ -116,13 +124,13 @@ impl Block {
 
     /// Lists that have many elements in common: each is written once, and lists say where. None is
     /// empty. What is listed are places in `of`.
-    pub(crate) fn lists(&mut self, name: &str, lists: &[Vec<u32>], of: &[u64]) {
+    pub(crate) fn lists(&mut self, name: &str, lists: &[&[u32]], of: &[u64]) {
         self.column(name, "Array(LowCardinality(UInt64))");
         self.bytes.extend(KEYS_IN_BLOCK.to_le_bytes());
-        self.ends(lists.iter().map(Vec::len));
+        self.ends(lists.iter().map(|list| list.len()));
         self.apart();
         let value = |place: u32| of.get(place as usize).copied().unwrap_or(0);
-        let all = || lists.iter().flatten().copied();
+        let all = || lists.iter().copied().flatten().copied();
         let mut is_listed = vec![false; of.len()];
         let mut listed = Vec::new();
         for place in all() {
@@ -267,7 +275,7 @@ mod tests {
         block.few_u64s("g", [9, u64::MAX].into_iter());
         block.u32s("n", [1, u32::MAX].into_iter());
         block.times("d", [1_499_999, 1_500_000].into_iter());
-        block.lists("l", &[vec![2, 1, 0], vec![0, 1]], &[7, 8, 7]);
+        block.lists("l", &[&[2, 1, 0], &[0, 1]], &[7, 8, 7]);
         let maps = [&[][..], &[("k", "v")]];
         block.maps("m", maps.iter().map(|map| map.iter().copied()));
         let mut bytes = Vec::new();
@@ -294,5 +302,19 @@ mod tests {
             b"\x01m\x13Map(String, String)\0\0\0\0\0\0\0\0\x01\0\0\0\0\0\0\0\x01k\x01v",
         ];
         assert_eq!(bytes, expected.concat());
+    }
+
+    #[test]
+    fn many_keys_have_places_as_few_have() {
+        for count in [1, 8, 9, 20] {
+            let mut block = Block::of(2 * count);
+            let values = (0..count as u32).chain(0..count as u32);
+            block.few_u32s("f", values);
+            let places = (0..count as u8).chain(0..count as u8);
+            assert!(block.bytes.ends_with(&places.collect::<Vec<_>>()));
+            let keys = (0..count as u32).flat_map(u32::to_le_bytes);
+            let end = block.bytes.len() - 2 * count - 8;
+            assert!(block.bytes[..end].ends_with(&keys.collect::<Vec<_>>()));
+        }
     }
 }
