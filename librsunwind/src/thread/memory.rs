@@ -132,6 +132,7 @@ impl ThreadState {
         this.account.reset();
         this.output.begin(None);
         this.shared.release();
+        registry::leave(&this.shared);
     }
 
     /// Makes this the state of the calling thread, which libc has just started: it stands on its

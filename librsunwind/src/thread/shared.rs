@@ -3,7 +3,7 @@
 use super::handler_stack;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use engine::wire::sample::Trigger;
 
 /// See the module.
@@ -30,6 +30,8 @@ pub struct Shared {
     /// Its thread pointer, where it is known by its number.
     #[cfg(feature = "inside")]
     pub(super) block: AtomicU64,
+    /// Where it is in the registry; beyond all slots if it is not.
+    pub(super) slot: AtomicUsize,
     /// Frames that it has room for.
     room: usize,
 }
@@ -49,6 +51,7 @@ impl Shared {
             base_ns: AtomicU64::new(0),
             #[cfg(feature = "inside")]
             block: AtomicU64::new(0),
+            slot: AtomicUsize::new(usize::MAX),
             room,
         }
     }
