@@ -77,6 +77,7 @@ impl ThreadState {
             end,
             thread: self.as_recorded(&name, end.time_ns),
             arming_ns: self.account.totals.arming_ns.load(Relaxed),
+            entry: self.shared.entry.load(Relaxed),
         };
         unsampled::write(&account, held);
     }
@@ -107,6 +108,7 @@ impl ThreadState {
                 name,
             },
             arming_ns: 0,
+            entry: other.entry.load(Relaxed),
         };
         self.write(RecordKind::ThreadAccount, |out| account.encode(out));
     }
