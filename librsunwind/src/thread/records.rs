@@ -117,7 +117,7 @@ impl ThreadState {
     /// worth while.
     pub fn count_end(&self, cpu_ns: u64) {
         let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
-        unsampled::ended(self.has_no_samples() && own_ns < PROCESS.asked_ns());
+        unsampled::ended(own_ns < PROCESS.asked_ns());
         let used_ns = self.budget.used_since(cpu_ns);
         let switches = match self.shared.is_late() {
             true => 0,
