@@ -146,7 +146,9 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
     let tag = ptr::from_ref(this) as u64;
     // SAFETY: in the handler; nothing below replaces the trigger.
     match (unsafe { this.trigger.armed() }, info.code) {
-        (Armed::Timer(timer, _) | Armed::Late(timer), libc::SI_TIMER) if info.value == tag => {
+        (armed @ (Armed::Timer(timer, _) | Armed::Late(timer)), libc::SI_TIMER)
+            if info.value == tag =>
+        {
             if !timer.raised(info.timer_id) {
                 return Origin::Stale;
             }
@@ -161,8 +163,9 @@ fn origin(this: &ThreadState, info: &SignalInfo, context: *mut c_void) -> Origin
             Origin::Ours(Request {
                 trigger: Trigger::Timer,
                 nonce: this.trigger.next_nonce(),
-                // Beside an event, whose samples go by the clock, a timer's do so too.
-                weight: match this.trigger.is_spared() {
+                // Beside an event, whose samples go by the clock, a timer's do so too; and one's
+                // that comes as chance has it.
+                weight: match this.trigger.is_spared() || matches!(armed, Armed::Late(_)) {
                     true => this.take_weight(weight, false),
                     false => this.told_weight(weight),
                 },

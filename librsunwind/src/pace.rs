@@ -78,8 +78,8 @@ pub struct Seen {
 /// What is owed is paid back in about so much CPU time.
 const PAID_BACK_NS: u64 = 250_000_000;
 /// No more is owed than is paid back in so many times that: the rest is forgiven, and said by the
-/// summary alone.
-const MOST_OWED: u64 = 16;
+/// summary alone. The start of some thousand threads is not.
+const MOST_OWED: u64 = 40;
 /// So much of it may be saved for later.
 const MOST_SAVED: u64 = 4;
 /// The pace changes when it is off by more than this part of it: an event that another takes the

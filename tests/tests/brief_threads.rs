@@ -1,18 +1,19 @@
 //! Threads that end before they are sampled: where there are many, the next are armed late, at
-//! little cost, and their time is a row of its own. None is unknown, and one that lasts is sampled
-//! like any other.
+//! little cost, and their time is a row in the function that they began in. None is unknown, and
+//! one that lasts is sampled like any other.
 
 use collector::recording::Thread;
 use engine::wire::chunk::SEGMENT_STRIDE;
 use engine::wire::sample::Trigger;
 use engine::wire::thread::ThreadEndReason;
 use rsunwind_tests::assert_measured;
-use rsunwind_tests::command::{Bench, output, text};
+use rsunwind_tests::command::{Bench, output, rsunwind, succeed, text};
 use rsunwind_tests::recording::{Recording, ThreadFacts};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::judge;
 use rsunwind_tests::traced::{self, Step, Trace};
 use rsunwind_tests::victim;
+use std::process::Command;
 
 const BRIEF: usize = 300;
 /// A period that no thread that does nothing will fill, however slow the machine.
@@ -131,8 +132,38 @@ fn where_events_are_insisted_on_all_have_them() {
     }
 }
 
+/// They would all end before a first sample that comes after a whole period.
 #[test]
-fn their_time_is_a_row() {
+fn some_that_use_less_than_a_period_are_sampled_where_they_compute() {
+    judge(|| {
+        let recording = Run::profiled("rate=20", victim::c("many_threads.c"))
+            .args(["600", "3000000"])
+            .outcome()
+            .quiet()
+            .recording();
+        let threads = recording.threads.values();
+        let began_with_timer = threads.filter(|thread| thread.triggers[0] == Trigger::Timer);
+        let brief: Vec<_> = began_with_timer.collect();
+        let used = |thread: &ThreadFacts| thread.end.expect("its end").0;
+        let used_ns: u64 = brief.iter().map(|thread| used(thread)).sum();
+        let periods = used_ns / brief[0].period_ns;
+        let sampled = brief.iter().filter(|thread| !thread.samples.is_empty());
+        let sampled: Vec<_> = sampled.collect();
+        for thread in &sampled {
+            let told_ns = thread.delivered() * thread.period_ns;
+            assert!(told_ns.abs_diff(used(thread)) <= thread.period_ns);
+        }
+        let count = sampled.len() as u64;
+        assert_measured!(
+            count * 3 > periods && count < periods * 3,
+            "{count} of {} threads sampled in {periods} periods",
+            brief.len()
+        );
+    });
+}
+
+#[test]
+fn their_time_is_a_row_in_the_function_that_they_began_in() {
     let bench = Bench::new();
     let mut command = bench.record(&["-F", "100"]);
     let result = output(command.arg(victim::c("brief_threads.c")).arg("2000"));
@@ -142,6 +173,11 @@ fn their_time_is_a_row() {
         summary.contains("[threads, before they were armed]"),
         "{summary}"
     );
+    let mut export = Command::new(rsunwind());
+    let export = export.args(["export", "-f", "folded", "-o", "-"]);
+    let folded = succeed(export.arg(bench.path("profile.rsu")));
+    let row = "nothing;[threads, before they were armed]";
+    assert!(folded.contains(row), "{folded}");
 }
 
 /// What a thread has in a buffer of its own is had though nobody hands it over.

@@ -9,6 +9,7 @@
 //! Not here: what is in a file ([`crate::recording`]), and names (`symbolize`).
 
 mod before;
+mod began;
 mod beside;
 mod held;
 mod interrupted;
@@ -104,6 +105,7 @@ fn correlate_in(
         damages.push(of_files);
     }
     parts::together(made, &mut recording);
+    began::find(&mut recording);
     if !window.is_whole() {
         keep_frames_on_stacks(&mut recording);
     }

@@ -351,12 +351,14 @@ impl Builder<'_> {
                 reason => reason.name(),
             };
             let note = self.tables.note(name);
+            let began = row.thread.and_then(|thread| recording.began.get(&thread));
+            let began = began.map(|stack| self.stack(Some(*stack), None));
             made.push(Sample {
                 thread,
                 time_ns: process.end.map_or(process.time_ns, |end| end.time_ns),
                 weight,
                 event: CPU_EVENT,
-                stack: self.tables.call(None, note),
+                stack: self.tables.call(began, note),
                 stop: StopReason::Root,
                 complete: false,
                 gil: Gil::Nothing,

@@ -255,6 +255,9 @@ impl Facts {
                 let found = thread::ThreadAccount::decode(record.payload)?;
                 let thread = self.thread_end(info, &found.end);
                 self.arming(thread, &found.thread);
+                if found.entry != 0 {
+                    self.recording.entries.insert(thread, found.entry);
+                }
                 if !self.newest.contains_key(&thread) {
                     self.recording.threads[thread.index()].totals.arming_ns = found.arming_ns;
                 }

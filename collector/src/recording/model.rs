@@ -39,6 +39,10 @@ pub struct Recording {
     pub processes: Vec<Process>,
     /// Threads, likewise.
     pub threads: Vec<Thread>,
+    /// Functions that threads without a sample began in, as far as they say so, by address.
+    pub(crate) entries: BTreeMap<ThreadId, u64>,
+    /// The stacks of these functions.
+    pub(crate) began: BTreeMap<ThreadId, StackId>,
     /// Threads by the names that the kernel's records have for them, until they say something of
     /// themselves, and the names that they have in [`Self::threads`].
     pub adopted: BTreeMap<ThreadName, ThreadName>,

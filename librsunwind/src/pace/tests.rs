@@ -152,7 +152,7 @@ fn a_thread_is_spared_for_its_switches_alone_and_until_all_is_paid_back() {
 fn what_cannot_be_paid_back_is_forgiven() {
     let pace = paced(MS, 1);
     assert!(!pace.is_overdrawn());
-    for _ in 0..100 {
+    for _ in 0..1000 {
         pace.spend(MS);
     }
     assert!(pace.is_overdrawn());
@@ -160,7 +160,7 @@ fn what_cannot_be_paid_back_is_forgiven() {
     pace.once(Some(20_000), 10_000);
     let slow = pace.periods();
     assert!(slow > 16, "{pace:?}");
-    for _ in 0..400 {
+    for _ in 0..1000 {
         pace.once(Some(20_000), 10_000);
     }
     assert!(pace.periods() < 6 && !pace.is_overdrawn(), "{pace:?}");

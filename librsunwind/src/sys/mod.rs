@@ -28,6 +28,8 @@ pub use sockets::*;
 
 use crate::arch::syscall6;
 use crate::text::Text;
+use core::sync::atomic::AtomicU64;
+use core::sync::atomic::Ordering::Relaxed;
 use engine::seccomp::SystemCall;
 
 /// An error number, as in `errno.h`.
@@ -195,6 +197,25 @@ pub fn clock_ns(clock: i32) -> Result<u64, Errno> {
     Ok((seconds as u64)
         .wrapping_mul(1_000_000_000)
         .wrapping_add(nanoseconds as u64))
+}
+
+/// How far the kernel's ticks are apart, ns: as far as its coarse clocks go by. 0 if it is unknown.
+///
+/// # Signal safety
+/// A system call, the first time.
+pub fn tick_ns() -> u64 {
+    static KNOWN: AtomicU64 = AtomicU64::new(0);
+    let known = KNOWN.load(Relaxed);
+    if known != 0 {
+        return known;
+    }
+    let (clock, mut time) = (libc::CLOCK_MONOTONIC_COARSE, [0u64; 2]);
+    // SAFETY: the kernel writes two words.
+    let said = unsafe { call!(libc::SYS_clock_getres, clock, time.as_mut_ptr()) };
+    let [_, nanoseconds] = time;
+    let tick_ns = said.map_or(0, |_| nanoseconds);
+    KNOWN.store(tick_ns, Relaxed);
+    tick_ns
 }
 
 /// Mode 2 means that a seccomp filter judges the process's system calls, perhaps by killing it.

@@ -50,6 +50,8 @@ impl ThreadState {
     /// Arms a thread that begins. What it gets is cheap: [`ThreadState::settle`] does the rest. All
     /// that it used so far is for its first sample, and counts as arming since it has its state.
     pub fn arm_thread(&self, held: &HeldBack) {
+        let entry = self.birth.start.get().function;
+        self.shared.entry.store(entry as u64, Relaxed);
         let began = Moment {
             at_ns: self.key(),
             cpu_ns: 0,

@@ -23,6 +23,9 @@ use engine::wire::sample::{Frame, Trigger};
 const STATE_OFFSET: usize = PAGE + regions::ROOM + handler_stack::SIZE;
 const FRAMES_OFFSET: usize = size_of::<ThreadState>().next_multiple_of(64);
 
+/// So long making a state takes at most: what is more others had the processor for, ns.
+const MADE_NS: u64 = 20_000;
+
 impl ThreadState {
     /// Memory for a thread that is about to start: new, or that of a thread that has ended.
     ///
@@ -39,6 +42,7 @@ impl ThreadState {
                 return Ok(state);
             }
         }
+        let began_ns = clock::monotonic_ns();
         let size = mapping_size(max_depth);
         let mapping = sys::map_anonymous(size)?;
         sys::protect_none(mapping, PAGE);
@@ -52,6 +56,8 @@ impl ThreadState {
         // below.
         let state = unsafe { place(mapping.wrapping_add(STATE_OFFSET), max_depth) };
         registry::register(state);
+        let made_ns = clock::monotonic_ns().saturating_sub(began_ns);
+        PROCESS.pace.spend(made_ns.min(MADE_NS));
         Ok(state)
     }
 
@@ -132,6 +138,7 @@ impl ThreadState {
         this.account.reset();
         this.output.begin(None);
         this.shared.release();
+        registry::leave(&this.shared);
     }
 
     /// Makes this the state of the calling thread, which libc has just started: it stands on its

@@ -77,6 +77,7 @@ impl ThreadState {
             end,
             thread: self.as_recorded(&name, end.time_ns),
             arming_ns: self.account.totals.arming_ns.load(Relaxed),
+            entry: self.shared.entry.load(Relaxed),
         };
         unsampled::write(&account, held);
     }
@@ -107,6 +108,7 @@ impl ThreadState {
                 name,
             },
             arming_ns: 0,
+            entry: other.entry.load(Relaxed),
         };
         self.write(RecordKind::ThreadAccount, |out| account.encode(out));
     }
@@ -115,7 +117,7 @@ impl ThreadState {
     /// worth while.
     pub fn count_end(&self, cpu_ns: u64) {
         let own_ns = cpu_ns.saturating_sub(self.account.totals.arming_ns.load(Relaxed));
-        unsampled::ended(self.has_no_samples() && own_ns < PROCESS.asked_ns());
+        unsampled::ended(own_ns < PROCESS.asked_ns());
         let used_ns = self.budget.used_since(cpu_ns);
         let switches = match self.shared.is_late() {
             true => 0,

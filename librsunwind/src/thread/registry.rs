@@ -13,7 +13,7 @@ use crate::clock;
 use crate::sys::{self, Pointers};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use core::sync::atomic::{AtomicPtr, AtomicUsize};
+use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 
 /// Threads that have a state, so that the end of the process can close their accounts. A thread
 /// that finds no slot is profiled all the same; its account then lacks the final CPU time.
@@ -21,6 +21,12 @@ static REGISTRY: Registry = Registry::new();
 type Registry = Pointers<ThreadState, 32>;
 /// No slot at or beyond this has ever been used.
 static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
+
+/// A bit for each slot: a thread has left its state. With thousands of threads a look at each of
+/// their states would take ten times what the start of a thread does.
+static LEFT: [AtomicU64; Registry::LENGTH.div_ceil(WORD)] =
+    [const { AtomicU64::new(0) }; Registry::LENGTH.div_ceil(WORD)];
+const WORD: usize = u64::BITS as usize;
 
 /// Which state is looked at next, whether its thread has gone without a word.
 static NEXT: AtomicUsize = AtomicUsize::new(0);
@@ -32,11 +38,36 @@ const INHERITED: usize = 16;
 
 /// A state that an ended thread left, if any.
 pub(super) fn reusable(room: usize) -> Option<*mut ThreadState> {
-    registered().map(|slot| slot.load(Acquire)).find(|state| {
-        // SAFETY: it came from the registry.
-        let shared = unsafe { shared(*state) };
-        shared.is_some_and(|shared| shared.claim(room))
+    let words = REGISTRY_TOP.load(Acquire).div_ceil(WORD);
+    let words = LEFT.iter().take(words).enumerate();
+    words.into_iter().find_map(|(place, word)| {
+        let mut seen = word.load(Acquire);
+        while seen != 0 {
+            let bit = seen.trailing_zeros();
+            seen &= seen.wrapping_sub(1);
+            let index = place.wrapping_mul(WORD).wrapping_add(bit as usize);
+            let state = REGISTRY.get(index)?.load(Acquire);
+            // SAFETY: it came from the registry.
+            let shared = unsafe { shared(state) };
+            if shared.is_some_and(|shared| shared.claim(room)) {
+                // Who claims it clears it, before the next can leave it.
+                word.fetch_and(!(1 << bit), Relaxed);
+                return Some(state);
+            }
+        }
+        None
     })
+}
+
+/// A thread has left its state. Where it has no slot it stays unused.
+pub(super) fn leave(shared: &Shared) {
+    set_left(shared.slot.load(Relaxed));
+}
+
+fn set_left(slot: usize) {
+    if let Some(word) = LEFT.get(slot / WORD) {
+        word.fetch_or(1 << (slot % WORD), Release);
+    }
 }
 
 /// One of the next states in turn whose thread is gone and has not left it: it ended by a system
@@ -55,7 +86,9 @@ pub(super) fn abandoned() -> Option<*mut ThreadState> {
 }
 
 pub(super) fn register(state: *mut ThreadState) {
-    for index in 0..Registry::LENGTH {
+    // Slots below that become free only where a state's memory goes, which is rare.
+    let top = REGISTRY_TOP.load(Acquire);
+    for index in (top..Registry::LENGTH).chain(0..top) {
         let Ok(slot) = REGISTRY.needed(index) else {
             break;
         };
@@ -64,6 +97,10 @@ pub(super) fn register(state: *mut ThreadState) {
                 .compare_exchange(ptr::null_mut(), state, AcqRel, Relaxed)
                 .is_ok()
         {
+            // SAFETY: registered states stay.
+            if let Some(shared) = unsafe { shared(state) } {
+                shared.slot.store(index, Relaxed);
+            }
             REGISTRY_TOP.fetch_max(index.wrapping_add(1), Release);
             return;
         }
@@ -103,9 +140,18 @@ pub(super) fn inherit(own: *mut ThreadState, renew: impl Fn(*mut ThreadState) ->
             count = count.wrapping_add(1);
         }
     }
+    let words = REGISTRY_TOP.load(Relaxed).div_ceil(WORD);
+    for word in LEFT.iter().take(words) {
+        word.store(0, Relaxed);
+    }
     for (index, state) in kept.into_iter().enumerate() {
         if let Some(slot) = REGISTRY.get(index) {
             slot.store(state, Relaxed);
+        }
+        // SAFETY: from the registry.
+        if let Some(shared) = unsafe { shared(state) } {
+            shared.slot.store(index, Relaxed);
+            set_left(index);
         }
     }
     REGISTRY_TOP.store(count, Relaxed);

@@ -3,7 +3,7 @@
 use super::handler_stack;
 use crate::sys;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
-use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, AtomicUsize};
 use engine::wire::sample::Trigger;
 
 /// See the module.
@@ -15,6 +15,8 @@ pub struct Shared {
     pub tid: AtomicU32,
     /// When it was first seen (`CLOCK_MONOTONIC`, ns).
     pub key: AtomicU64,
+    /// The function that it began in; 0 if that is not known.
+    pub(super) entry: AtomicU64,
     /// Odd while the handler walks: what unloading a module waits for.
     pub walking: AtomicU64,
     /// The stack pointer at the beginning of the newest walk.
@@ -30,6 +32,8 @@ pub struct Shared {
     /// Its thread pointer, where it is known by its number.
     #[cfg(feature = "inside")]
     pub(super) block: AtomicU64,
+    /// Where it is in the registry; beyond all slots if it is not.
+    pub(super) slot: AtomicUsize,
     /// Frames that it has room for.
     room: usize,
 }
@@ -41,6 +45,7 @@ impl Shared {
             claimed: AtomicU32::new(1),
             tid: AtomicU32::new(0),
             key: AtomicU64::new(0),
+            entry: AtomicU64::new(0),
             walking: AtomicU64::new(0),
             walk_began: AtomicU64::new(0),
             trigger: AtomicU8::new(Trigger::None as u8),
@@ -49,6 +54,7 @@ impl Shared {
             base_ns: AtomicU64::new(0),
             #[cfg(feature = "inside")]
             block: AtomicU64::new(0),
+            slot: AtomicUsize::new(usize::MAX),
             room,
         }
     }
@@ -64,6 +70,7 @@ impl Shared {
         self.tid.store(0, Release);
         self.told.store(false, Relaxed);
         self.base_ns.store(0, Relaxed);
+        self.entry.store(0, Relaxed);
         self.claimed.store(0, Release);
     }
 

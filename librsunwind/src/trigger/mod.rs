@@ -88,7 +88,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread<'_>) -> Result<(Arme
     }
     if thread.outlook == Outlook::Brief
         && may_do_without(config)
-        && let Ok(timer) = CpuTimer::start(period_ns, thread)
+        && let Ok(timer) = CpuTimer::start_by_chance(period_ns, thread)
     {
         return Ok((Armed::Late(timer), Errno(0)));
     }

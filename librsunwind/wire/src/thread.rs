@@ -197,6 +197,8 @@ pub struct ThreadAccount<'a> {
     pub thread: Thread<'a>,
     /// [`super::chunk::ThreadTotals::arming_ns`].
     pub arming_ns: u64,
+    /// The function that it began in, by its address; 0 if that is not known.
+    pub entry: u64,
 }
 
 impl<'a> ThreadAccount<'a> {
@@ -208,6 +210,7 @@ impl<'a> ThreadAccount<'a> {
         self.end.encode(out);
         out.number(self.arming_ns);
         self.thread.encode(out);
+        out.number(self.entry);
     }
 
     /// Reads a payload.
@@ -220,6 +223,10 @@ impl<'a> ThreadAccount<'a> {
             end: ThreadEnd::read(&mut from)?,
             arming_ns: from.number()?,
             thread: Thread::read(&mut from)?,
+            entry: match from.is_at_end() {
+                true => 0,
+                false => from.number()?,
+            },
         })
     }
 }
@@ -269,6 +276,7 @@ mod tests {
             end,
             thread,
             arming_ns: 11,
+            entry: 0x1234_5678,
         };
         let mut out = Encoder::new(&mut buffer);
         account.encode(&mut out);
