@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::sys;
 use core::cell::Cell;
+use engine::interpreter::memory::Fields;
 use engine::memory::{is_readable, load_verified};
 
 /// Loads that the languages of a walk may make.
@@ -71,10 +72,10 @@ impl Reads {
     /// [`Error::Unreadable`], [`Error::Budget`].
     #[inline]
     pub fn load(&self, address: u64) -> Result<u64, Error> {
-        self.fields(address, [0]).map(|[word]| word)
+        self.fields(address, &const { Fields::at([0]) }).map(|[word]| word)
     }
 
-    /// The words of an object at these offsets.
+    /// Some words of an object.
     ///
     /// # Errors
     /// As above.
@@ -82,11 +83,9 @@ impl Reads {
     pub fn fields<const COUNT: usize>(
         &self,
         object: u64,
-        offsets: [u64; COUNT],
+        fields: &Fields<COUNT>,
     ) -> Result<[u64; COUNT], Error> {
-        const { assert!(COUNT > 0) };
-        let lowest = offsets.iter().fold(u64::MAX, |least, it| least.min(*it));
-        let highest = offsets.iter().fold(0, |most, it| most.max(*it));
+        let (lowest, highest) = fields.reach();
         let (first, last) = (object.wrapping_add(lowest), object.wrapping_add(highest));
         let page = first / PAGE;
         let rest = self.loads.get().checked_sub(COUNT as u32);
@@ -96,7 +95,9 @@ impl Reads {
             }
             _ => self.ask(object, (lowest, highest), COUNT as u32)?,
         }
-        // SAFETY: the pages were found readable, just now or in this walk.
+        // SAFETY: the pages were found readable, just now or in this walk; what lies between the
+        // lowest and the highest, which are less than 4 GiB apart, lies in them.
+        let offsets = fields.offsets();
         Ok(offsets.map(|offset| unsafe { load_verified(object.wrapping_add(offset)) }))
     }
 

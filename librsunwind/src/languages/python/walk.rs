@@ -6,7 +6,7 @@ use crate::modules::python::{Python as Module, tasks};
 use core::ops::Range;
 use engine::interpreter::recent::Codes;
 use engine::mix::mix;
-use engine::python::code::Part;
+use engine::python::code::{Frame, Part};
 use engine::python::entries::Entry;
 use engine::python::layout::Layout;
 use engine::python::names;
@@ -92,18 +92,24 @@ impl<'w, 'c> Walk<'w, 'c> {
         let (memory, layout) = (self.call, &self.known.layout);
         let task = tasks().and_then(|table| Awaiting::of(memory, layout, entry, table));
         let (mut frame, mut outermost) = (entry.frame, 0);
+        let mut innermost = entry.innermost;
         for index in 0..entry.count {
+            let mut said = innermost.take();
             if !gap.contains(&index) {
-                self.give_frame(frame)?;
+                said = said.or_else(|| layout.frame(memory, frame));
+                self.give_frame(said)?;
             }
             // Who awaits a task calls it, as it were.
             if let Some(mut task) = task.filter(|task| task.outermost == frame) {
                 while let Some(frame) = task.next(memory, layout) {
-                    self.give_frame(frame)?;
+                    self.give_frame(layout.frame(memory, frame))?;
                 }
             }
             outermost = frame;
-            frame = layout.caller(memory, frame)?;
+            frame = match said {
+                Some(said) => said.caller,
+                None => layout.caller(memory, frame)?,
+            };
         }
         let next = layout.outer_of(memory, entry, frame);
         if next.is_none() {
@@ -112,11 +118,11 @@ impl<'w, 'c> Walk<'w, 'c> {
         next
     }
 
-    /// Gives a frame, with a description of its code object if that is new. One whose code object
-    /// is none, or the interpreter's own, is left out.
-    fn give_frame(&mut self, frame: u64) -> Option<()> {
+    /// Gives a frame of which that is known, with a description of its code object if that is new.
+    /// One whose code object is none, or the interpreter's own, is left out.
+    fn give_frame(&mut self, said: Option<Frame>) -> Option<()> {
         let (call, Interpreter { module, layout }) = (self.call, self.known);
-        let Some(place) = layout.place(call, frame) else {
+        let Some(place) = said.and_then(|said| layout.place_of(&said)) else {
             return Some(());
         };
         let check = layout.check(call, place.code, module.code_type, &mut self.codes);
