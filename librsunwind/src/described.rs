@@ -17,7 +17,7 @@ use crate::sys::{self, filters};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
-use engine::mix::mix;
+use engine::mix::{mix, part};
 
 /// Entries of the table, in all and at first, and how many of them a key may be in.
 const ENTRIES: usize = 65_536;
@@ -78,8 +78,8 @@ impl Key {
     /// Of what a kind of things, such as the code objects of a language, knows by `id`; `check` is
     /// another when another thing has taken over that id.
     pub fn new(kind: usize, id: u64, check: u64) -> Self {
-        let mixed = mix(mix(id ^ (kind as u64 + 1) << 56) ^ check);
-        Self(mixed.max(1))
+        let id = part(1, id ^ (kind as u64 + 1) << 56);
+        Self(mix(id.wrapping_add(part(2, check))).max(1))
     }
 
     /// The entries that it may be in, of so many.
@@ -90,10 +90,15 @@ impl Key {
         line.unwrap_or_default()
     }
 
+    /// What stands beside the number: with another one it is another key's.
+    const fn check(self, number: u64) -> u64 {
+        part(3, number) ^ self.0
+    }
+
     fn find_among(self, entries: usize) -> Option<u64> {
         self.ways(entries).iter().find_map(|[number, check]| {
             let number = number.load(Relaxed);
-            (number != 0 && mix(number) ^ check.load(Relaxed) == self.0).then_some(number)
+            (number != 0 && check.load(Relaxed) == self.check(number)).then_some(number)
         })
     }
 }
@@ -135,7 +140,7 @@ pub(crate) fn insert(key: Key, number: u64) {
     let entry = free.or_else(|| ways.get(mix(number) as usize % WAYS));
     if let Some([found, check]) = entry {
         found.store(number, Relaxed);
-        check.store(mix(number) ^ key.0, Relaxed);
+        check.store(key.check(number), Relaxed);
     }
     if used == FIRST {
         FILLED.fetch_add(1, Relaxed);

@@ -466,6 +466,12 @@ impl Asked {
         self.has_entries
     }
 
+    /// Whether it has been in trouble, and that is not forgotten yet.
+    #[inline]
+    pub fn has_strikes(&self) -> bool {
+        self.place.strikes.load(Relaxed) != 0
+    }
+
     /// Notes how it went; `true` if the language is switched off for that.
     pub fn judge(&self, is_troubled: bool) -> bool {
         let strikes = &self.place.strikes;

@@ -269,7 +269,7 @@ fn text_number(memory: &impl Memory, text: &Text) -> Option<u64> {
 }
 
 /// What words at their places make together.
-#[inline]
+#[inline(always)]
 fn sum<const COUNT: usize>(words: [u64; COUNT]) -> u64 {
     let (mut sum, mut place) = (0u64, 0u64);
     for word in words {

@@ -55,36 +55,46 @@ impl<'w, 'c> Walk<'w, 'c> {
     /// Gives the frames of the next entry, which lies in a native frame at these addresses, at its
     /// beginning if that is known; and where the one behind it is.
     pub(super) fn give(&mut self, native: Range<u64>) -> Option<u64> {
-        let layout = &self.known.layout;
-        let mut entry = Entry::from_words(self.entry);
-        if entry.address == Entry::UNPLACED {
-            match layout.placed(self.call, &entry, native.clone(), self.place) {
-                Some(placed) => entry = placed,
-                None => return Some(entry.address),
-            }
+        let [address, ..] = *self.entry;
+        if address == Entry::UNPLACED {
+            let entry = Entry::from_words(self.entry);
+            let placed = (self.known.layout).placed(self.call, &entry, native, self.place);
+            return match placed {
+                Some(placed) => self.give_one(&placed),
+                None => Some(address),
+            };
         }
-        if entry.address != native.start {
+        if address != native.start {
             return None;
         }
-        let next = self.give_one(&entry);
-        // Behind the last one there is nothing that the end of the walk could give again.
-        *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
-        next.map(|next| next.address)
+        self.give_one(&Entry::from_words(self.entry))
     }
 
     /// Gives the frames of all entries that were not met.
     pub(super) fn give_rest(&mut self) {
         /// Of so many, at most.
         const MOST: u32 = 1000;
-        let first = Entry::from_words(self.entry);
-        let mut entry = (first.frame != 0).then_some(first);
         for _ in 0..MOST {
-            entry = entry.and_then(|entry| self.give_one(&entry));
+            let entry = Entry::from_words(self.entry);
+            if entry.frame == 0 {
+                break;
+            }
+            let _ = self.give_one(&entry);
         }
     }
 
+    /// Gives the frames of an entry. The one behind it is the next then, and this is where it is;
+    /// behind the last one there is nothing that the end of the walk could give again.
+    #[inline]
+    fn give_one(&mut self, entry: &Entry) -> Option<u64> {
+        let next = self.give_frames(entry);
+        *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
+        next.map(|next| next.address)
+    }
+
     /// Gives the frames of an entry, and the next entry.
-    fn give_one(&mut self, entry: &Entry) -> Option<Entry> {
+    #[inline]
+    fn give_frames(&mut self, entry: &Entry) -> Option<Entry> {
         /// Frames of an entry, at most: more than a sample has room for. Of more, both ends.
         const MOST: u32 = 16_000;
         let left_out = entry.count.saturating_sub(MOST);
