@@ -394,7 +394,7 @@ struct Verdict {
 
 impl Languages for Asking<'_> {
     fn begin(&self, leaf: &WalkCursor, memory: &mut StackMemory) {
-        self.reads.begin();
+        self.reads.begin(memory.plain());
         self.is_troubled.set(false);
         self.has_lock.set(false);
         for (index, generation) in table::registered() {

@@ -51,7 +51,16 @@ impl Entry {
     /// As it was kept.
     #[inline]
     pub const fn from_words(words: &[u64; Self::WORDS]) -> Self {
-        let [address, frame, count, thread, code, instruction, number, caller] = *words;
+        let [
+            address,
+            frame,
+            count,
+            thread,
+            code,
+            instruction,
+            number,
+            caller,
+        ] = *words;
         let innermost = Frame {
             code,
             instruction,
