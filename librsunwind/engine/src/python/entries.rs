@@ -79,6 +79,11 @@ impl Entry {
 
 /// Of a frame to 3.9: what is no number of words that it has room for.
 const MOST_ROOM: u64 = 1 << 16;
+/// Of a native frame of its loop: behind its own words the registers of its caller, which may have
+/// pointers into the caller's frame, and where it returns to.
+const SAVED: u64 = 7 * 8;
+/// Likewise, bytes.
+const LONGEST: u64 = 2048;
 
 const fn unplaced(thread: u64, frame: u64) -> Option<Entry> {
     let entry = Entry {
@@ -89,6 +94,12 @@ const fn unplaced(thread: u64, frame: u64) -> Option<Entry> {
         thread,
     };
     if frame == 0 { None } else { Some(entry) }
+}
+
+/// Whether a frame of 3.10 is run, by how many values it has on its stack, its state and its
+/// generator.
+const fn is_run([depth, state, generator]: [u64; 3]) -> bool {
+    (depth as i32) < 0 || state & 0xff != 0 || generator == 0
 }
 
 /// A frame of an entry's may be followed by so many others.
@@ -150,6 +161,7 @@ impl Layout {
     /// own native frames were missed. `None` if it runs none yet, or no more.
     /// `place` is where such a pointer was found in the native frame before, from its beginning, as
     /// nearly all are those of one function.
+    #[inline]
     pub fn placed(
         &self,
         memory: &impl Memory,
@@ -157,19 +169,41 @@ impl Layout {
         native: Range<u64>,
         place: &mut u64,
     ) -> Option<Entry> {
-        /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
-        /// nobody knows that they are its own.
-        const MISSED: u32 = 8;
-        /// Behind the loop's own words the registers of its caller, which may have pointers into
-        /// the caller's frame, and where it returns to.
-        const SAVED: u64 = 7 * 8;
-        /// Of a native frame, bytes.
-        const LONGEST: u64 = 2048;
-        if self.entries != Entries::Unplaced {
+        if self.entries != Entries::Unplaced || entry.frame == 0 {
             return None;
         }
         let own = native.start..native.end.checked_sub(SAVED)?;
         let size = own.end.checked_sub(own.start)?.min(LONGEST);
+        let (said, [room, ..]) = self.first(memory, entry.frame)?;
+        let points = |at| {
+            let word = memory.at(own.start, at);
+            word.is_some_and(|word| word.wrapping_sub(entry.frame) <= self.reach(room))
+        };
+        if *place < size && points(*place) {
+            return Some(Entry {
+                address: own.start,
+                count: 1,
+                innermost: Some(said),
+                ..*entry
+            });
+        }
+        self.look_for_place(memory, entry, (own.start, size), place)
+    }
+
+    /// The same where the pointer is not where it was before: looks at all words, for that frame
+    /// and those that called it.
+    #[cold]
+    #[inline(never)]
+    fn look_for_place(
+        &self,
+        memory: &impl Memory,
+        entry: &Entry,
+        (start, size): (u64, u64),
+        place: &mut u64,
+    ) -> Option<Entry> {
+        /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
+        /// nobody knows that they are its own.
+        const MISSED: u32 = 8;
         let (mut frame, mut innermost) = (entry.frame, None);
         for count in 1..=MISSED {
             if frame == 0 {
@@ -177,18 +211,16 @@ impl Layout {
             }
             let (said, [room, ..]) = self.first(memory, frame)?;
             innermost = innermost.or(Some(said));
-            let room = room.min(MOST_ROOM).wrapping_mul(8);
-            let reach = self.variables.wrapping_add(room);
             let words = (0..size).step_by(8);
             let known = Some(*place).filter(|at| *at < size);
             let points = |at: &u64| {
-                let word = memory.at(own.start, *at);
-                word.is_some_and(|word| word.wrapping_sub(frame) <= reach)
+                let word = memory.at(start, *at);
+                word.is_some_and(|word| word.wrapping_sub(frame) <= self.reach(room))
             };
             if let Some(at) = known.into_iter().chain(words).find(points) {
                 *place = at;
                 return Some(Entry {
-                    address: native.start,
+                    address: start,
                     count,
                     innermost,
                     ..*entry
@@ -197,6 +229,12 @@ impl Layout {
             frame = said.caller;
         }
         None
+    }
+
+    /// How far a frame to 3.9 with room for so many words reaches, at most.
+    const fn reach(&self, room: u64) -> u64 {
+        let room = if room < MOST_ROOM { room } else { MOST_ROOM };
+        self.variables.wrapping_add(room.wrapping_mul(8))
     }
 
     /// What a frame to 3.10 says of itself, and what tells its entry.
@@ -270,22 +308,36 @@ impl Layout {
     /// How many frames there are to one that is run. Where something is thrown into a generator
     /// that awaits another one, it is made the caller of that without being run. Other frames may
     /// look alike, while a tracing function runs. And what the first of them says of itself.
+    #[inline]
     fn count_to_run(&self, memory: &impl Memory, first: u64) -> (u32, Option<Frame>) {
-        let (mut frame, mut innermost) = (first, None);
-        for count in 1..MOST {
-            if frame == 0 {
-                return (count.wrapping_sub(1), innermost);
-            }
-            let Some((said, [depth, state, generator])) = self.first(memory, frame) else {
-                return (count, innermost);
-            };
-            innermost = innermost.or(Some(said));
-            if (depth as i32) < 0 || state & 0xff != 0 || generator == 0 {
-                return (count, innermost);
-            }
-            frame = said.caller;
+        if first == 0 {
+            return (0, None);
         }
-        (1, innermost)
+        let Some((said, telling)) = self.first(memory, first) else {
+            return (1, None);
+        };
+        let count = match is_run(telling) {
+            true => 1,
+            false => self.count_from(memory, said.caller),
+        };
+        (count, Some(said))
+    }
+
+    /// The same from the second frame on.
+    #[cold]
+    #[inline(never)]
+    fn count_from(&self, memory: &impl Memory, second: u64) -> u32 {
+        let mut frame = second;
+        for count in 2..MOST {
+            if frame == 0 {
+                return count.wrapping_sub(1);
+            }
+            match self.first(memory, frame) {
+                Some((said, telling)) if !is_run(telling) => frame = said.caller,
+                _ => return count,
+            }
+        }
+        1
     }
 
     /// How many frames there are to the one with the mark that `outer`, the innermost frame of the

@@ -85,7 +85,7 @@ impl<'w, 'c> Walk<'w, 'c> {
 
     /// Gives the frames of an entry. The one behind it is the next then, and this is where it is;
     /// behind the last one there is nothing that the end of the walk could give again.
-    #[inline]
+    #[inline(never)]
     fn give_one(&mut self, entry: &Entry) -> Option<u64> {
         let next = self.give_frames(entry);
         *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
