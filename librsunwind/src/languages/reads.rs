@@ -268,6 +268,19 @@ mod tests {
     }
 
     #[test]
+    fn fields_are_read_where_all_of_them_can_be() {
+        let (reads, edge) = (Reads::new(), edge());
+        let last = 0x1122_3344_5566_7788;
+        let behind = Fields::at([16, 0, 8]);
+        assert_eq!(reads.fields(edge - 24, &behind), Ok([last, 0, 0]));
+        assert_eq!(reads.fields(edge - 16, &behind), Err(Error::Unreadable));
+        for far in [1 << 32, u64::MAX, u64::MAX - 8, PAGE.wrapping_neg()] {
+            let fields = Fields::at([0, far, 8]);
+            assert_eq!(reads.fields(edge - 16, &fields), Err(Error::Unreadable));
+        }
+    }
+
+    #[test]
     fn a_page_between_unreadable_ones_can_be_read() {
         let reads = Reads::new();
         let pages = sys::map_anonymous(3 * PAGE as usize).unwrap();

@@ -515,6 +515,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn of_calls_of_our_own_few_are_timed_and_of_others_all() {
+        let index = PLACES - 2;
+        let place = &TABLE[index];
+        let timed = |own| {
+            place.own.store(own, Relaxed);
+            let generation = place.gate.next(LAST_GENERATION);
+            place.gate.open(generation);
+            let asked = enter(index, generation).unwrap();
+            let number = (0..10 * ONE_TIMED_IN).filter(|_| asked.is_timed(0)).count() as u64;
+            assert!(asked.is_timed(1), "for its entry");
+            number
+        };
+        assert_eq!(timed(own::IS), 10);
+        assert_eq!(timed(0), 10 * ONE_TIMED_IN);
+    }
+
+    #[test]
     fn a_callback_may_take_longer_the_more_frames_it_gives() {
         let place = &TABLE[PLACES - 1];
         let twice = |took_ns, frames| {

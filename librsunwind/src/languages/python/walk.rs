@@ -2,6 +2,7 @@
 
 use super::super::call::Call;
 use super::super::layout::STATE;
+use crate::described::Key;
 use crate::modules::python::{Python as Module, tasks};
 use core::ops::Range;
 use engine::interpreter::recent::Codes;
@@ -135,6 +136,7 @@ impl<'w, 'c> Walk<'w, 'c> {
         let Some(place) = said.and_then(|said| layout.place_of(&said)) else {
             return Some(());
         };
+        let described = call.place_of(place.code);
         let check = layout.check(call, place.code, module.code_type, &mut self.codes);
         if check == 0 {
             return Some(());
@@ -145,7 +147,8 @@ impl<'w, 'c> Walk<'w, 'c> {
                 layout.start_of(call, &place)
             }),
         };
-        let is_known = call.frame(place.code, check, place.position(start)).ok()?;
+        let key = Key::at(described, check);
+        let is_known = call.frame_of(key, place.position(start)).ok()?;
         if !is_known {
             // The frame stays without a name if that fails, or without some lines, and is described
             // at the next sample.
