@@ -101,9 +101,9 @@ impl Reads {
             }
             _ => self.ask(object, (lowest, highest), COUNT as u32)?,
         }
+        let offsets = fields.offsets();
         // SAFETY: the pages were found readable, just now or in this walk; what lies between the
         // lowest and the highest, which are less than 4 GiB apart, lies in them.
-        let offsets = fields.offsets();
         Ok(offsets.map(|offset| unsafe { load_verified(object.wrapping_add(offset)) }))
     }
 
