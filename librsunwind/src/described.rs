@@ -17,7 +17,8 @@ use crate::sys::{self, filters};
 use core::ptr;
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
-use engine::mix::mix;
+use engine::memory::fetch;
+use engine::mix::{mix, part};
 
 /// Entries of the table, in all and at first, and how many of them a key may be in.
 const ENTRIES: usize = 65_536;
@@ -70,30 +71,79 @@ pub(crate) const LABELS: usize = 128;
 /// And that of a language's other numbers begins here.
 pub(crate) const NUMBERS: usize = 129;
 
-/// What stands for a thing in the table; never 0.
+/// What stands for a thing in the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct Key {
+    /// Never 0.
+    value: u64,
+    place: u64,
+}
+
+/// Where in the table things of an id are, whatever else tells them apart.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place(u64);
+
+impl Place {
+    /// Of a kind of things; see [`Key::new`].
+    #[inline]
+    pub const fn of(kind: usize, id: u64) -> Self {
+        Self(part(1, id ^ (kind as u64 + 1) << 56))
+    }
+
+    /// Has the processor fetch it, which takes long where other work was done meanwhile.
+    #[inline]
+    pub fn fetch(self) {
+        let first = TABLE.load(Relaxed).addr();
+        let entry = place_among(self.0 >> HIGH, used());
+        fetch(first.wrapping_add(entry.wrapping_mul(size_of::<Entry>())) as u64);
+    }
+}
+
+/// The bits of a [`Place`] that depend on all of its id are from here on.
+const HIGH: u32 = 32;
+
+/// The first of the entries, of so many, that a key of that place may be in.
+const fn place_among(place: u64, entries: usize) -> usize {
+    (place as usize & entries.wrapping_sub(1)) / WAYS * WAYS
+}
 
 impl Key {
+    /// As [`Key::new`], of one of a few things at that place.
+    #[inline]
+    pub fn at(place: Place, check: u64) -> Self {
+        Self {
+            value: mix(place.0.wrapping_add(part(2, check))).max(1),
+            place: place.0 >> HIGH,
+        }
+    }
+
     /// Of what a kind of things, such as the code objects of a language, knows by `id`; `check` is
     /// another when another thing has taken over that id.
     pub fn new(kind: usize, id: u64, check: u64) -> Self {
-        let mixed = mix(mix(id ^ (kind as u64 + 1) << 56) ^ check);
-        Self(mixed.max(1))
+        let Self { value, .. } = Self::at(Place::of(kind, id), check);
+        // Of one id there may be any number.
+        Self {
+            value,
+            place: value,
+        }
     }
 
     /// The entries that it may be in, of so many.
     fn ways(self, entries: usize) -> &'static [Entry] {
-        let last = entries.wrapping_sub(1);
-        let first = (self.0 as usize & last) / WAYS * WAYS;
+        let first = place_among(self.place, entries);
         let line = table().and_then(|table| table.get(first..first.wrapping_add(WAYS)));
         line.unwrap_or_default()
+    }
+
+    /// What stands beside the number: with another one it is another key's.
+    const fn check(self, number: u64) -> u64 {
+        part(3, number) ^ self.value
     }
 
     fn find_among(self, entries: usize) -> Option<u64> {
         self.ways(entries).iter().find_map(|[number, check]| {
             let number = number.load(Relaxed);
-            (number != 0 && mix(number) ^ check.load(Relaxed) == self.0).then_some(number)
+            (number != 0 && check.load(Relaxed) == self.check(number)).then_some(number)
         })
     }
 }
@@ -135,7 +185,7 @@ pub(crate) fn insert(key: Key, number: u64) {
     let entry = free.or_else(|| ways.get(mix(number) as usize % WAYS));
     if let Some([found, check]) = entry {
         found.store(number, Relaxed);
-        check.store(mix(number) ^ key.0, Relaxed);
+        check.store(key.check(number), Relaxed);
     }
     if used == FIRST {
         FILLED.fetch_add(1, Relaxed);
@@ -161,6 +211,23 @@ mod tests {
         for (key, number) in keys.iter().zip(1..) {
             assert_eq!(find(*key), Some(number));
         }
+    }
+
+    #[test]
+    fn objects_at_places_of_their_ids_are_told_apart_by_their_checks() {
+        prepare().unwrap();
+        let key = |id: u64, check| Key::at(Place::of(6, id << 4), check);
+        for id in 0..100 {
+            insert(key(id, 1), 1000 + id);
+            insert(key(id, 2), 2000 + id);
+        }
+        for id in 0..100 {
+            let found = [1, 2, 3].map(|check| find(key(id, check)));
+            assert_eq!(found, [Some(1000 + id), Some(2000 + id), None]);
+        }
+        let places = (0..FIRST as u64).map(|id| place_among(key(id, 0).place, FIRST));
+        let places: std::collections::HashSet<usize> = places.collect();
+        assert!(places.len() > FIRST / WAYS / 2, "{}", places.len());
     }
 
     #[test]

@@ -228,6 +228,25 @@ pub unsafe fn load_verified(address: u64) -> u64 {
     unsafe { core::ptr::with_exposed_provenance::<u64>(address as usize).read_unaligned() }
 }
 
+/// Has the processor fetch what lies at an address, if anything does: meanwhile something else is
+/// done that takes as long.
+///
+/// # Signal safety
+/// Nothing is read, and no address can fault.
+#[inline]
+#[cfg(target_arch = "x86_64")]
+pub fn fetch(address: u64) {
+    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    let place = core::ptr::without_provenance(address as usize);
+    // SAFETY: as said.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(place) };
+}
+
+/// There is no such instruction to be had here.
+#[inline]
+#[cfg(not(target_arch = "x86_64"))]
+pub const fn fetch(_: u64) {}
+
 /// The bytes of a mapped range.
 ///
 /// # Safety

@@ -67,6 +67,9 @@ pub(crate) fn run<const ALL: bool>(
         return Pause::Step(rule);
     }
     let mut moved = false;
+    // The native rule found last of a language's frame: those that follow each other were mostly
+    // left by the same call. Nobody has code at the key that it begins with.
+    let mut native_of = (u64::MAX, UnwindRule::signal());
     let pause = loop {
         let [fp, others @ ..] = &mut slots;
         let (mut cfa, is_plain) = reckon(rule, [sp, *fp], &bounds);
@@ -76,7 +79,14 @@ pub(crate) fn run<const ALL: bool>(
                 if !ALL {
                     last.interrupt(rule, frames.visited());
                 }
-                let native = native_step(rule, probe, key, [sp, *fp], memory)?;
+                if rule.language_of().is_some() && native_of.0 != key {
+                    native_of = (key, probe.find(native_key(key))?);
+                }
+                let native = match rule.language_of() {
+                    Some(_) => native_of.1,
+                    None => rule,
+                };
+                let native = native_step(native, [sp, *fp], memory)?;
                 let next = them.meet(sp..native.1, rule.language_of(), frames)?;
                 Some((native, next))
             });
@@ -150,18 +160,12 @@ pub(crate) fn run<const ALL: bool>(
 
 /// The native rule of a frame that a language may have something in, and its CFA, if the step is
 /// a plain one.
-#[cold]
+#[inline]
 fn native_step(
     rule: UnwindRule,
-    probe: &Probe<'_>,
-    key: u64,
     [sp, fp]: [u64; 2],
     memory: &StackMemory,
 ) -> Option<(UnwindRule, u64)> {
-    let rule = match rule.language_of() {
-        Some(_) => probe.find(native_key(key))?,
-        None => rule,
-    };
     let (low, high) = memory.plain();
     let (cfa, is_plain) = reckon(rule, [sp, fp], &Bounds::of(low, high));
     (RETURN_ADDRESS_ON_STACK && is_plain).then_some((rule, cfa))

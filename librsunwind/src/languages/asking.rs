@@ -218,13 +218,16 @@ impl<'a> Asking<'a> {
         let is_not_advancing = next != 0 && next <= entry;
         let next = if is_not_advancing { 0 } else { next };
         self.set_entry(index, next);
-        let verdict = Verdict {
-            is_unreadable: call.is_unreadable.get(),
-            is_not_advancing,
-            is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
-            is_missing: false,
-        };
-        self.judge(asked, verdict);
+        let is_in_trouble = call.is_unreadable.get() || call.is_too_much.get();
+        if is_in_trouble || is_not_advancing || is_slow || asked.has_strikes() {
+            let verdict = Verdict {
+                is_unreadable: call.is_unreadable.get(),
+                is_not_advancing,
+                is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
+                is_missing: false,
+            };
+            self.judge(asked, verdict);
+        }
         next
     }
 
@@ -288,6 +291,7 @@ impl<'a> Asking<'a> {
     }
 
     /// Counts trouble, and switches a language off that has had enough.
+    #[cold]
     fn judge(&self, asked: &Asked, verdict: Verdict) {
         let is_troubled = verdict != Verdict::default();
         if is_troubled {
@@ -329,7 +333,24 @@ impl<'a> Asking<'a> {
     }
 
     /// The language with the nearest entry from a stack address on.
+    #[inline]
     fn nearest(&self, from: u64) -> Option<(usize, u64)> {
+        match self.only() {
+            Some(entry) => (entry >= from.max(1)).then_some((0, entry)),
+            None => self.nearest_of_several(from),
+        }
+    }
+
+    /// The next entry, or 0, of what is at the first place, if nobody is at another one: so it is in
+    /// nearly every program that has a language at all.
+    #[inline]
+    fn only(&self) -> Option<u64> {
+        let [first, ..] = &self.entries;
+        (self.end.get() <= 1).then(|| first.get())
+    }
+
+    #[cold]
+    fn nearest_of_several(&self, from: u64) -> Option<(usize, u64)> {
         let mut nearest = None;
         for (index, entry) in self.entries.iter().take(self.end.get()).enumerate() {
             let entry = entry.get();
@@ -338,6 +359,16 @@ impl<'a> Asking<'a> {
             }
         }
         nearest
+    }
+
+    /// The entry within a native frame; `None` if there are several.
+    #[cold]
+    fn inside(&self, native: &Range<u64>) -> Option<Option<(usize, u64)>> {
+        let entries = (0..).zip(&self.entries).take(self.end.get());
+        let entries = entries.map(|(index, entry)| (index, entry.get()));
+        let mut inside = entries.filter(|(_, entry)| native.contains(entry));
+        let first = inside.next();
+        inside.next().is_none().then_some(first)
     }
 
     /// Who is asked for that place, unless it is switched off.
@@ -363,7 +394,7 @@ struct Verdict {
 
 impl Languages for Asking<'_> {
     fn begin(&self, leaf: &WalkCursor, memory: &mut StackMemory) {
-        self.reads.begin();
+        self.reads.begin(memory.plain());
         self.is_troubled.set(false);
         self.has_lock.set(false);
         for (index, generation) in table::registered() {
@@ -459,16 +490,17 @@ impl Languages for Asking<'_> {
         code: Option<u32>,
         frames: &mut FrameBuffer<'_>,
     ) -> Option<u64> {
-        let entries = (0..).zip(&self.entries).take(self.end.get());
-        let entries = entries.map(|(index, entry)| (index, entry.get()));
-        let mut inside = entries.filter(|(_, entry)| native.contains(entry));
-        let (index, mut entry) = match (code, inside.next()) {
+        let inside = match self.only() {
+            Some(entry) => native.contains(&entry).then_some((0, entry)),
+            None => self.inside(&native)?,
+        };
+        let (index, mut entry) = match (code, inside) {
             (Some(index), None) => (index as usize, native.start),
             (None, Some(first)) => first,
             _ => return None,
         };
         let asked = self.asked(index).filter(|asked| asked.meets())?;
-        if asked.enters() != code.is_some() || inside.next().is_some() {
+        if asked.enters() != code.is_some() {
             return None;
         }
         for _ in 0..MOST_ENTRIES {

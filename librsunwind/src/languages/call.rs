@@ -8,7 +8,7 @@
 use super::codes;
 use super::layout::{Code, Cursor};
 use super::reads::Reads;
-use crate::described::{self, Key};
+use crate::described::{self, Key, Place};
 use crate::error::Error;
 use crate::thread::ThreadState;
 use core::cell::Cell;
@@ -73,7 +73,20 @@ impl Call<'_> {
     /// # Errors
     /// See [`frame`].
     pub(super) fn frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
-        let key = Key::new(self.index, id, check);
+        self.frame_of(Key::new(self.index, id, check), position)
+    }
+
+    /// The place of code objects whose ids are addresses, of which few have had the same, on its
+    /// way from memory: for [`Call::frame_of`].
+    #[inline]
+    pub(super) fn place_of(&self, id: u64) -> Place {
+        let place = Place::of(self.index, id);
+        place.fetch();
+        place
+    }
+
+    /// The same as [`Call::frame`] of a known key.
+    pub(super) fn frame_of(&self, key: Key, position: u32) -> Result<bool, Error> {
         let known = described::find(key);
         let number = known.unwrap_or_else(described::new_number);
         self.noted(self.push(number, position))?;

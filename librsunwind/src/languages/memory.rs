@@ -6,7 +6,7 @@
 #![allow(unsafe_code)]
 
 use super::call::Call;
-use engine::interpreter::memory::Memory;
+use engine::interpreter::memory::{Fields, Memory};
 
 impl Memory for Call<'_> {
     #[inline]
@@ -18,9 +18,9 @@ impl Memory for Call<'_> {
     fn fields<const COUNT: usize>(
         &self,
         object: u64,
-        offsets: [u64; COUNT],
+        fields: &Fields<COUNT>,
     ) -> Option<[u64; COUNT]> {
-        self.noted(self.reads.fields(object, offsets)).ok()
+        self.noted(self.reads.fields(object, fields)).ok()
     }
 
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()> {

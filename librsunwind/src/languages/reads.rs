@@ -11,6 +11,7 @@
 use crate::error::Error;
 use crate::sys;
 use core::cell::Cell;
+use engine::interpreter::memory::Fields;
 use engine::memory::{is_readable, load_verified};
 
 /// Loads that the languages of a walk may make.
@@ -34,6 +35,8 @@ pub(super) struct Reads {
     copies: Cell<u32>,
     /// By their numbers.
     pages: [[Cell<u64>; WAYS]; SETS],
+    /// Addresses that are known to be readable: of the thread's stack.
+    stack: Cell<(u64, u64)>,
     /// Whether other system calls than the probe's are out of the question; unknown at first.
     is_filtered: Cell<Option<bool>>,
 }
@@ -44,6 +47,7 @@ impl Reads {
             loads: Cell::new(LOADS),
             copies: Cell::new(COPIES),
             pages: [const { [const { Cell::new(NO_PAGE) }; WAYS] }; SETS],
+            stack: Cell::new((0, 0)),
             is_filtered: Cell::new(None),
         }
     }
@@ -53,8 +57,10 @@ impl Reads {
         self.loads.get() == 0 || self.copies.get() == 0
     }
 
-    /// A walk begins again: what was probed is still so, but the budget is whole.
-    pub fn begin(&self) {
+    /// A walk begins, or begins again: what was probed is still so, but the budget is whole. These
+    /// addresses of the thread's stack can be read.
+    pub fn begin(&self, stack: (u64, u64)) {
+        self.stack.set(stack);
         self.loads.set(LOADS);
         self.copies.set(COPIES);
     }
@@ -71,10 +77,11 @@ impl Reads {
     /// [`Error::Unreadable`], [`Error::Budget`].
     #[inline]
     pub fn load(&self, address: u64) -> Result<u64, Error> {
-        self.fields(address, [0]).map(|[word]| word)
+        self.fields(address, &const { Fields::at([0]) })
+            .map(|[word]| word)
     }
 
-    /// The words of an object at these offsets.
+    /// Some words of an object.
     ///
     /// # Errors
     /// As above.
@@ -82,11 +89,9 @@ impl Reads {
     pub fn fields<const COUNT: usize>(
         &self,
         object: u64,
-        offsets: [u64; COUNT],
+        fields: &Fields<COUNT>,
     ) -> Result<[u64; COUNT], Error> {
-        const { assert!(COUNT > 0) };
-        let lowest = offsets.iter().fold(u64::MAX, |least, it| least.min(*it));
-        let highest = offsets.iter().fold(0, |most, it| most.max(*it));
+        let (lowest, highest) = fields.reach();
         let (first, last) = (object.wrapping_add(lowest), object.wrapping_add(highest));
         let page = first / PAGE;
         let rest = self.loads.get().checked_sub(COUNT as u32);
@@ -96,7 +101,9 @@ impl Reads {
             }
             _ => self.ask(object, (lowest, highest), COUNT as u32)?,
         }
-        // SAFETY: the pages were found readable, just now or in this walk.
+        let offsets = fields.offsets();
+        // SAFETY: the pages were found readable, just now or in this walk; what lies between the
+        // lowest and the highest, which are less than 4 GiB apart, lies in them.
         Ok(offsets.map(|offset| unsafe { load_verified(object.wrapping_add(offset)) }))
     }
 
@@ -122,14 +129,36 @@ impl Reads {
         if self.is_known(page) {
             return Ok(());
         }
-        Self::take(&self.copies, 1)?;
-        if !is_readable(page.wrapping_mul(PAGE)) {
-            return Err(Error::Unreadable);
+        let start = page.wrapping_mul(PAGE);
+        let (low, high) = self.stack.get();
+        let is_stack = low <= start && start.saturating_add(PAGE) <= high;
+        if !is_stack {
+            Self::take(&self.copies, 1)?;
+            // One word reaches into two pages, of which the other one is mostly read, too: what an
+            // interpreter has made one after the other lies together.
+            let (before, behind) = (page.wrapping_sub(1), page.wrapping_add(1));
+            let (other, both) = match self.is_known(behind) {
+                false => (behind, behind.wrapping_mul(PAGE)),
+                true => (before, start),
+            };
+            if is_readable(both.wrapping_sub(4)) {
+                self.keep(other);
+            } else if !is_readable(start) {
+                return Err(Error::Unreadable);
+            }
+        }
+        self.keep(page);
+        Ok(())
+    }
+
+    /// Keeps a page that can be read.
+    fn keep(&self, page: u64) {
+        if self.is_known(page) {
+            return;
         }
         // The oldest of its set goes.
         let newest = self.pages.get(page as usize % SETS).into_iter().flatten();
         newest.fold(page, |page, known| known.replace(page));
-        Ok(())
     }
 
     /// Copies bytes.
@@ -220,15 +249,66 @@ mod tests {
     }
 
     #[test]
+    fn pages_that_lie_together_are_probed_by_two() {
+        const COUNT: u32 = 8;
+        let reads = Reads::new();
+        let pages = sys::map_anonymous(COUNT as usize * PAGE as usize).unwrap() as u64;
+        let each = || (0..u64::from(COUNT)).map(|page| pages + page * PAGE);
+        let taken = |reads: &Reads| COPIES - reads.copies.get();
+        assert!(each().all(|page| reads.load(page) == Ok(0)));
+        assert_eq!(taken(&reads), COUNT / 2);
+        let backwards = Reads::new();
+        assert!(each().rev().all(|page| backwards.load(page) == Ok(0)));
+        // The last one alone, with what is behind it, which is another's; and the first one.
+        assert_eq!(taken(&backwards), COUNT / 2 + 1);
+        let of_stack = Reads::new();
+        of_stack.begin((pages, pages + 2 * PAGE));
+        assert!(each().take(2).all(|page| of_stack.load(page) == Ok(0)));
+        assert_eq!(taken(&of_stack), 0);
+    }
+
+    #[test]
+    fn fields_are_read_where_all_of_them_can_be() {
+        let (reads, edge) = (Reads::new(), edge());
+        let last = 0x1122_3344_5566_7788;
+        let behind = Fields::at([16, 0, 8]);
+        assert_eq!(reads.fields(edge - 24, &behind), Ok([last, 0, 0]));
+        assert_eq!(reads.fields(edge - 16, &behind), Err(Error::Unreadable));
+        for far in [1 << 32, u64::MAX, u64::MAX - 8, PAGE.wrapping_neg()] {
+            let fields = Fields::at([0, far, 8]);
+            assert_eq!(reads.fields(edge - 16, &fields), Err(Error::Unreadable));
+        }
+    }
+
+    #[test]
+    fn a_page_between_unreadable_ones_can_be_read() {
+        let reads = Reads::new();
+        let pages = sys::map_anonymous(3 * PAGE as usize).unwrap();
+        sys::protect_none(pages, PAGE as usize);
+        sys::protect_none(pages.wrapping_add(2 * PAGE as usize), PAGE as usize);
+        let first = pages as u64;
+        assert_eq!(reads.load(first + PAGE), Ok(0));
+        for bad in [
+            first,
+            first + PAGE - 1,
+            first + 2 * PAGE - 7,
+            first + 2 * PAGE,
+        ] {
+            assert_eq!(reads.load(bad), Err(Error::Unreadable));
+        }
+        assert_eq!(reads.load(first + 2 * PAGE - 8), Ok(0));
+    }
+
+    #[test]
     fn a_walk_may_read_only_so_much() {
         let (reads, edge) = (Reads::new(), edge());
         let loads = (0..).take_while(|_| reads.load(edge - 8).is_ok()).count();
         assert_eq!(loads as u32, LOADS);
         assert_eq!(reads.load(edge - 8), Err(Error::Budget));
-        reads.begin();
+        reads.begin((0, 0));
         let probes = (0..).take_while(|_| reads.load(edge) == Err(Error::Unreadable));
         assert_eq!(probes.count() as u32, COPIES);
-        reads.begin();
+        reads.begin((0, 0));
         assert!(reads.load(edge - 8).is_ok());
     }
 }

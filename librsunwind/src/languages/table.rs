@@ -35,6 +35,9 @@ pub const NAME: usize = 32;
 /// What one time in trouble adds; one without takes 1 away. So a language that is in trouble one
 /// time in ten goes on.
 const STRIKE: u32 = 8;
+/// Of the calls that are not all timed, one in so many is.
+const ONE_TIMED_IN: u64 = 16;
+
 /// At this it is switched off.
 const ENOUGH: u32 = 512;
 
@@ -348,6 +351,11 @@ pub(super) struct Asked {
     /// other at each, and a processor for itself.
     calls: Cell<u64>,
     frames: Cell<u64>,
+    /// Calls for frames until one is timed.
+    untimed: Cell<u64>,
+    /// Of [`own`].
+    own: u32,
+    has_entries: bool,
     _inside: Inside<'static>,
 }
 
@@ -364,6 +372,10 @@ pub(super) fn enter(index: usize, generation: u32) -> Option<Asked> {
         name: unsafe { (*place.name.get()).bytes() },
         calls: Cell::new(0),
         frames: Cell::new(0),
+        // Not the same calls of each walk.
+        untimed: Cell::new(mix(place.counts.asked.load(Relaxed)) % ONE_TIMED_IN),
+        own: place.own.load(Relaxed),
+        has_entries: place.entry.load(Relaxed) != 0,
         _inside: inside,
     })
 }
@@ -378,16 +390,21 @@ impl Asked {
     /// Whether the next call is timed. All are, but for most of those of our own for frames, for
     /// which the clock takes as long as what is done in the call: they read no more than a walk
     /// may, and what nearly always takes long is found by some of them.
+    #[inline]
     pub fn is_timed(&self, kind: usize) -> bool {
-        const ONE_IN: u64 = 16;
-        let number = || (self.place.counts.asked.load(Relaxed)).wrapping_add(self.calls.get());
         // Once a walk it is asked for its entry.
         let is_for_entry = kind != 0;
         !self.is_own()
             || is_for_entry
             || self.place.was_slow[kind & 1].load(Relaxed)
-            // Not the same calls of each walk.
-            || mix(number()).is_multiple_of(ONE_IN)
+            || self.is_its_turn()
+    }
+
+    #[inline]
+    fn is_its_turn(&self) -> bool {
+        let rest = self.untimed.get().checked_sub(1);
+        self.untimed.set(rest.unwrap_or(ONE_TIMED_IN - 1));
+        rest.is_none()
     }
 
     /// Counts calls, and the frames that they gave.
@@ -430,23 +447,29 @@ impl Asked {
     }
 
     /// Whether it is part of the runtime.
-    pub fn is_own(&self) -> bool {
-        self.place.own.load(Relaxed) & own::IS != 0
+    pub const fn is_own(&self) -> bool {
+        self.own & own::IS != 0
     }
 
     /// Whether each frame of its code has an entry: it has nothing else to say of it.
-    pub fn enters(&self) -> bool {
-        self.place.own.load(Relaxed) & own::ENTERS != 0
+    pub const fn enters(&self) -> bool {
+        self.own & own::ENTERS != 0
     }
 
     /// Whether it is Python, which alone of those of the runtime has entries.
-    pub fn meets(&self) -> bool {
-        self.is_own() && self.has_entries()
+    pub const fn meets(&self) -> bool {
+        self.is_own() && self.has_entries
     }
 
     /// Whether it has an entry callback.
-    pub fn has_entries(&self) -> bool {
-        self.place.entry.load(Relaxed) != 0
+    pub const fn has_entries(&self) -> bool {
+        self.has_entries
+    }
+
+    /// Whether it has been in trouble, and that is not forgotten yet.
+    #[inline]
+    pub fn has_strikes(&self) -> bool {
+        self.place.strikes.load(Relaxed) != 0
     }
 
     /// Notes how it went; `true` if the language is switched off for that.
@@ -490,6 +513,23 @@ impl Counting {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn of_calls_of_our_own_few_are_timed_and_of_others_all() {
+        let index = PLACES - 2;
+        let place = &TABLE[index];
+        let timed = |own| {
+            place.own.store(own, Relaxed);
+            let generation = place.gate.next(LAST_GENERATION);
+            place.gate.open(generation);
+            let asked = enter(index, generation).unwrap();
+            let number = (0..10 * ONE_TIMED_IN).filter(|_| asked.is_timed(0)).count() as u64;
+            assert!(asked.is_timed(1), "for its entry");
+            number
+        };
+        assert_eq!(timed(own::IS), 10);
+        assert_eq!(timed(0), 10 * ONE_TIMED_IN);
+    }
 
     #[test]
     fn a_callback_may_take_longer_the_more_frames_it_gives() {

@@ -5,6 +5,8 @@
 #![allow(unsafe_code)]
 
 use crate::address::RuntimeAddress;
+#[cfg(target_arch = "x86_64")]
+use crate::memory;
 use crate::rule::{REACH, UnwindRule};
 use crate::wire::sample::Frame;
 use core::hint::select_unpredictable;
@@ -119,11 +121,8 @@ const BLOCK: usize = 4;
 #[inline]
 #[cfg(target_arch = "x86_64")]
 pub(super) fn fetch(known: &[Known]) {
-    use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     for frame in known.iter().rev() {
-        let words = core::ptr::without_provenance(frame.sp.wrapping_sub(8) as usize);
-        // SAFETY: nothing is read, and no address can fault.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(words) };
+        memory::fetch(frame.sp.wrapping_sub(8));
     }
 }
 

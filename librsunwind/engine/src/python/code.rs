@@ -1,8 +1,8 @@
 //! What a frame runs: its code object, told from others that had its address, and what it is shown
 //! as.
 
-use super::layout::{Layout, Position};
-use super::strings::Text;
+use super::layout::{BYTES, Layout, Position, SIZE};
+use super::strings::{Head, Text};
 use super::threads::word;
 use crate::interpreter::memory::Memory;
 use crate::interpreter::recent::Codes;
@@ -43,22 +43,48 @@ impl Place {
     }
 }
 
-/// Of every object: its type. Of those of variable size: how many items.
-const TYPE: u64 = 8;
-const SIZE: u64 = 16;
-/// Of a bytes object.
-const BYTES: u64 = 32;
 /// Tags of references, from 3.14 on.
 const TAGS: u64 = 7;
 /// Of a word with a field of four bytes.
 const HALF: u64 = u32::MAX as u64;
 
+/// What a frame says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frame {
+    pub(super) code: u64,
+    pub(super) instruction: u64,
+    pub(super) number: u64,
+    /// The frame that called it.
+    pub caller: u64,
+}
+
 impl Layout {
+    /// What a frame says of itself.
+    #[inline]
+    pub fn frame(&self, memory: &impl Memory, frame: u64) -> Option<Frame> {
+        let [code, instruction, number, caller] = memory.fields(frame, &self.at_once.frame)?;
+        Some(Frame {
+            code,
+            instruction,
+            number,
+            caller,
+        })
+    }
+
     /// Where a frame stands.
     pub fn place(&self, memory: &impl Memory, frame: u64) -> Option<Place> {
-        let number = self.copies.map_or(self.code, |copies| copies.number);
-        let fields = memory.fields(frame, [self.code, self.instruction, number])?;
-        let [code, instruction, number] = fields;
+        self.place_of(&self.frame(memory, frame)?)
+    }
+
+    /// Where a frame stands that says that of itself.
+    #[inline]
+    pub fn place_of(&self, frame: &Frame) -> Option<Place> {
+        let Frame {
+            code,
+            instruction,
+            number,
+            ..
+        } = *frame;
         let (code, copy) = (code & !TAGS, self.copies.map_or(0, |_| number as u32));
         let standing = match self.position {
             Position::Address(_) if copy != 0 => instruction,
@@ -106,15 +132,8 @@ impl Layout {
 
     /// What a code object says of itself; `None` if it is none.
     fn parts(&self, memory: &impl Memory, code: u64, code_type: u64) -> Option<Parts> {
-        let offsets = [
-            self.of_object(TYPE),
-            self.first_line,
-            self.version.unwrap_or(self.first_line),
-            self.name,
-            self.file,
-            self.lines,
-        ];
-        let [kind, first_line, version, name, file, lines] = memory.fields(code, offsets)?;
+        let fields = memory.fields(code, &self.at_once.code)?;
+        let [kind, first_line, version, name, file, lines] = fields;
         let version = self.version.map_or(0, |_| version & HALF);
         (kind == code_type).then_some(Parts {
             first_line: first_line & HALF,
@@ -132,7 +151,7 @@ impl Layout {
             let words = [first_line, parts.version, parts.name, parts.lines];
             return Some(sum(words).max(1));
         }
-        let length = memory.at(parts.lines, self.of_object(SIZE))?;
+        let [length, first] = memory.fields(parts.lines, &self.at_once.bytes)?;
         // To 3.9 what is all on its first line has an empty table.
         if length == 0 && self.format != LineFormat::Python39 {
             return None;
@@ -142,12 +161,12 @@ impl Layout {
             return None;
         }
         let start = parts.lines.checked_add(self.of_object(BYTES))?;
-        let [first, last] = ends(memory, start, length)?;
-        let name = Text::at(memory, self, parts.name)?;
+        let [first, last] = ends(memory, (start, first), length)?;
+        let name = Head::at(memory, self, parts.name)?;
         // The interpreter has computed that of all names.
         let name = match name.hash {
             Some(hash) => hash,
-            None => text_number(memory, &name)?,
+            None => text_number(memory, &name.text(self, parts.name)?)?,
         };
         let of_file = match known.find(parts.file) {
             Some(of_file) => of_file,
@@ -239,7 +258,8 @@ struct Room {
 fn text_number(memory: &impl Memory, text: &Text) -> Option<u64> {
     /// Of a longer text, what lies between here and its end is not looked at.
     const MIDDLE: u64 = 128;
-    let [first, last] = ends(memory, text.start, text.size)?;
+    let first = memory.load(text.start)?;
+    let [first, last] = ends(memory, (text.start, first), text.size)?;
     let mut digest = sum([text.size, first, last]);
     // Names that a program makes often differ in the middle alone.
     for at in (8..text.size.saturating_sub(8).min(MIDDLE)).step_by(8) {
@@ -249,7 +269,7 @@ fn text_number(memory: &impl Memory, text: &Text) -> Option<u64> {
 }
 
 /// What words at their places make together.
-#[inline]
+#[inline(always)]
 fn sum<const COUNT: usize>(words: [u64; COUNT]) -> u64 {
     let (mut sum, mut place) = (0u64, 0u64);
     for word in words {
@@ -259,10 +279,9 @@ fn sum<const COUNT: usize>(words: [u64; COUNT]) -> u64 {
     sum
 }
 
-/// The first and last eight bytes of some, or all of fewer.
+/// The first and last eight bytes of some, or all of fewer. The first are known.
 #[inline]
-fn ends(memory: &impl Memory, start: u64, length: u64) -> Option<[u64; 2]> {
-    let first = memory.load(start)?;
+fn ends(memory: &impl Memory, (start, first): (u64, u64), length: u64) -> Option<[u64; 2]> {
     Some(match length.checked_sub(8) {
         Some(rest) => [first, memory.at(start, rest)?],
         None => {

@@ -1,6 +1,7 @@
 //! The entries of a thread, innermost first: where each is recorded on the C stack, and which
 //! Python frames it runs.
 
+use super::code::Frame;
 use super::layout::{Entries, Layout};
 use crate::interpreter::memory::Memory;
 use core::ops::Range;
@@ -14,6 +15,8 @@ pub struct Entry {
     pub frame: u64,
     /// How many frames it has.
     pub count: u32,
+    /// What the innermost says of itself, where that is known already.
+    pub innermost: Option<Frame>,
     /// The thread state.
     pub(super) thread: u64,
 }
@@ -23,36 +26,80 @@ impl Entry {
     pub const UNPLACED: u64 = 1 << 63;
 
     /// As many words as it takes to keep one.
-    pub const WORDS: usize = 4;
+    pub const WORDS: usize = 8;
 
     /// To be kept.
+    #[inline]
     pub const fn to_words(self) -> [u64; Self::WORDS] {
-        [self.address, self.frame, self.count as u64, self.thread]
+        let [code, instruction, number, caller] = match self.innermost {
+            Some(frame) => [frame.code, frame.instruction, frame.number, frame.caller],
+            None => [0; 4],
+        };
+        let (frame, count, thread) = (self.frame, self.count as u64, self.thread);
+        [
+            self.address,
+            frame,
+            count,
+            thread,
+            code,
+            instruction,
+            number,
+            caller,
+        ]
     }
 
     /// As it was kept.
-    pub const fn from_words([address, frame, count, thread]: &[u64; Self::WORDS]) -> Self {
+    #[inline]
+    pub const fn from_words(words: &[u64; Self::WORDS]) -> Self {
+        let [
+            address,
+            frame,
+            count,
+            thread,
+            code,
+            instruction,
+            number,
+            caller,
+        ] = *words;
+        let innermost = Frame {
+            code,
+            instruction,
+            number,
+            caller,
+        };
         Self {
-            address: *address,
-            frame: *frame,
-            count: *count as u32,
-            thread: *thread,
+            address,
+            frame,
+            count: count as u32,
+            innermost: if code == 0 { None } else { Some(innermost) },
+            thread,
         }
     }
 }
 
-/// Of a frame to 3.9: how many words it has room for, and what is no such number.
-const ROOM: u64 = 16;
+/// Of a frame to 3.9: what is no number of words that it has room for.
 const MOST_ROOM: u64 = 1 << 16;
+/// Of a native frame of its loop: behind its own words the registers of its caller, which may have
+/// pointers into the caller's frame, and where it returns to.
+const SAVED: u64 = 7 * 8;
+/// Likewise, bytes.
+const LONGEST: u64 = 2048;
 
 const fn unplaced(thread: u64, frame: u64) -> Option<Entry> {
     let entry = Entry {
         address: Entry::UNPLACED,
         frame,
         count: 1,
+        innermost: None,
         thread,
     };
     if frame == 0 { None } else { Some(entry) }
+}
+
+/// Whether a frame of 3.10 is run, by how many values it has on its stack, its state and its
+/// generator.
+const fn is_run([depth, state, generator]: [u64; 3]) -> bool {
+    (depth as i32) < 0 || state & 0xff != 0 || generator == 0
 }
 
 /// A frame of an entry's may be followed by so many others.
@@ -114,6 +161,7 @@ impl Layout {
     /// own native frames were missed. `None` if it runs none yet, or no more.
     /// `place` is where such a pointer was found in the native frame before, from its beginning, as
     /// nearly all are those of one function.
+    #[inline]
     pub fn placed(
         &self,
         memory: &impl Memory,
@@ -121,43 +169,86 @@ impl Layout {
         native: Range<u64>,
         place: &mut u64,
     ) -> Option<Entry> {
-        /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
-        /// nobody knows that they are its own.
-        const MISSED: u32 = 8;
-        /// Behind the loop's own words the registers of its caller, which may have pointers into
-        /// the caller's frame, and where it returns to.
-        const SAVED: u64 = 7 * 8;
-        /// Of a native frame, bytes.
-        const LONGEST: u64 = 2048;
-        if self.entries != Entries::Unplaced {
+        if self.entries != Entries::Unplaced || entry.frame == 0 {
             return None;
         }
         let own = native.start..native.end.checked_sub(SAVED)?;
         let size = own.end.checked_sub(own.start)?.min(LONGEST);
-        let mut frame = entry.frame;
+        let (said, [room, ..]) = self.first(memory, entry.frame)?;
+        let points = |at| {
+            let word = memory.at(own.start, at);
+            word.is_some_and(|word| word.wrapping_sub(entry.frame) <= self.reach(room))
+        };
+        if *place < size && points(*place) {
+            return Some(Entry {
+                address: own.start,
+                count: 1,
+                innermost: Some(said),
+                ..*entry
+            });
+        }
+        self.look_for_place(memory, entry, (own.start, size), place)
+    }
+
+    /// The same where the pointer is not where it was before: looks at all words, for that frame
+    /// and those that called it.
+    #[cold]
+    #[inline(never)]
+    fn look_for_place(
+        &self,
+        memory: &impl Memory,
+        entry: &Entry,
+        (start, size): (u64, u64),
+        place: &mut u64,
+    ) -> Option<Entry> {
+        /// Native frames that are missed at a time: the loop's rare parts may be elsewhere, and
+        /// nobody knows that they are its own.
+        const MISSED: u32 = 8;
+        let (mut frame, mut innermost) = (entry.frame, None);
         for count in 1..=MISSED {
             if frame == 0 {
                 return None;
             }
-            let room = memory.at(frame, ROOM)?.min(MOST_ROOM).wrapping_mul(8);
-            let reach = self.variables.wrapping_add(room);
+            let (said, [room, ..]) = self.first(memory, frame)?;
+            innermost = innermost.or(Some(said));
             let words = (0..size).step_by(8);
             let known = Some(*place).filter(|at| *at < size);
             let points = |at: &u64| {
-                let word = memory.at(own.start, *at);
-                word.is_some_and(|word| word.wrapping_sub(frame) <= reach)
+                let word = memory.at(start, *at);
+                word.is_some_and(|word| word.wrapping_sub(frame) <= self.reach(room))
             };
             if let Some(at) = known.into_iter().chain(words).find(points) {
                 *place = at;
                 return Some(Entry {
-                    address: native.start,
+                    address: start,
                     count,
+                    innermost,
                     ..*entry
                 });
             }
-            frame = self.caller(memory, frame)?;
+            frame = said.caller;
         }
         None
+    }
+
+    /// How far a frame to 3.9 with room for so many words reaches, at most.
+    const fn reach(&self, room: u64) -> u64 {
+        let room = if room < MOST_ROOM { room } else { MOST_ROOM };
+        self.variables.wrapping_add(room.wrapping_mul(8))
+    }
+
+    /// What a frame to 3.10 says of itself, and what tells its entry.
+    #[inline]
+    fn first(&self, memory: &impl Memory, frame: u64) -> Option<(Frame, [u64; 3])> {
+        let words = memory.fields(frame, &self.at_once.first)?;
+        let [code, instruction, number, caller, rest @ ..] = words;
+        let said = Frame {
+            code,
+            instruction,
+            number,
+            caller,
+        };
+        Some((said, rest))
     }
 
     /// The frame that called another one.
@@ -183,22 +274,15 @@ impl Layout {
         record: u64,
         its: u64,
     ) -> Option<Entry> {
-        let (root, frame, count) = match self.entries {
-            Entries::One {
-                root,
-                depth,
-                state,
-                generator,
-                ..
-            } => {
-                let fields = (depth, state, generator);
-                (root, its, self.count_to_run(memory, its, fields))
+        let (root, frame, count, innermost) = match self.entries {
+            Entries::One { root, .. } => {
+                let (count, innermost) = self.count_to_run(memory, its);
+                (root, its, count, innermost)
             }
             Entries::Marked {
                 root,
                 previous,
                 frame,
-                is_entry,
                 ..
             } => {
                 if record == thread.wrapping_add(root) || record == 0 {
@@ -207,7 +291,7 @@ impl Layout {
                 let next = memory.at(record, previous);
                 let outer = next.and_then(|next| memory.at(next, frame)).unwrap_or(0);
                 let frame = memory.at(record, frame)?;
-                (root, frame, self.count_to(memory, frame, is_entry, outer)?)
+                (root, frame, self.count_to(memory, frame, outer)?, None)
             }
             Entries::Unplaced | Entries::OnStack { .. } => return None,
         };
@@ -216,27 +300,41 @@ impl Layout {
             address: record,
             frame,
             count,
+            innermost,
             thread,
         })
     }
 
     /// How many frames there are to one that is run. Where something is thrown into a generator
     /// that awaits another one, it is made the caller of that without being run. Other frames may
-    /// look alike, while a tracing function runs.
-    fn count_to_run(&self, memory: &impl Memory, first: u64, fields: (u64, u64, u64)) -> u32 {
-        let (depth, state, generator) = fields;
-        let is_run = |frame| {
-            let [depth, state, generator] = memory.fields(frame, [depth, state, generator])?;
-            Some((depth as i32) < 0 || state & 0xff != 0 || generator == 0)
+    /// look alike, while a tracing function runs. And what the first of them says of itself.
+    #[inline]
+    fn count_to_run(&self, memory: &impl Memory, first: u64) -> (u32, Option<Frame>) {
+        if first == 0 {
+            return (0, None);
+        }
+        let Some((said, telling)) = self.first(memory, first) else {
+            return (1, None);
         };
-        let mut frame = first;
-        for count in 1..MOST {
+        let count = match is_run(telling) {
+            true => 1,
+            false => self.count_from(memory, said.caller),
+        };
+        (count, Some(said))
+    }
+
+    /// The same from the second frame on.
+    #[cold]
+    #[inline(never)]
+    fn count_from(&self, memory: &impl Memory, second: u64) -> u32 {
+        let mut frame = second;
+        for count in 2..MOST {
             if frame == 0 {
                 return count.wrapping_sub(1);
             }
-            match is_run(frame) {
-                Some(false) => frame = self.caller(memory, frame).unwrap_or(0),
-                Some(true) | None => return count,
+            match self.first(memory, frame) {
+                Some((said, telling)) if !is_run(telling) => frame = said.caller,
+                _ => return count,
             }
         }
         1
@@ -245,30 +343,22 @@ impl Layout {
     /// How many frames there are to the one with the mark that `outer`, the innermost frame of the
     /// next outer entry, called. Generators are made callers without being run here, too: they have
     /// their mark from when they were.
-    fn count_to(
-        &self,
-        memory: &impl Memory,
-        mut frame: u64,
-        is_entry: u64,
-        outer: u64,
-    ) -> Option<u32> {
+    fn count_to(&self, memory: &impl Memory, mut frame: u64, outer: u64) -> Option<u32> {
         let mut marked = None;
         for count in 1..MOST {
             if frame == 0 {
                 return marked.or(Some(count.wrapping_sub(1)));
             }
-            let Some(mark) = memory.at(frame, is_entry) else {
+            let Some([mark, caller]) = memory.fields(frame, &self.at_once.link) else {
                 break;
             };
-            let caller = self.caller(memory, frame);
             if mark & 0xff != 0 {
-                if caller == Some(outer) {
+                if caller == outer {
                     return Some(count);
                 }
                 // If none is called by it, the first is as good as it gets.
                 marked = marked.or(Some(count));
             }
-            let Some(caller) = caller else { break };
             frame = caller;
         }
         marked
@@ -278,7 +368,7 @@ impl Layout {
     fn run_from(&self, memory: &impl Memory, thread: u64, first: u64) -> Option<Entry> {
         /// What owns a frame on the C stack; from 3.14 on the interpreter itself.
         const C_STACK: u64 = 3;
-        let Entries::OnStack { owner, base, .. } = self.entries else {
+        let Entries::OnStack { base, .. } = self.entries else {
             return None;
         };
         let base = match base {
@@ -290,15 +380,17 @@ impl Layout {
             if frame == 0 || frame == base {
                 return None;
             }
-            if memory.at(frame, owner)? & 0xff >= C_STACK {
+            let [owner, caller] = memory.fields(frame, &self.at_once.link)?;
+            if owner & 0xff >= C_STACK {
                 return Some(Entry {
                     address: frame,
                     frame: first,
                     count,
+                    innermost: None,
                     thread,
                 });
             }
-            frame = self.caller(memory, frame)?;
+            frame = caller;
         }
         None
     }

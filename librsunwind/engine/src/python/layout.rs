@@ -1,7 +1,7 @@
 //! Where the fields of CPython's structures are. 3.13 and later say so themselves, at the beginning
 //! of `_PyRuntime`; of those before, all releases of a minor version have them at the same places.
 
-use crate::interpreter::memory::Memory;
+use crate::interpreter::memory::{Fields, Memory};
 use crate::wire::code::LineFormat;
 
 /// How the entries of a thread are recorded.
@@ -138,9 +138,86 @@ pub struct Copies {
     pub all: u64,
 }
 
+/// What is read of an object at once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct AtOnce {
+    /// Of a frame: its code object, where it stands, the number of the copy of its instructions
+    /// (where there is none, anything), and the frame that called it.
+    pub frame: Fields<4>,
+    /// The same, and what tells an entry to 3.10: of 3.9 how much room the frame has; of 3.10
+    /// whether it is run, in three words.
+    pub first: Fields<7>,
+    /// Of a frame from 3.11 on: what tells an entry, and the frame that called it.
+    pub link: Fields<2>,
+    /// Of a code object: its type, first line, version (where it has none, anything), name, file
+    /// and line table.
+    pub code: Fields<6>,
+    /// Of a bytes object: how many, and the first of them.
+    pub bytes: Fields<2>,
+}
+
+impl AtOnce {
+    const NOTHING: Self = Self {
+        frame: Fields::at([0; 4]),
+        first: Fields::at([0; 7]),
+        link: Fields::at([0; 2]),
+        code: Fields::at([0; 6]),
+        bytes: Fields::at([0; 2]),
+    };
+
+    const fn of(layout: &Layout) -> Self {
+        let number = match layout.copies {
+            Some(copies) => copies.number,
+            None => layout.code,
+        };
+        let (code, instruction, previous) = (layout.code, layout.instruction, layout.previous);
+        let [a, b, c] = match layout.entries {
+            Entries::One {
+                depth,
+                state,
+                generator,
+                ..
+            } => [depth, state, generator],
+            _ => [ROOM; 3],
+        };
+        let telling = match layout.entries {
+            Entries::Marked { is_entry, .. } => is_entry,
+            Entries::OnStack { owner, .. } => owner,
+            Entries::Unplaced | Entries::One { .. } => previous,
+        };
+        let version = match layout.version {
+            Some(version) => version,
+            None => layout.first_line,
+        };
+        Self {
+            frame: Fields::at([code, instruction, number, previous]),
+            first: Fields::at([code, instruction, number, previous, a, b, c]),
+            link: Fields::at([telling, previous]),
+            code: Fields::at([
+                layout.of_object(TYPE),
+                layout.first_line,
+                version,
+                layout.name,
+                layout.file,
+                layout.lines,
+            ]),
+            bytes: Fields::at([layout.of_object(SIZE), layout.of_object(BYTES)]),
+        }
+    }
+}
+
+/// Of every object: its type. Of those of variable size: how many items. Of a bytes object.
+const TYPE: u64 = 8;
+pub(super) const SIZE: u64 = 16;
+pub(super) const BYTES: u64 = 32;
+/// Of a frame to 3.9: how many words it has room for.
+const ROOM: u64 = 16;
+
 /// Offsets, bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Layout {
+    /// Those that are read at once.
+    pub(super) at_once: AtOnce,
     /// By how much objects begin with more than in other builds: in a free-threaded one they tell
     /// whose they are.
     pub head: u64,
@@ -204,6 +281,7 @@ const PY_3_9: Layout = Layout {
 };
 
 const PY_3_10: Layout = Layout {
+    at_once: AtOnce::NOTHING,
     head: 0,
     state_head: 0,
     copies: None,
@@ -238,6 +316,7 @@ const PY_3_10: Layout = Layout {
 };
 
 const PY_3_11: Layout = Layout {
+    at_once: AtOnce::NOTHING,
     head: 0,
     state_head: 0,
     copies: None,
@@ -271,6 +350,7 @@ const PY_3_11: Layout = Layout {
 };
 
 const PY_3_12: Layout = Layout {
+    at_once: AtOnce::NOTHING,
     head: 0,
     state_head: 0,
     copies: None,
@@ -308,14 +388,18 @@ const BEHIND_FIRST_LINE: u64 = 24;
 /// The layout of an interpreter of that minor version of 3, whose `_PyRuntime` is there; `None` of
 /// a version that is not known.
 pub fn of(memory: &impl Memory, minor: u64, runtime: u64) -> Option<Layout> {
-    match minor {
-        9 => Some(PY_3_9),
-        10 => Some(PY_3_10),
-        11 => Some(PY_3_11),
-        12 => Some(PY_3_12),
-        13..=15 => told(minor, |index| memory.at(runtime, index.checked_mul(8)?)),
-        _ => None,
-    }
+    let layout = match minor {
+        9 => PY_3_9,
+        10 => PY_3_10,
+        11 => PY_3_11,
+        12 => PY_3_12,
+        13..=15 => told(minor, |index| memory.at(runtime, index.checked_mul(8)?))?,
+        _ => return None,
+    };
+    Some(Layout {
+        at_once: AtOnce::of(&layout),
+        ..layout
+    })
 }
 
 /// Where all thread states are, of an interpreter of that minor version of 3.
@@ -473,6 +557,7 @@ fn told(minor: u64, word: impl Fn(u64) -> Option<u64>) -> Option<Layout> {
         None => None,
     };
     Some(Layout {
+        at_once: AtOnce::NOTHING,
         head,
         // A byte instead of two bits.
         state_head: if is_free && minor > 13 { 6 } else { 0 },

@@ -1,7 +1,7 @@
 //! CPython's string objects (PEP 393): one, two or four bytes a character, as UTF-8.
 
 use super::layout::Layout;
-use crate::interpreter::memory::Memory;
+use crate::interpreter::memory::{Fields, Memory};
 use crate::interpreter::utf8::Utf8;
 
 /// The characters of a string object.
@@ -27,28 +27,56 @@ const NO_HASH: u64 = u64::MAX;
 /// Characters of a longer one are no name.
 const LONGEST: u64 = 1 << 30;
 
+/// What a string object begins with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    length: u64,
+    /// As in [`Text`].
+    pub(super) hash: Option<u64>,
+    width: u64,
+    is_ascii: bool,
+}
+
+impl Head {
+    /// As [`Text::at`].
+    #[inline]
+    pub(super) fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
+        let head = object.checked_add(layout.of_object(LENGTH))?;
+        let [length, hash, state] = memory.fields(head, &const { Fields::at([0, 8, 16]) })?;
+        let state = state.wrapping_shr(layout.state_head);
+        let width = state >> 2 & 7;
+        let is_one = matches!(width, 1 | 2 | 4) && state & COMPACT != 0 && length < LONGEST;
+        is_one.then_some(Self {
+            length,
+            hash: Some(hash).filter(|hash| !matches!(*hash, 0 | NO_HASH)),
+            width,
+            is_ascii: state & ASCII != 0,
+        })
+    }
+
+    /// The characters.
+    pub(super) fn text(self, layout: &Layout, object: u64) -> Option<Text> {
+        let offset = if self.is_ascii {
+            layout.ascii
+        } else {
+            layout.characters
+        };
+        Some(Text {
+            start: object.checked_add(offset)?,
+            size: self.length.wrapping_mul(self.width),
+            hash: self.hash,
+            width: self.width,
+            is_ascii: self.is_ascii,
+        })
+    }
+}
+
 impl Text {
     /// Of the object at an address; `None` if it is none with its characters in it, as those of
     /// code objects are.
     #[inline]
     pub fn at(memory: &impl Memory, layout: &Layout, object: u64) -> Option<Self> {
-        let head = object.checked_add(layout.of_object(LENGTH))?;
-        let [length, hash, state] = memory.words(head)?;
-        let state = state.wrapping_shr(layout.state_head);
-        let (width, is_ascii) = (state >> 2 & 7, state & ASCII != 0);
-        let is_one = matches!(width, 1 | 2 | 4) && state & COMPACT != 0 && length < LONGEST;
-        let offset = if is_ascii {
-            layout.ascii
-        } else {
-            layout.characters
-        };
-        is_one.then_some(Self {
-            start: object.checked_add(offset)?,
-            size: length.wrapping_mul(width),
-            hash: Some(hash).filter(|hash| !matches!(*hash, 0 | NO_HASH)),
-            width,
-            is_ascii,
-        })
+        Head::at(memory, layout, object)?.text(layout, object)
     }
 
     /// The text, as much as there is room for.

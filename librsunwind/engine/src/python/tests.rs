@@ -461,7 +461,7 @@ fn a_task_is_awaited_by_way_of_futures_and_coroutines() {
         made.put_word(coroutine + 72 + 64, coroutine + 0x180);
         made.put_word(coroutine + 0x180 - 16, awaited);
     }
-    let entry = Entry::from_words(&[0, 0, 1, thread]);
+    let entry = Entry::from_words(&[0, 0, 1, thread, 0, 0, 0, 0]);
     let all = || {
         let mut task = Awaiting::of(&made, &layout, &entry, TABLE)?;
         assert_eq!(task.outermost, own + 72);

@@ -2,11 +2,12 @@
 
 use super::super::call::Call;
 use super::super::layout::STATE;
+use crate::described::Key;
 use crate::modules::python::{Python as Module, tasks};
 use core::ops::Range;
 use engine::interpreter::recent::Codes;
 use engine::mix::mix;
-use engine::python::code::Part;
+use engine::python::code::{Frame, Part};
 use engine::python::entries::Entry;
 use engine::python::layout::Layout;
 use engine::python::names;
@@ -55,36 +56,46 @@ impl<'w, 'c> Walk<'w, 'c> {
     /// Gives the frames of the next entry, which lies in a native frame at these addresses, at its
     /// beginning if that is known; and where the one behind it is.
     pub(super) fn give(&mut self, native: Range<u64>) -> Option<u64> {
-        let layout = &self.known.layout;
-        let mut entry = Entry::from_words(self.entry);
-        if entry.address == Entry::UNPLACED {
-            match layout.placed(self.call, &entry, native.clone(), self.place) {
-                Some(placed) => entry = placed,
-                None => return Some(entry.address),
-            }
+        let [address, ..] = *self.entry;
+        if address == Entry::UNPLACED {
+            let entry = Entry::from_words(self.entry);
+            let placed = (self.known.layout).placed(self.call, &entry, native, self.place);
+            return match placed {
+                Some(placed) => self.give_one(&placed),
+                None => Some(address),
+            };
         }
-        if entry.address != native.start {
+        if address != native.start {
             return None;
         }
-        let next = self.give_one(&entry);
-        // Behind the last one there is nothing that the end of the walk could give again.
-        *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
-        next.map(|next| next.address)
+        self.give_one(&Entry::from_words(self.entry))
     }
 
     /// Gives the frames of all entries that were not met.
     pub(super) fn give_rest(&mut self) {
         /// Of so many, at most.
         const MOST: u32 = 1000;
-        let first = Entry::from_words(self.entry);
-        let mut entry = (first.frame != 0).then_some(first);
         for _ in 0..MOST {
-            entry = entry.and_then(|entry| self.give_one(&entry));
+            let entry = Entry::from_words(self.entry);
+            if entry.frame == 0 {
+                break;
+            }
+            let _ = self.give_one(&entry);
         }
     }
 
+    /// Gives the frames of an entry. The one behind it is the next then, and this is where it is;
+    /// behind the last one there is nothing that the end of the walk could give again.
+    #[inline(never)]
+    fn give_one(&mut self, entry: &Entry) -> Option<u64> {
+        let next = self.give_frames(entry);
+        *self.entry = next.map_or([0; Entry::WORDS], Entry::to_words);
+        next.map(|next| next.address)
+    }
+
     /// Gives the frames of an entry, and the next entry.
-    fn give_one(&mut self, entry: &Entry) -> Option<Entry> {
+    #[inline]
+    fn give_frames(&mut self, entry: &Entry) -> Option<Entry> {
         /// Frames of an entry, at most: more than a sample has room for. Of more, both ends.
         const MOST: u32 = 16_000;
         let left_out = entry.count.saturating_sub(MOST);
@@ -92,18 +103,24 @@ impl<'w, 'c> Walk<'w, 'c> {
         let (memory, layout) = (self.call, &self.known.layout);
         let task = tasks().and_then(|table| Awaiting::of(memory, layout, entry, table));
         let (mut frame, mut outermost) = (entry.frame, 0);
+        let mut innermost = entry.innermost;
         for index in 0..entry.count {
+            let mut said = innermost.take();
             if !gap.contains(&index) {
-                self.give_frame(frame)?;
+                said = said.or_else(|| layout.frame(memory, frame));
+                self.give_frame(said)?;
             }
             // Who awaits a task calls it, as it were.
             if let Some(mut task) = task.filter(|task| task.outermost == frame) {
                 while let Some(frame) = task.next(memory, layout) {
-                    self.give_frame(frame)?;
+                    self.give_frame(layout.frame(memory, frame))?;
                 }
             }
             outermost = frame;
-            frame = layout.caller(memory, frame)?;
+            frame = match said {
+                Some(said) => said.caller,
+                None => layout.caller(memory, frame)?,
+            };
         }
         let next = layout.outer_of(memory, entry, frame);
         if next.is_none() {
@@ -112,13 +129,14 @@ impl<'w, 'c> Walk<'w, 'c> {
         next
     }
 
-    /// Gives a frame, with a description of its code object if that is new. One whose code object
-    /// is none, or the interpreter's own, is left out.
-    fn give_frame(&mut self, frame: u64) -> Option<()> {
+    /// Gives a frame of which that is known, with a description of its code object if that is new.
+    /// One whose code object is none, or the interpreter's own, is left out.
+    fn give_frame(&mut self, said: Option<Frame>) -> Option<()> {
         let (call, Interpreter { module, layout }) = (self.call, self.known);
-        let Some(place) = layout.place(call, frame) else {
+        let Some(place) = said.and_then(|said| layout.place_of(&said)) else {
             return Some(());
         };
+        let described = call.place_of(place.code);
         let check = layout.check(call, place.code, module.code_type, &mut self.codes);
         if check == 0 {
             return Some(());
@@ -129,7 +147,8 @@ impl<'w, 'c> Walk<'w, 'c> {
                 layout.start_of(call, &place)
             }),
         };
-        let is_known = call.frame(place.code, check, place.position(start)).ok()?;
+        let key = Key::at(described, check);
+        let is_known = call.frame_of(key, place.position(start)).ok()?;
         if !is_known {
             // The frame stays without a name if that fails, or without some lines, and is described
             // at the next sample.
