@@ -43,6 +43,8 @@ fn forget_unused(recording: &mut Recording) {
     }
     recording.stacks = kept_stacks;
     recording.frames = kept_frames;
+    // Stacks that no sample has; of a whole machine no thread says where it began.
+    recording.began.clear();
 }
 
 #[cfg(test)]

@@ -61,7 +61,7 @@ impl ThreadState {
     pub fn close_account_at(&self, cpu_ns: u64, reason: ThreadEndReason, held: &HeldBack) {
         self.account.settle_lost();
         let end = end_at(&self.shared, cpu_ns, reason);
-        if self.shared.is_late() {
+        if self.shared.is_late() && self.has_no_samples() {
             // Nobody knows where it was.
             self.trigger.was_never_armed(end.cpu_ns);
             let unarmed = &self.account.totals.unarmed_cpu_ns;

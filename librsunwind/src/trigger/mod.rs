@@ -77,6 +77,15 @@ static PERF_REFUSED: AtomicI32 = AtomicI32::new(0);
 /// Likewise, of a collector with more rights.
 static REQUEST_REFUSED: AtomicI32 = AtomicI32::new(0);
 
+/// The timer of a thread that may not last. Where it is sampled seldomer than the rate says, less
+/// than a period can have a weight: it first goes off as chance has it.
+fn brief(period_ns: u64, thread: &Thread<'_>) -> Result<CpuTimer, Errno> {
+    match thread.periods {
+        0..=1 => CpuTimer::start(period_ns, thread),
+        _ => CpuTimer::start_by_chance(period_ns, thread),
+    }
+}
+
 /// Arms the calling thread with the best trigger permitted. Gives it with the errno of the next
 /// better one's refusal (0 if there is none).
 ///
@@ -88,7 +97,7 @@ pub fn arm(config: &Config, period_ns: u64, thread: &Thread<'_>) -> Result<(Arme
     }
     if thread.outlook == Outlook::Brief
         && may_do_without(config)
-        && let Ok(timer) = CpuTimer::start_by_chance(period_ns, thread)
+        && let Ok(timer) = brief(period_ns, thread)
     {
         return Ok((Armed::Late(timer), Errno(0)));
     }

@@ -84,7 +84,8 @@ fn prepare_for_filter(program: u64) {
 
 /// What this library calls where a program starts, as far as programs do not call it themselves
 /// then.
-const AT_START: [i64; 17] = [
+const AT_START: [i64; 18] = [
+    libc::SYS_clock_getres,
     libc::SYS_clock_gettime,
     libc::SYS_fallocate,
     libc::SYS_fstat,
