@@ -341,8 +341,8 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// The next entry, or 0, of what is at the first place, if nobody is at another one: so it is in
-    /// nearly every program that has a language at all.
+    /// The next entry, or 0, of who is at the first place, if nobody is at another one: so it is
+    /// in nearly every program that has a language at all.
     #[inline]
     fn only(&self) -> Option<u64> {
         let [first, ..] = &self.entries;
