@@ -137,7 +137,7 @@ fn where_events_are_insisted_on_all_have_them() {
 #[test]
 fn some_that_end_before_a_sample_is_due_are_sampled_where_they_compute() {
     judge(|| {
-        let recording = Run::profiled("rate=1000,overhead=0.1", victim::c("many_threads.c"))
+        let recording = Run::profiled("rate=1000,overhead=0.3", victim::c("many_threads.c"))
             .args(["600", "3000000"])
             .outcome()
             .quiet()
