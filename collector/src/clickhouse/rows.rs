@@ -250,7 +250,7 @@ impl Maker<'_> {
             frame.inline_depth,
         );
         let place = *self.known_frames.entry(distinct).or_insert_with(|| {
-            let hash = said.hash | u64::from(frame.line & LINES);
+            let hash = at_line(said.hash, frame.line);
             let frames = &mut self.rows.frames;
             let place = small(frames.hash.len() as u64);
             frames.hash.push(hash);
@@ -332,6 +332,11 @@ fn hash_but_line<'a>(texts: impl Iterator<Item = &'a str>, lines: u32, inlined: 
     hasher.finish() << LINES.count_ones()
 }
 
+/// The hash of a frame at a line.
+fn at_line(hash_but_line: u64, line: u32) -> u64 {
+    hash_but_line | u64::from(line & LINES)
+}
+
 /// With its end, so that two texts are not another two.
 fn text(hasher: &mut XxHash64, text: &str) {
     hasher.write(text.as_bytes());
@@ -343,15 +348,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_differs_has_another_hash_and_lines_of_a_function_have_one() {
-        let hash =
-            |function, lines, inlined| hash_but_line([function, "f.c"].into_iter(), lines, inlined);
-        let first = hash("a", 0, 0);
-        assert_eq!(hash("a", 0, 0), first);
-        assert_eq!(first & u64::from(LINES), 0);
-        for other in [hash("b", 0, 0), hash("a", 0, 1), hash("a", LINES + 1, 0)] {
-            assert_ne!(other, first);
+    fn what_differs_has_another_hash_and_lines_of_a_function_one_near_it() {
+        let hash = |texts: [&str; 2], line: u32, inlined| {
+            let but_line = hash_but_line(texts.into_iter(), line & !LINES, inlined);
+            at_line(but_line, line)
+        };
+        let first = hash(["a", "f.c"], 7, 0);
+        assert_eq!(hash(["a", "f.c"], 7, 0), first);
+        assert_eq!(hash(["a", "f.c"], 8, 0), first + 1);
+        let lines_before = 7 + LINES + 1;
+        for (function, line, inlined) in [("b", 7, 0), ("a", 7, 1), ("a", lines_before, 0)] {
+            assert_ne!(hash([function, "f.c"], line, inlined) >> 16, first >> 16);
         }
-        assert_ne!(hash_but_line(["af", ".c"].into_iter(), 0, 0), first);
+        assert_ne!(hash(["af", ".c"], 7, 0), first);
     }
 }

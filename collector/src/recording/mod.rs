@@ -78,14 +78,15 @@ impl OpenFile {
     /// Reads the records of a chunk, and gives the offset of the first.
     fn read(&self, place: &Place, records: &mut Vec<u8>) -> Result<u64, OpenError> {
         let first = place.offset + engine::wire::chunk::HEADER_SIZE as u64;
-        records.clear();
-        if let Some(source) = &self.source {
-            let read = source.read(first, place.length, records);
-            read.map_err(|error| OpenError::Io {
-                path: self.report.path.clone(),
-                error,
-            })?;
-        }
+        let Some(source) = &self.source else {
+            records.clear();
+            return Ok(first);
+        };
+        let read = source.read(first, place.length, records);
+        read.map_err(|error| OpenError::Io {
+            path: self.report.path.clone(),
+            error,
+        })?;
         Ok(first)
     }
 }

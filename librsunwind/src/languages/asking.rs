@@ -218,14 +218,13 @@ impl<'a> Asking<'a> {
         let is_not_advancing = next != 0 && next <= entry;
         let next = if is_not_advancing { 0 } else { next };
         self.set_entry(index, next);
-        let is_in_trouble = call.is_unreadable.get() || call.is_too_much.get();
-        if is_in_trouble || is_not_advancing || is_slow || asked.has_strikes() {
-            let verdict = Verdict {
-                is_unreadable: call.is_unreadable.get(),
-                is_not_advancing,
-                is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
-                is_missing: false,
-            };
+        let verdict = Verdict {
+            is_unreadable: call.is_unreadable.get(),
+            is_not_advancing,
+            is_too_long: is_slow || (call.is_too_much.get() && !was_spent),
+            is_missing: false,
+        };
+        if verdict != Verdict::default() || asked.has_strikes() {
             self.judge(asked, verdict);
         }
         next

@@ -215,7 +215,7 @@ mod tests {
 
     /// A readable page before an unreadable one.
     fn edge() -> u64 {
-        let page = sys::map_anonymous(8192).unwrap();
+        let page = block() as *mut u8;
         sys::protect_none(page.wrapping_add(4096), 4096);
         // SAFETY: a fresh mapping.
         unsafe {
@@ -346,9 +346,8 @@ mod tests {
         assert_eq!(reads.load(edge - 8), Err(Error::Budget));
         reads.begin((0, 0));
         let probes = (0..).take_while(|_| reads.load(edge) == Err(Error::Unreadable));
-        // Alone, and with the one behind it.
-        let (count, most) = (probes.count() as u32, COPIES);
-        assert!(count == most || count == most / 2, "{count}");
+        // With the one behind it, and alone.
+        assert_eq!(probes.count() as u32, COPIES / 2);
         reads.begin((0, 0));
         assert!(reads.load(edge - 8).is_ok());
     }

@@ -21,8 +21,7 @@ pub(super) fn take_last(this: &ThreadState) {
     let trigger = this.trigger.kind();
     // Where a client's callback leaves the process, that stack is in use.
     // And of a thread that was never armed there is a row instead.
-    let was_never_armed = this.shared.is_late() && this.has_no_samples();
-    if trigger == Trigger::None || this.shared.is_walking() || was_never_armed {
+    if trigger == Trigger::None || this.shared.is_walking() || this.was_never_armed() {
         return;
     }
     let _held = HeldBack::all();

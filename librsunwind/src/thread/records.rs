@@ -61,7 +61,7 @@ impl ThreadState {
     pub fn close_account_at(&self, cpu_ns: u64, reason: ThreadEndReason, held: &HeldBack) {
         self.account.settle_lost();
         let end = end_at(&self.shared, cpu_ns, reason);
-        if self.shared.is_late() && self.has_no_samples() {
+        if self.was_never_armed() {
             // Nobody knows where it was.
             self.trigger.was_never_armed(end.cpu_ns);
             let unarmed = &self.account.totals.unarmed_cpu_ns;
@@ -288,6 +288,11 @@ impl ThreadState {
         if let Some(chunk) = self.output.chunk() {
             self.account.publish(&chunk.header().totals);
         }
+    }
+
+    /// Whether it waited for a first signal only, which did not come.
+    pub fn was_never_armed(&self) -> bool {
+        self.shared.is_late() && self.has_no_samples()
     }
 
     /// Whether no sample was written yet.

@@ -39,8 +39,8 @@ const INHERITED: usize = 16;
 /// A state that an ended thread left, if any.
 pub(super) fn reusable(room: usize) -> Option<*mut ThreadState> {
     let words = REGISTRY_TOP.load(Acquire).div_ceil(WORD);
-    let words = LEFT.iter().take(words).enumerate();
-    words.into_iter().find_map(|(place, word)| {
+    let mut words = LEFT.iter().take(words).enumerate();
+    words.find_map(|(place, word)| {
         let mut seen = word.load(Acquire);
         while seen != 0 {
             let bit = seen.trailing_zeros();

@@ -58,17 +58,30 @@ pub struct Frame {
     pub caller: u64,
 }
 
-impl Layout {
-    /// What a frame says of itself.
+impl Frame {
+    /// As it is read, and kept.
     #[inline]
-    pub fn frame(&self, memory: &impl Memory, frame: u64) -> Option<Frame> {
-        let [code, instruction, number, caller] = memory.fields(frame, &self.at_once.frame)?;
-        Some(Frame {
+    pub(super) const fn of([code, instruction, number, caller]: [u64; 4]) -> Self {
+        Self {
             code,
             instruction,
             number,
             caller,
-        })
+        }
+    }
+
+    /// To be kept.
+    #[inline]
+    pub(super) const fn words(self) -> [u64; 4] {
+        [self.code, self.instruction, self.number, self.caller]
+    }
+}
+
+impl Layout {
+    /// What a frame says of itself.
+    #[inline]
+    pub fn frame(&self, memory: &impl Memory, frame: u64) -> Option<Frame> {
+        memory.fields(frame, &self.at_once.frame).map(Frame::of)
     }
 
     /// Where a frame stands.

@@ -31,47 +31,25 @@ impl Entry {
     /// To be kept.
     #[inline]
     pub const fn to_words(self) -> [u64; Self::WORDS] {
-        let [code, instruction, number, caller] = match self.innermost {
-            Some(frame) => [frame.code, frame.instruction, frame.number, frame.caller],
+        let [a, b, c, d] = match self.innermost {
+            Some(frame) => frame.words(),
             None => [0; 4],
         };
         let (frame, count, thread) = (self.frame, self.count as u64, self.thread);
-        [
-            self.address,
-            frame,
-            count,
-            thread,
-            code,
-            instruction,
-            number,
-            caller,
-        ]
+        [self.address, frame, count, thread, a, b, c, d]
     }
 
     /// As it was kept.
     #[inline]
     pub const fn from_words(words: &[u64; Self::WORDS]) -> Self {
-        let [
-            address,
-            frame,
-            count,
-            thread,
-            code,
-            instruction,
-            number,
-            caller,
-        ] = *words;
-        let innermost = Frame {
-            code,
-            instruction,
-            number,
-            caller,
-        };
+        let [address, frame, count, thread, a, b, c, d] = *words;
+        let innermost = Frame::of([a, b, c, d]);
+        let is_known = innermost.code != 0;
         Self {
             address,
             frame,
             count: count as u32,
-            innermost: if code == 0 { None } else { Some(innermost) },
+            innermost: if is_known { Some(innermost) } else { None },
             thread,
         }
     }
@@ -241,14 +219,8 @@ impl Layout {
     #[inline]
     fn first(&self, memory: &impl Memory, frame: u64) -> Option<(Frame, [u64; 3])> {
         let words = memory.fields(frame, &self.at_once.first)?;
-        let [code, instruction, number, caller, rest @ ..] = words;
-        let said = Frame {
-            code,
-            instruction,
-            number,
-            caller,
-        };
-        Some((said, rest))
+        let [a, b, c, d, rest @ ..] = words;
+        Some((Frame::of([a, b, c, d]), rest))
     }
 
     /// The frame that called another one.

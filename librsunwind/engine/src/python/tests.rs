@@ -300,6 +300,8 @@ fn native_frames_have_what_they_point_into() {
         let caller = if number == 3 { 0 } else { frame(number + 1) };
         made.put_word(frame(number) + layout.previous, caller);
         made.put_word(frame(number) + 16, 4);
+        made.put_word(frame(number) + layout.code, 0x7000 + number);
+        made.put_word(frame(number) + layout.instruction, 0x8000 + number);
     }
     let entry = layout.innermost(&made, BASE + 0x2f00);
     assert_eq!(entry, None, "no frame");
@@ -330,6 +332,12 @@ fn native_frames_have_what_they_point_into() {
     made.put_word(native(2).start, frame(3));
     let (both, at, count) = placed(&rest, 2).unwrap();
     assert_eq!((at, count), (2 * SIZE, 2));
+    // What is known is of the innermost of both, and is so when it was kept.
+    for (entry, number) in [(innermost, 1), (both, 2)] {
+        assert_eq!(entry.innermost, layout.frame(&made, frame(number)));
+        assert_eq!(Entry::from_words(&entry.to_words()), entry);
+    }
+    assert!(both.innermost.is_some());
     assert_eq!(layout.outer(&made, &both), None, "that was all");
     // One that is hardly there has no words of its own.
     assert_eq!(layout.placed(&made, &rest, BASE..BASE + 8, &mut 0), None);
