@@ -41,7 +41,8 @@ fn window(paths: &[&Path], times: [u64; 4], names: &Path, books: &mut Value) -> 
     drop(stdin);
     let mut out = Vec::new();
     child.stdout.take().unwrap().read_to_end(&mut out).unwrap();
-    if !child.wait().unwrap().success() {
+    // Of a recording that has ended meanwhile it says nothing.
+    if !child.wait().unwrap().success() || out.is_empty() {
         return None;
     }
     let head = out.split(|byte| *byte == b'\n').next().unwrap();
