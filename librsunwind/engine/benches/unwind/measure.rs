@@ -34,6 +34,16 @@ pub fn clock_ghz() -> f64 {
     (unsafe { _rdtsc() } - from) as f64 / start.elapsed().as_nanos() as f64
 }
 
+/// Cycles between two readings of the counter with nothing between them.
+fn cycles_of_readings() -> u64 {
+    let mut times = [0; 1001].map(|_: u64| unsafe {
+        let from = _rdtsc();
+        _rdtsc() - from
+    });
+    times.sort_unstable();
+    times[500]
+}
+
 /// Forks, measures, and gives what the child found.
 pub fn in_child(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool) -> Numbers {
     unsafe {
@@ -108,7 +118,9 @@ unsafe fn follow(child: i32) -> (i32, u64) {
 struct Task {
     walk: Box<dyn Walk>,
     mode: Mode,
+    /// Of the walk, without what reading them takes.
     cycles: u64,
+    readings: u64,
     frames: u64,
 }
 
@@ -131,7 +143,8 @@ extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
         Mode::Once => {
             let from = unsafe { _rdtsc() };
             task.frames = task.walk.walk(context) as u64;
-            task.cycles = unsafe { _rdtsc() } - from;
+            let cycles = unsafe { _rdtsc() } - from;
+            task.cycles = cycles.saturating_sub(task.readings);
             task.walk.remember(context);
         }
         Mode::Repeat => {
@@ -141,7 +154,7 @@ extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
                 for _ in 0..10 {
                     task.frames = task.walk.walk(context) as u64;
                 }
-                *time = (unsafe { _rdtsc() } - from) / 10;
+                *time = (unsafe { _rdtsc() } - from).saturating_sub(task.readings) / 10;
             }
             times.sort_unstable();
             task.cycles = times[50];
@@ -173,6 +186,7 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
             walk: (walker.new)(),
             mode: Mode::Once,
             cycles: 0,
+            readings: cycles_of_readings(),
             frames: 0,
         });
     }

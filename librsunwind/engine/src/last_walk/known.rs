@@ -114,7 +114,7 @@ unsafe fn differ(_: &[Known]) -> bool {
 }
 
 /// How many are looked at before it is asked whether one has changed.
-const BLOCK: usize = 4;
+const BLOCK: usize = 8;
 
 /// Has the processor fetch the words that led to these frames, which are long in coming where other
 /// work was done since the last walk: meanwhile the walk goes on.
