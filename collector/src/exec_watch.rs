@@ -46,6 +46,9 @@ const RING: usize = 16 << 10;
 const MOST_PROCESSORS: usize = 64;
 /// By then a program has mostly mapped the preload library; until it has, it is looked at as often.
 const PROOF: Duration = Duration::from_millis(30);
+/// CPU time that a program has used by then to make a place for its samples, once it has the
+/// library, ns.
+const PLACE_NS: u64 = 10_000_000;
 /// A program that takes on rights of its own loses the events that it had some microseconds after
 /// the record of its exec.
 const TAKING_RIGHTS: Duration = Duration::from_millis(1);
@@ -113,8 +116,18 @@ struct Unproven {
     due: Instant,
     /// CPU time that it had used before, ns.
     cpu_ns: u64,
-    /// Whether it was seen without a place for its samples: it may have been about to make one.
-    is_late: bool,
+    /// CPU time that it had used since then when it was first seen with the library and without a
+    /// place for its samples, ns.
+    seen_ns: Option<u64>,
+}
+
+impl Unproven {
+    /// Whether it makes no place for its samples, having used so much CPU time. One that has not
+    /// run since it was seen may be about to, however long that is ago by the clock.
+    fn makes_no_place(&self, used_ns: u64) -> bool {
+        let since_ns = self.seen_ns.map(|seen_ns| used_ns.saturating_sub(seen_ns));
+        since_ns.is_some_and(|since_ns| since_ns > PLACE_NS)
+    }
 }
 
 /// Looks out for them.
@@ -203,19 +216,22 @@ impl ExecWatch {
         let due = self.unproven.extract_if(.., |one| one.due <= now);
         let due: Vec<Unproven> = due.collect();
         for one in due {
-            let Unproven { pid, is_late, .. } = one;
+            let pid = one.pid;
             let mappings = processes::mappings(pid);
             let used_ns = used_ns(pid).saturating_sub(one.cpu_ns);
+            let without_place = Unproven {
+                seen_ns: one.seen_ns.or(Some(used_ns)),
+                ..one
+            };
             if processes::goes_without_library(&mappings, used_ns) {
                 match linked::progress(pid, &mappings) {
                     Some(Progress::Begun) => {
                         let refused = self.linked.begin(pid).err();
                         found.extend(refused.map(|why| unprofiled(pid, &why.to_string())));
                     }
-                    Some(Progress::Loaded) if !is_late => self.look_again(Unproven {
-                        is_late: true,
-                        ..one
-                    }),
+                    Some(Progress::Loaded) if !one.makes_no_place(used_ns) => {
+                        self.look_again(without_place);
+                    }
                     _ => found.push(self.copy_or_say(pid, Lack::Library, rings)),
                 }
             } else if !mappings.is_empty() && !mappings.iter().any(processes::is_library) {
@@ -223,12 +239,9 @@ impl ExecWatch {
             } else if is_out_of_reach(pid) {
                 found.push(unprofiled(pid, OUT_OF_REACH));
             } else if seccomp::is_in_force_for(pid) && processes::has_session_only(pid) {
-                match is_late {
+                match one.makes_no_place(used_ns) {
                     true => found.push(self.copy_or_say(pid, Lack::Place, rings)),
-                    false => self.look_again(Unproven {
-                        is_late: true,
-                        ..one
-                    }),
+                    false => self.look_again(without_place),
                 }
             }
         }
@@ -240,7 +253,7 @@ impl ExecWatch {
             pid,
             due: Instant::now(),
             cpu_ns: used_ns(pid),
-            is_late: false,
+            seen_ns: None,
         });
     }
 
@@ -352,9 +365,11 @@ impl ExecWatch {
     }
 }
 
-/// CPU time of a program's first thread, ns; 0 if it is gone.
+/// CPU time of a process, ns; 0 if it is gone.
 fn used_ns(pid: i32) -> u64 {
-    processes::cpu_ns(pid, pid).unwrap_or(0)
+    let clock = nix::time::clock_getcpuclockid(Pid::from_raw(pid));
+    let time = clock.and_then(nix::time::clock_gettime);
+    time.map_or(0, |time| Duration::from(time).as_nanos() as u64)
 }
 
 fn obstacle_of(path: &Path) -> Option<Obstacle> {
@@ -407,4 +422,35 @@ fn is_over(event: &OwnedFd) -> bool {
     let [place] = place;
     let happened = place.revents().unwrap_or(PollFlags::empty());
     looked.is_ok() && happened.intersects(PollFlags::POLLHUP | PollFlags::POLLERR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_that_has_not_run_since_it_was_seen_may_be_about_to_make_a_place() {
+        let seen = |seen_ns| Unproven {
+            pid: 1,
+            due: Instant::now(),
+            cpu_ns: 0,
+            seen_ns,
+        };
+        assert!(!seen(None).makes_no_place(u64::MAX));
+        assert!(!seen(Some(5)).makes_no_place(5 + PLACE_NS));
+        assert!(seen(Some(5)).makes_no_place(6 + PLACE_NS));
+    }
+
+    #[test]
+    fn a_processes_time_is_that_of_all_its_threads() {
+        let own = std::process::id().cast_signed();
+        let before = used_ns(own);
+        let work = || {
+            let begun = nix::time::ClockId::CLOCK_THREAD_CPUTIME_ID;
+            while begun.now().is_ok_and(|time| time.tv_nsec() < 20_000_000) {}
+        };
+        std::thread::scope(|scope| scope.spawn(work).join()).unwrap();
+        assert!(used_ns(own) - before >= 20_000_000);
+        assert_eq!(used_ns(1 << 22), 0, "the kernel gives no such number");
+    }
 }
