@@ -1,8 +1,8 @@
 // What it takes to read the levels of a Python stack and to do nothing with them: as many objects,
 // made in the same order, found by one another, each two pages of them probed once a walk. In a
 // handler, of a signal that comes as often as that of a sample while the program does the same.
-// level_reads SHALLOW DEEP FRAME CODE TEXTS: bytes of a frame and of a code object; whether its name
-// and its lines are read. Prints ns a level: the difference of walks of both depths.
+// level_reads SHALLOW DEEP FRAME CODE TEXTS: bytes of a frame and of a code object; whether its
+// name and its lines are read. Prints ns a level: the difference of walks of both depths.
 #define _GNU_SOURCE
 #include <signal.h>
 #include <stdint.h>

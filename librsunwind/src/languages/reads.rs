@@ -254,11 +254,14 @@ mod tests {
 
     #[test]
     fn pages_that_are_read_in_turns_are_probed_once() {
-        let (reads, apart) = (Reads::new(), SETS * PAGE as usize);
-        let pages = sys::map_anonymous(WAYS * apart).unwrap() as u64;
+        let (reads, apart) = (Reads::new(), SETS as u64 * PAGE);
+        let pages = sys::map_anonymous((WAYS + 1) * apart as usize).unwrap() as u64;
+        let pages = pages.next_multiple_of(apart);
+        // Each with the one behind it, which is as good.
         for _ in 0..COPIES {
-            for page in 0..WAYS {
-                assert_eq!(reads.load(pages + (page * apart) as u64), Ok(0));
+            for page in 0..2 * WAYS as u64 {
+                let at = pages + page / 2 * apart + page % 2 * PAGE;
+                assert_eq!(reads.load(at), Ok(0));
             }
         }
         assert_eq!(reads.copies.get(), COPIES - WAYS as u32);
