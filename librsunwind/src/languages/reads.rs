@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::sys;
 use core::cell::Cell;
 use engine::interpreter::memory::Fields;
-use engine::memory::{is_readable, load_verified};
+use engine::memory::{fetch, is_readable, load_verified};
 
 /// Loads that the languages of a walk may make.
 const LOADS: u32 = 524_288;
@@ -122,6 +122,8 @@ impl Reads {
     #[cold]
     #[inline(never)]
     fn ask(&self, object: u64, (lowest, highest): (u64, u64), count: u32) -> Result<(), Error> {
+        // What is asked for is on its way while the kernel is asked whether it may be read.
+        fetch(object.wrapping_add(lowest));
         Self::take(&self.loads, count)?;
         let first = object.checked_add(lowest).ok_or(Error::Unreadable)?;
         let last = object.checked_add(highest).ok_or(Error::Unreadable)?;
@@ -142,10 +144,14 @@ impl Reads {
                 return Err(Error::Unreadable);
             }
         }
-        // The oldest of its set goes.
+        self.remember(page);
+        Ok(())
+    }
+
+    /// The oldest of its set goes.
+    fn remember(&self, page: u64) {
         let newest = self.pages.get(page as usize % SETS).into_iter().flatten();
         newest.fold(page, |page, known| known.replace(page));
-        Ok(())
     }
 
     /// Whether a page and one beside it can both be read, by one word that reaches into both. The
@@ -161,13 +167,13 @@ impl Reads {
             return Ok(false);
         }
         Self::take(&self.copies, 1)?;
-        let can_be_read = is_readable(higher.wrapping_mul(PAGE).wrapping_sub(4));
-        if can_be_read
-            && let Some(oldest) = self.pages.get(other as usize % SETS)
-            && let Some(oldest) = oldest.last()
-        {
-            // Nobody has asked for it: it takes the place of none that is newer.
-            oldest.set(other);
+        let edge = higher.wrapping_mul(PAGE);
+        // Both are on their way while the kernel begins.
+        fetch(edge.wrapping_sub(8));
+        fetch(edge);
+        let can_be_read = is_readable(edge.wrapping_sub(4));
+        if can_be_read {
+            self.remember(other);
         }
         Ok(can_be_read)
     }
@@ -248,11 +254,14 @@ mod tests {
 
     #[test]
     fn pages_that_are_read_in_turns_are_probed_once() {
-        let (reads, apart) = (Reads::new(), SETS * PAGE as usize);
-        let pages = sys::map_anonymous(WAYS * apart).unwrap() as u64;
+        let (reads, apart) = (Reads::new(), SETS as u64 * PAGE);
+        let pages = sys::map_anonymous((WAYS + 1) * apart as usize).unwrap() as u64;
+        let pages = pages.next_multiple_of(apart);
+        // Each with the one behind it, which is as good.
         for _ in 0..COPIES {
-            for page in 0..WAYS {
-                assert_eq!(reads.load(pages + (page * apart) as u64), Ok(0));
+            for page in 0..2 * WAYS as u64 {
+                let at = pages + page / 2 * apart + page % 2 * PAGE;
+                assert_eq!(reads.load(at), Ok(0));
             }
         }
         assert_eq!(reads.copies.get(), COPIES - WAYS as u32);
