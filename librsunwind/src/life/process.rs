@@ -184,7 +184,7 @@ pub fn after_fork_in_child() {
     this.handler_stack.lend(before);
     if !before.is_null() {
         // SAFETY: memory of states stays mapped, and that for labels as the parent had it.
-        unsafe { this.regions.inherit(before as usize, parent) };
+        unsafe { this.regions.inherit(handler_stack::top_of(before), parent) };
     }
     this.birth.set_unfinished(true);
     this.arm_fork_child(None);

@@ -20,6 +20,8 @@
 //! While the kernel has the stack, no other thread may get the state.
 #![allow(unsafe_code)]
 
+use super::layout;
+pub(crate) use super::layout::HANDLER_STACK as SIZE;
 use crate::arch::{self, signal_frame};
 use crate::program_signal;
 use crate::restart;
@@ -33,13 +35,10 @@ use core::sync::atomic::{AtomicBool, compiler_fence};
 /// What a store raises where there is no stack.
 const FAULTS: [c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// Bytes of the handler's stack: what a walk, a record and callbacks take, and the kernel's frame.
-pub(crate) const SIZE: usize = 80 * 1024;
-
 /// See the module.
 #[derive(Debug)]
 pub struct HandlerStack {
-    /// Its end, where the state begins.
+    /// Its end.
     top: usize,
     /// Whether the kernel was ever lent it by this thread. Written in ordinary code and by the
     /// handler.
@@ -51,7 +50,7 @@ pub struct HandlerStack {
 }
 
 impl HandlerStack {
-    /// In front of the state at that address.
+    /// The one that ends there.
     pub(super) const fn new(top: usize) -> Self {
         Self {
             top,
@@ -64,6 +63,11 @@ impl HandlerStack {
     /// Its end.
     pub(super) const fn top(&self) -> usize {
         self.top
+    }
+
+    /// That of a thread, by its word: a state, perhaps a wiped one, or null.
+    fn of(word: *mut c_void) -> Self {
+        Self::new(top_of(word))
     }
 
     /// For the next thread.
@@ -98,7 +102,7 @@ impl HandlerStack {
         self.lent.set(true);
         if let Ok(old) = sys::alternate_stack(Some(&self.as_alternate()))
             && old.ss_size != 0
-            && !Self::new(before as usize).is(&old)
+            && !Self::of(before).is(&old)
         {
             let _ = sys::alternate_stack(Some(&old));
         }
@@ -182,6 +186,14 @@ pub fn leave_visible() {
     VISIBLE.store(true, Relaxed);
 }
 
+/// Where the handler's stack of a thread with that word ends, whose state may be wiped; 0 without.
+pub(crate) fn top_of(word: *mut c_void) -> usize {
+    match word.is_null() {
+        true => 0,
+        false => layout::stack_top(word as usize),
+    }
+}
+
 /// What the kernel says where there is none.
 const NONE: libc::stack_t = libc::stack_t {
     ss_sp: ptr::null_mut(),
@@ -197,7 +209,7 @@ fn may_be_asked() -> bool {
 /// Whether it is the one that the calling thread may have lent: by its word, also in the child of a
 /// fork that finds its state wiped.
 fn is_lent(stack: &libc::stack_t) -> bool {
-    HandlerStack::new(arch::thread_word() as usize).is(stack)
+    HandlerStack::of(arch::thread_word()).is(stack)
 }
 
 /// Makes what the kernel says of the alternate stack what the program knows of it.
@@ -210,7 +222,7 @@ pub fn hide(stack: &mut libc::stack_t) {
 /// In the child of a fork that will not be sampled: takes away what the thread with that word,
 /// which forked it, may have lent.
 pub fn take_back_of_parent(before: *mut c_void) {
-    let is_lent = |now: &libc::stack_t| HandlerStack::new(before as usize).is(now);
+    let is_lent = |now: &libc::stack_t| HandlerStack::of(before).is(now);
     if sys::alternate_stack(None).is_ok_and(|now| is_lent(&now)) {
         let _ = sys::alternate_stack(Some(&NONE));
     }

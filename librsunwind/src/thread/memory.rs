@@ -5,10 +5,8 @@
 //! that releases it.
 #![allow(unsafe_code)]
 
-use super::handler_stack;
-use super::regions;
+use super::layout::{self, Place};
 use super::registry;
-use super::room::Room;
 use super::state::ThreadState;
 use crate::process::PROCESS;
 use crate::signal;
@@ -17,14 +15,16 @@ use crate::{arch, clock};
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use engine::memory::StackMemory;
 use engine::registers::thread_block;
-use engine::wire::sample::{Frame, Trigger};
+use engine::wire::sample::Trigger;
 
-/// Where a state begins in its mapping: behind a guard, room for labels and the handler's stack.
-const STATE_OFFSET: usize = PAGE + regions::ROOM + handler_stack::SIZE;
-const FRAMES_OFFSET: usize = size_of::<ThreadState>().next_multiple_of(64);
+const _: () = assert!(size_of::<ThreadState>() <= layout::STATE);
 
-/// So long making a state takes at most: what is more others had the processor for, ns.
-const MADE_NS: u64 = 20_000;
+/// From so many on states are made several at a time.
+const MANY: usize = 16;
+
+/// So long making a state takes at most, or several: what is more others had the processor for, ns.
+const ONE_NS: u64 = 20_000;
+const SEVERAL_NS: u64 = 60_000;
 
 impl ThreadState {
     /// Memory for a thread that is about to start: new, or that of a thread that has ended.
@@ -43,33 +43,32 @@ impl ThreadState {
             }
         }
         let began_ns = clock::monotonic_ns();
-        let size = mapping_size(max_depth);
-        let mapping = sys::map_anonymous(size)?;
-        sys::protect_none(mapping, PAGE);
-        // Not the stack: a handler of the program's may stand there, and fork. Nor the labels.
-        sys::advise(
-            mapping.wrapping_add(STATE_OFFSET),
-            size.wrapping_sub(STATE_OFFSET),
-            libc::MADV_WIPEONFORK,
-        );
-        // SAFETY: fresh zeroed memory of sufficient size and alignment, with the handler's stack
-        // below.
-        let state = unsafe { place(mapping.wrapping_add(STATE_OFFSET), max_depth) };
-        registry::register(state);
+        let made = match registry::threads() {
+            MANY..registry::MOST => make_several(max_depth).or_else(|_| make_one(max_depth)),
+            _ => make_one(max_depth),
+        };
+        let most_ns = match made {
+            Ok(state) if Place::of(state as usize) != Place::ALONE => SEVERAL_NS,
+            _ => ONE_NS,
+        };
         let made_ns = clock::monotonic_ns().saturating_sub(began_ns);
-        PROCESS.pace.spend(made_ns.min(MADE_NS));
-        Ok(state)
+        PROCESS.pace.spend(made_ns.min(most_ns));
+        made
     }
 
-    /// Takes the memory of a state away that no thread has had.
+    /// Takes the memory of a state away that no thread has had, if it is its alone.
     ///
     /// # Safety
     /// It came from [`ThreadState::allocate`] with that depth, and nobody uses it.
     pub(crate) unsafe fn unmake(state: *mut Self, max_depth: usize) {
+        if Place::of(state as usize) != Place::ALONE {
+            // SAFETY: the caller's promise.
+            return unsafe { Self::release(state) };
+        }
         registry::unregister(state);
-        let mapping = state.cast::<u8>().wrapping_sub(STATE_OFFSET);
+        let mapping = state.cast::<u8>().wrapping_sub(Place::ALONE.state_offset());
         // SAFETY: the caller's promise.
-        unsafe { sys::unmap(mapping, mapping_size(max_depth)) };
+        unsafe { sys::unmap(mapping, Place::ALONE.mapping_size(max_depth)) };
     }
 
     /// The end of the stack of a state's handler, which nothing else uses before there is one.
@@ -92,7 +91,7 @@ impl ThreadState {
             // SAFETY: memory of a state with as much room, since the settings never change; nobody
             // has it in this process.
             unsafe {
-                let state = place(state.cast(), max_depth);
+                place(state, max_depth);
                 (*state).shared.release();
             }
             true
@@ -232,49 +231,91 @@ fn forget_word(state: *mut ThreadState) {
 /// How far down a stack is looked at in advance, bytes.
 const WAY_DOWN: u64 = 60 * PAGE as u64;
 
-/// Bytes of the mapping of a state.
-fn mapping_size(max_depth: usize) -> usize {
-    let size = STATE_OFFSET.saturating_add(size_with(max_depth));
-    size.next_multiple_of(PAGE)
+fn make_one(max_depth: usize) -> Result<*mut ThreadState, Errno> {
+    let mapping = map(Place::ALONE, max_depth)?;
+    // SAFETY: mapped for it.
+    let state = unsafe { make(mapping, Place::ALONE, max_depth) };
+    registry::register(state);
+    Ok(state)
 }
 
-/// Bytes of a state with room for stacks of so many frames.
-fn size_with(max_depth: usize) -> usize {
-    FRAMES_OFFSET.saturating_add(Room::bytes(max_depth))
+/// Makes a state, and others for the next threads, as if threads that have ended had left them. It
+/// takes two system calls for all of them, and fewer mappings.
+fn make_several(max_depth: usize) -> Result<*mut ThreadState, Errno> {
+    let mapping = map(Place::FIRST, max_depth)?;
+    for place in Place::others() {
+        // SAFETY: mapped for it.
+        let state = unsafe { make(mapping, place, max_depth) };
+        // SAFETY: nobody knows of it yet.
+        let shared = unsafe { &(*state).shared };
+        // From when it is registered on it is for anybody, also in the child of a fork.
+        shared.release();
+        registry::register(state);
+        registry::leave(shared);
+    }
+    // SAFETY: as above.
+    let state = unsafe { make(mapping, Place::FIRST, max_depth) };
+    registry::register(state);
+    Ok(state)
+}
+
+/// Maps what states need, of which one is at that place.
+fn map(place: Place, max_depth: usize) -> Result<*mut u8, Errno> {
+    let size = place.mapping_size(max_depth);
+    let mapping = sys::map_anonymous(size)?;
+    // Not the stacks: a handler of the program's may stand there, and fork. Nor the labels.
+    let wiped = place.wiped_offset();
+    sys::advise(
+        mapping.wrapping_add(wiped),
+        size.wrapping_sub(wiped),
+        libc::MADV_WIPEONFORK,
+    );
+    Ok(mapping)
+}
+
+/// Makes the state at that place, and guards the stack of its handler.
+///
+/// # Safety
+/// The mapping is one of such places, and nobody uses this one.
+unsafe fn make(mapping: *mut u8, at: Place, max_depth: usize) -> *mut ThreadState {
+    sys::guard(mapping.wrapping_add(at.guard_offset()), PAGE);
+    let state = mapping.wrapping_add(at.state_offset()).cast();
+    // SAFETY: the caller's promise: fresh zeroed memory.
+    unsafe { place(state, max_depth) };
+    state
 }
 
 /// Makes a state there.
 ///
 /// # Safety
-/// [`size_with`] bytes, aligned to 64, that nobody else uses; below them the handler's stack.
-unsafe fn place(memory: *mut u8, max_depth: usize) -> *mut ThreadState {
-    let state = memory.cast::<ThreadState>();
-    let frames = memory.wrapping_add(FRAMES_OFFSET).cast::<Frame>();
+/// It is memory of one, with what belongs to it, that nobody else uses.
+unsafe fn place(state: *mut ThreadState, max_depth: usize) {
+    let stack_top = layout::stack_top(state as usize);
+    let frames = layout::frames(state.cast(), max_depth);
     // SAFETY: the caller's promise.
-    unsafe { state.write(ThreadState::new(memory as usize, frames, max_depth)) };
-    state
+    unsafe { state.write(ThreadState::new(stack_top, frames, max_depth)) };
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[derive(Clone, Copy)]
-    #[repr(align(64))]
-    struct Line(#[expect(dead_code, reason = "memory")] [u8; 64]);
+    use engine::wire::sample::Frame;
 
     const DEPTH: usize = 16;
 
-    fn memory() -> Vec<Line> {
-        vec![Line([0; 64]); size_with(DEPTH).div_ceil(64)]
+    /// A state that is in no slot.
+    fn state() -> *mut ThreadState {
+        let mapping = map(Place::ALONE, DEPTH).expect("memory");
+        let state = mapping.wrapping_add(Place::ALONE.state_offset()).cast();
+        // SAFETY: mapped for it.
+        unsafe { place(state, DEPTH) };
+        state
     }
 
     #[test]
     fn a_handler_may_come_in_while_ordinary_code_holds_the_state() {
-        let mut memory = memory();
-        // SAFETY: aligned memory of that size; there is no handler.
-        let state = unsafe { place(memory.as_mut_ptr().cast(), DEPTH) };
-        // SAFETY: as above.
+        let state = state();
+        // SAFETY: made above; there is no handler.
         let ordinary = unsafe { ThreadState::live(state) }.expect("a live state");
         let handler = || {
             // SAFETY: as above.
@@ -302,9 +343,7 @@ mod tests {
 
     #[test]
     fn a_state_goes_from_thread_to_thread() {
-        let mut memory = memory();
-        // SAFETY: as above.
-        let state = unsafe { place(memory.as_mut_ptr().cast(), DEPTH) };
+        let state = state();
         registry::register(state);
         // SAFETY: as above; other threads see this part alone.
         let shared = unsafe { &(*state).shared };
@@ -332,7 +371,7 @@ mod tests {
         assert!(!next.belief.is_blocked() && next.tid() == 0);
         // Fork leaves zeros.
         // SAFETY: all of it, used by nobody.
-        unsafe { state.cast::<u8>().write_bytes(0, size_with(DEPTH)) };
+        unsafe { state.cast::<u8>().write_bytes(0, layout::STATE) };
         ThreadState::inherit(state, DEPTH);
         assert_eq!(registry::reusable(DEPTH), Some(state), "the child's own");
         registry::inherit(core::ptr::null_mut(), |_| false);
@@ -340,11 +379,47 @@ mod tests {
     }
 
     #[test]
+    fn several_are_made_at_a_time_and_the_others_are_for_the_next_threads() {
+        // Of a depth of its own: threads of other tests find none of these.
+        const DEPTH: usize = 24;
+        let first = make_several(DEPTH).expect("memory");
+        let mut all = vec![first];
+        all.extend(core::iter::from_fn(|| registry::reusable(DEPTH)));
+        assert_eq!(all.len(), Place::others().count() + 1);
+        for state in &all {
+            // SAFETY: claimed by this test, and no thread has it.
+            let this = unsafe { ThreadState::live(*state) }.expect("a live state");
+            let top = this.handler_stack.top();
+            assert_eq!(top, layout::stack_top(*state as usize));
+            // SAFETY: the stack, and the frames of the next sample.
+            unsafe {
+                (top as *mut u64).wrapping_sub(1).write(1);
+                this.room.next().fill(Frame::default());
+            }
+        }
+        // Fork leaves zeros, from which each is made again where it was.
+        // SAFETY: as above.
+        unsafe {
+            first.cast::<u8>().write_bytes(0, layout::STATE);
+            place(first, DEPTH);
+            ThreadState::release(first);
+            assert_eq!(
+                ThreadState::handler_stack_top(first),
+                layout::stack_top(first as usize)
+            );
+        }
+        // SAFETY: it has no mapping of its own, and stays.
+        unsafe { ThreadState::unmake(all[1], DEPTH) };
+        assert_eq!(registry::reusable(DEPTH), Some(all[1]));
+        all.iter().for_each(|state| registry::unregister(*state));
+    }
+
+    #[test]
     fn a_wiped_state_is_none() {
-        let memory = memory();
+        let wiped = map(Place::ALONE, DEPTH).expect("memory");
         // SAFETY: zeroed memory, as fork leaves it; and null.
         unsafe {
-            assert!(ThreadState::live(memory.as_ptr().cast()).is_none());
+            assert!(ThreadState::live(wiped.cast()).is_none());
             assert!(ThreadState::live(core::ptr::null()).is_none());
         }
     }

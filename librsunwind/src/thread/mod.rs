@@ -1,12 +1,8 @@
 //! One profiled thread: what is known of it ([`ThreadState`]), and what can be done with that
 //! alone: arm it, write its records.
 //!
-//! All of it lies in one mapping of its own, found through one thread-local word:
-//!
-//! ```text
-//! | guard page | labels | handler stack … <- stack_top | ThreadState
-//! | frames of this sample | of the sample before | spare |
-//! ```
+//! All of it is found through one thread-local word, the address of the state. [`layout`] says what
+//! lies where.
 //!
 //! A fork child sees the state filled with zeros (`MADV_WIPEONFORK`): `magic` is gone, and nothing
 //! inherited is ever touched, but the labels of the regions that it is born in.
@@ -18,6 +14,7 @@ mod birth;
 mod early;
 pub mod handler_stack;
 mod labels;
+mod layout;
 mod memory;
 mod output;
 #[cfg(feature = "outside")]

@@ -17,18 +17,16 @@
 //! Used by its own thread alone, in ordinary code and in handlers.
 #![allow(unsafe_code)]
 
-use super::handler_stack;
+use super::layout::{HANDLER_STACK, LABELS as ROOM};
 use crate::described;
 use crate::error::Error;
-use crate::sys::{self, PAGE};
+use crate::sys;
 use core::cell::Cell;
 use core::sync::atomic::Ordering::{Relaxed, Release};
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, compiler_fence};
 use core::{ptr, slice};
 use engine::wire::label::{LONGEST_KEY, LONGEST_VALUE};
 
-/// Bytes of a thread's memory for this.
-pub(super) const ROOM: usize = PAGE;
 /// Labels of a region, at most.
 pub const MOST: usize = 16;
 
@@ -367,7 +365,7 @@ unsafe fn whole_length(value: *const u8, length: usize) -> usize {
 }
 
 fn memory_below(stack_top: usize) -> *const Memory {
-    let below = handler_stack::SIZE + ROOM;
+    let below = HANDLER_STACK + ROOM;
     stack_top.wrapping_sub(below) as *const Memory
 }
 

@@ -19,6 +19,8 @@ use core::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize};
 /// that finds no slot is profiled all the same; its account then lacks the final CPU time.
 static REGISTRY: Registry = Registry::new();
 type Registry = Pointers<ThreadState, 32>;
+/// So many have slots.
+pub(super) const MOST: usize = Registry::LENGTH;
 /// No slot at or beyond this has ever been used.
 static REGISTRY_TOP: AtomicUsize = AtomicUsize::new(0);
 
@@ -119,7 +121,8 @@ fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
     (0..REGISTRY_TOP.load(Acquire)).filter_map(|index| REGISTRY.get(index))
 }
 
-/// Most threads that have had a state at the same time; in a fork child some of its parent's count.
+/// Most threads that have had a state at the same time, and some for which there was one to be; in a
+/// fork child some of its parent's count.
 pub(super) fn threads() -> usize {
     REGISTRY_TOP.load(Relaxed)
 }

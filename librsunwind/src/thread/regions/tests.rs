@@ -5,7 +5,7 @@ use super::*;
 /// Regions in memory of their own.
 fn regions() -> (Vec<u64>, Regions) {
     let mut memory = vec![0u64; ROOM / UNIT];
-    let below = handler_stack::SIZE + ROOM;
+    let below = HANDLER_STACK + ROOM;
     let regions = Regions::new(memory.as_mut_ptr() as usize + below);
     (memory, regions)
 }
@@ -98,7 +98,7 @@ fn a_handler_between_any_two_steps_leaves_what_it_found() {
 fn a_fork_child_goes_on_in_the_regions_of_who_forked() {
     let ((memory, parent), (_own, child)) = (regions(), regions());
     let region = begin(&parent, &[label("route", "/b")]).unwrap();
-    let below = handler_stack::SIZE + ROOM;
+    let below = HANDLER_STACK + ROOM;
     let top = memory.as_ptr() as usize + below;
     // SAFETY: (both) that memory.
     unsafe { child.inherit(top, sys::getpid() + 1) };
