@@ -49,19 +49,19 @@ impl Block {
 
     pub(crate) fn u32s(&mut self, name: &str, values: impl Iterator<Item = u32>) {
         self.column(name, "UInt32");
-        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        values.for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
     pub(crate) fn u64s(&mut self, name: &str, values: impl Iterator<Item = u64>) {
         self.column(name, "UInt64");
-        values.for_each(|value| self.bytes.extend(value.to_le_bytes()));
+        values.for_each(|value| self.bytes.extend_from_slice(&value.to_le_bytes()));
     }
 
     /// Times, ns since 1970.
     pub(crate) fn times(&mut self, name: &str, values: impl Iterator<Item = u64>) {
         self.column(name, "DateTime64(3, 'UTC')");
         let ms = values.map(|ns| ns.saturating_add(500_000) / 1_000_000);
-        ms.for_each(|ms| self.bytes.extend(ms.to_le_bytes()));
+        ms.for_each(|ms| self.bytes.extend_from_slice(&ms.to_le_bytes()));
     }
 
     pub(crate) fn texts<'a>(&mut self, name: &str, values: impl Iterator<Item = &'a str>) {
@@ -170,7 +170,8 @@ impl Block {
         match width(keys) {
             PLACES_OF_8 => self.bytes.extend(places.map(|place| place as u8)),
             PLACES_OF_16 => {
-                places.for_each(|place| self.bytes.extend((place as u16).to_le_bytes()));
+                let bytes = &mut self.bytes;
+                places.for_each(|place| bytes.extend_from_slice(&(place as u16).to_le_bytes()));
             }
             _ => places.for_each(|place| self.bytes.extend((place as u32).to_le_bytes())),
         }
@@ -231,7 +232,7 @@ impl Block {
         let mut end = 0;
         for length in lengths {
             end += length as u64;
-            self.bytes.extend(end.to_le_bytes());
+            self.bytes.extend_from_slice(&end.to_le_bytes());
         }
     }
 }
@@ -247,7 +248,7 @@ const fn width(keys: usize) -> u64 {
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put_number(out, text.len());
-    out.extend(text.as_bytes());
+    out.extend_from_slice(text.as_bytes());
 }
 
 /// Seven bits in each byte, the lowest first.

@@ -8,6 +8,7 @@ use crate::profile::{CallId, Frame, Function, FunctionId, Mode, Profile, Sample,
 use crate::visible::visible;
 use prost::Message as _;
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::hash::Hasher as _;
 use std::io;
 use twox_hash::XxHash64;
@@ -44,7 +45,8 @@ pub(crate) fn encode(profile: &Profile, window: &Window<'_>) -> io::Result<Vec<u
         functions: vec![None; profile.functions.len()],
         frames: vec![None; profile.frames.len()],
         known_frames: HashMap::default(),
-        hashes: Vec::new(),
+        hashes: String::new(),
+        hash_ends: Vec::new(),
         known_calls: HashMap::with_capacity_and_hasher(profile.stacks.len(), Default::default()),
         stack_hashes: Vec::with_capacity(profile.stacks.len()),
         stacks: vec![0; profile.stacks.len()],
@@ -88,8 +90,9 @@ struct Maker<'a> {
     /// ... which may differ by their address alone, and then are one: of a function at a line of a
     /// file, inlined so often.
     known_frames: HashMap<(FunctionId, u32, u32, u32), u32>,
-    /// Their hashes as text, by these places.
-    hashes: Vec<String>,
+    /// Their hashes as text, one behind the other, and where each ends, by these places.
+    hashes: String,
+    hash_ends: Vec<usize>,
     /// Places of calls that are one, by their caller and frame.
     known_calls: HashMap<(Option<u32>, u32), u32>,
     /// Of calls, by their places, the hashes of the stacks that they are the innermost of.
@@ -125,14 +128,17 @@ impl Maker<'_> {
         let all = || profile.weighed();
         let number = all().count();
         let thread = |sample: &Sample| &profile.recording.threads[sample.thread.index()];
-        let process = |sample| &profile.recording.processes[thread(sample).process.index()];
+        let processes = &profile.recording.processes;
+        let names: Vec<&str> = processes.iter().map(|process| process.name()).collect();
+        let process = |sample| &processes[thread(sample).process.index()];
+        let process_name = |sample| names[thread(sample).process.index()];
         let time = |sample: &Sample| {
             // A remainder has none of its own.
             let at = window.realtime_offset_ns.saturating_add(sample.time_ns);
             at.clamp(window.from_ns, window.to_ns.max(window.from_ns))
         };
         let thread_name = |sample| match &*thread(sample).name {
-            "" => process(sample).name(),
+            "" => process_name(sample),
             name => name,
         };
         let regions = |sample: &Sample| {
@@ -142,7 +148,7 @@ impl Maker<'_> {
         let mut samples = Block::of(number);
         samples.labels("service", all().map(|_| service));
         samples.labels("host", all().map(|_| host));
-        samples.labels("process", all().map(|sample| process(sample).name()));
+        samples.labels("process", all().map(process_name));
         samples.few_u32s("pid", all().map(|sample| process(sample).pid));
         samples.labels("thread", all().map(thread_name));
         samples.few_u32s("tid", all().map(|sample| thread(sample).tid));
@@ -232,8 +238,10 @@ impl Maker<'_> {
             self.stack_hashes.push(None);
             self.rows.stacks.call(caller, frame)
         });
-        self.path
-            .push(place, self.hashes[frame as usize].as_bytes());
+        let end = self.hash_ends[frame as usize];
+        let before = frame.checked_sub(1).map(|one| self.hash_ends[one as usize]);
+        let hash = &self.hashes[before.unwrap_or(0)..end];
+        self.path.push(place, hash.as_bytes());
         place
     }
 
@@ -254,7 +262,8 @@ impl Maker<'_> {
             let frames = &mut self.rows.frames;
             let place = small(frames.hash.len() as u64);
             frames.hash.push(hash);
-            self.hashes.push(hash.to_string());
+            let _ = write!(self.hashes, "{hash}");
+            self.hash_ends.push(self.hashes.len());
             for (column, text) in frames.texts_mut().into_iter().zip(said.texts) {
                 column.push(text);
             }

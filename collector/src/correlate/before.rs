@@ -92,8 +92,8 @@ impl<'a> Before<'a> {
 /// As [`Sample::new_frames`].
 pub(super) fn read_new(sample: &Sample<'_>, frames: &mut Vec<Frame>) -> Result<(), WireError> {
     frames.clear();
-    for frame in sample.new_frames() {
+    sample.new_frames().try_for_each(|frame| {
         frames.push(frame?);
-    }
-    Ok(())
+        Ok(())
+    })
 }

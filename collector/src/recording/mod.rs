@@ -62,7 +62,7 @@ use engine::wire::session::SegmentTotals;
 use facts::Facts;
 use names::Parts;
 use scan::{Place, Scan};
-use source::Source;
+use source::{Ahead, Source};
 use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -150,6 +150,7 @@ impl Reader {
         let (mut last, mut names) = (None, Parts::default());
         let mut scan = Scan {
             source: &source,
+            ahead: Ahead::of(&source),
             kind: header.map_or(FileKind::Recording, |header| header.kind),
             damages: &mut damages,
             budget: Budget::for_file(source.length()),

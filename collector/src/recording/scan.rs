@@ -5,15 +5,13 @@
 
 use super::chunk_records::{Budget, Step, plausible, walk};
 use super::error::Damages;
-use super::source::Source;
+use super::source::{AT_ONCE, Ahead, Source};
 use engine::wire::chunk::{self, ChunkInfo, ChunkState};
 use engine::wire::file::{self, FileKind};
 use std::io;
 
 /// A chunk with more records than this is taken for damage; our own writers stay far below.
 const LARGEST: usize = 16 << 20;
-/// How much is read at once when looking for a magic.
-const WINDOW: usize = 256 << 10;
 
 /// A chunk that was found.
 #[derive(Clone, Copy, Debug)]
@@ -32,6 +30,7 @@ pub(super) struct Place {
 /// A scan under way.
 pub(super) struct Scan<'a> {
     pub(super) source: &'a Source,
+    pub(super) ahead: Ahead<'a>,
     pub(super) kind: FileKind,
     pub(super) damages: &'a mut Damages,
     pub(super) budget: Budget,
@@ -54,16 +53,15 @@ impl Scan<'_> {
         mut visit: impl FnMut(&Place, Option<Step<'_>>),
     ) -> io::Result<()> {
         let mut at = file::HEADER_SIZE as u64;
-        let mut records = Vec::new();
         while at < self.source.length() {
             match self.look(at)? {
                 Here::Chunk(place) => {
                     let first = place.offset + chunk::HEADER_SIZE as u64;
-                    self.source.read(first, place.length, &mut records)?;
+                    let records = self.ahead.read(first, place.length)?;
                     let cut = records.len() < place.length;
                     visit(&place, None);
                     let sound = walk(
-                        &records,
+                        records,
                         first,
                         place.open_end || cut,
                         &mut self.budget,
@@ -81,8 +79,7 @@ impl Scan<'_> {
     }
 
     fn look(&mut self, at: u64) -> io::Result<Here> {
-        let mut header = Vec::new();
-        self.source.read(at, chunk::HEADER_SIZE, &mut header)?;
+        let header = self.ahead.read(at, chunk::HEADER_SIZE)?.to_vec();
         if header.iter().all(|byte| *byte == 0) {
             return Ok(self.unused(at));
         }
@@ -107,8 +104,12 @@ impl Scan<'_> {
     }
 
     fn place(&mut self, offset: u64, info: ChunkInfo) -> io::Result<Place> {
+        // All of it at once, with what it leads to.
+        let stride = info.stride as usize;
+        self.ahead
+            .read(offset, stride.min(AT_ONCE) + chunk::HEADER_SIZE)?;
         let committed = info.committed as usize;
-        let room = info.stride as usize - chunk::HEADER_SIZE;
+        let room = stride - chunk::HEADER_SIZE;
         let padded = room - committed >= chunk::ALIGNMENT;
         let open_end = self.kind == FileKind::Recording && padded && room <= LARGEST;
         if open_end {
@@ -133,7 +134,7 @@ impl Scan<'_> {
     }
 
     /// Bytes from the first record of a chunk to the next thing that looks like a chunk.
-    fn until_next(&self, offset: u64) -> io::Result<usize> {
+    fn until_next(&mut self, offset: u64) -> io::Result<usize> {
         let first = offset + chunk::HEADER_SIZE as u64;
         let distance = self.find(first)?.saturating_sub(first);
         Ok(usize::try_from(distance).unwrap_or(usize::MAX))
@@ -197,9 +198,8 @@ impl Scan<'_> {
         Ok(found)
     }
 
-    fn leads_on(&self, at: u64) -> io::Result<bool> {
-        let mut word = Vec::new();
-        self.source.read(at, 4, &mut word)?;
+    fn leads_on(&mut self, at: u64) -> io::Result<bool> {
+        let word = self.ahead.read(at, 4)?;
         let unused = self.kind == FileKind::Segment && word.iter().all(|byte| *byte == 0);
         Ok(unused || word == chunk::MAGIC.to_le_bytes())
     }
@@ -212,15 +212,14 @@ impl Scan<'_> {
     }
 
     /// The offset of the next thing that looks like a chunk, or the end of the file.
-    fn find(&self, from: u64) -> io::Result<u64> {
+    fn find(&mut self, from: u64) -> io::Result<u64> {
         let end = self.source.length();
         let enough = chunk::HEADER_SIZE + 8;
         let mut at = from;
-        let mut window = Vec::new();
         while let Some(data) = self.source.next_data(at).filter(|data| *data < end) {
             at = data.max(at);
-            self.source.read(at, WINDOW, &mut window)?;
-            if let Some(found) = first_chunk(&window) {
+            let window = self.ahead.read(at, AT_ONCE)?;
+            if let Some(found) = first_chunk(window) {
                 return Ok(at + found as u64);
             }
             if window.len() <= enough {

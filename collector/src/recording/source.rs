@@ -16,6 +16,9 @@ use std::path::{Path, PathBuf};
 /// Segments up to that length are read at once, bytes.
 const LARGEST_COPY: u64 = 32 << 20;
 
+/// So much of a file is read at once where it is gone through, bytes.
+pub(super) const AT_ONCE: usize = 256 << 10;
+
 /// One file's bytes.
 #[derive(Debug)]
 pub(super) enum Source {
@@ -132,6 +135,56 @@ impl Source {
             Err(nix::Error::ENXIO) => None,
             Err(_) => Some(offset),
         }
+    }
+}
+
+/// Goes through a file: what is next is mostly there already, with what was before.
+#[derive(Debug)]
+pub(super) struct Ahead<'a> {
+    source: &'a Source,
+    /// Where the bytes begin.
+    begin: u64,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Ahead<'a> {
+    pub(super) const fn of(source: &'a Source) -> Self {
+        Self {
+            source,
+            begin: 0,
+            bytes: Vec::new(),
+        }
+    }
+
+    /// Up to `length` bytes at `offset`: those that are there.
+    ///
+    /// # Errors
+    /// As the file is read.
+    pub(super) fn read(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
+        let there = self.source.length().saturating_sub(offset);
+        let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
+        let (begin, bytes) = match self.source {
+            Source::Memory(bytes) => (0, bytes),
+            _ => {
+                if !self.has(offset, length) {
+                    // Of holes no more than is asked for.
+                    let is_data = self.source.next_data(offset) == Some(offset);
+                    let most = if is_data { AT_ONCE } else { 0 };
+                    self.begin = offset;
+                    let bytes = &mut self.bytes;
+                    self.source.read(offset, length.max(most), bytes)?;
+                }
+                (self.begin, &self.bytes)
+            }
+        };
+        let from = usize::try_from(offset - begin).unwrap_or(usize::MAX);
+        let found = bytes.get(from..).unwrap_or_default();
+        Ok(&found[..length.min(found.len())])
+    }
+
+    fn has(&self, offset: u64, length: usize) -> bool {
+        let end = self.begin.saturating_add(self.bytes.len() as u64);
+        self.begin <= offset && offset.saturating_add(length as u64) <= end
     }
 }
 

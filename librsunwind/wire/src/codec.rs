@@ -145,8 +145,7 @@ impl<'a> Decoder<'a> {
         if let Some(bytes) = self.rest.first_chunk()
             && let ends = !u64::from_le_bytes(*bytes) & LAST
             && ends != 0
-            && let length = (ends.trailing_zeros() >> 3).wrapping_add(1)
-            && let Some(rest) = self.rest.get(length as usize..)
+            && let Some(rest) = self.rest.get(length_to(ends)..)
         {
             self.rest = rest;
             return Ok(());
@@ -175,6 +174,7 @@ impl<'a> Decoder<'a> {
     ///
     /// # Errors
     /// [`WireError::BadValue`] when it does not.
+    #[inline]
     pub fn small(&mut self, field: &'static str) -> Result<u32, WireError> {
         let value = self.number()?;
         u32::try_from(value).map_err(|_| WireError::BadValue(field, value))
@@ -221,7 +221,13 @@ const fn number_in(bytes: u64) -> Option<(u64, usize)> {
     let low = sevens & 0x007f_007f_007f_007f | (sevens & 0x7f00_7f00_7f00_7f00) >> 1;
     let low = low & 0x0000_3fff_0000_3fff | (low & 0x3fff_0000_3fff_0000) >> 2;
     let value = low & 0x0fff_ffff | (low & 0x0fff_ffff_0000_0000) >> 4;
-    Some((value, (own.count_ones() >> 3) as usize))
+    Some((value, length_to(ends)))
+}
+
+/// Bytes up to the first last one, of which `ends` has the high bits.
+#[inline]
+const fn length_to(ends: u64) -> usize {
+    (ends.trailing_zeros() >> 3).wrapping_add(1) as usize
 }
 
 /// Small magnitudes to small unsigned numbers: 0, -1, 1, -2 … become 0, 1, 2, 3 ….

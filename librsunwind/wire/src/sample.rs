@@ -240,6 +240,7 @@ struct Last {
 }
 
 impl Last {
+    #[inline]
     fn of(&mut self, method: Method) -> &mut u64 {
         match method {
             Method::Language => &mut self.code,
@@ -398,6 +399,7 @@ impl<'a> Sample<'a> {
 const POSITION: &str = "a position in code";
 
 /// How a frame was found, and how far its pc is from the one before.
+#[inline]
 fn decode_step(from: &mut Decoder<'_>) -> Result<(Method, u64), WireError> {
     let first = from.byte()?;
     let method = method_of(first)?;
@@ -406,16 +408,19 @@ fn decode_step(from: &mut Decoder<'_>) -> Result<(Method, u64), WireError> {
 }
 
 /// The first byte of a frame says how it was found ...
+#[inline]
 fn method_of(first: u8) -> Result<Method, WireError> {
     let number = first & 15;
     Method::from_number(number).ok_or(WireError::BadValue("method", u64::from(number)))
 }
 
 /// ... and whether more of the distance follows than it has.
+#[inline]
 const fn goes_on(first: u8) -> bool {
     first & 0x80 != 0
 }
 
+#[inline]
 fn decode_frame(from: &mut Decoder<'_>, last: &mut Last) -> Result<Frame, WireError> {
     let (method, distance) = decode_step(from)?;
     let last = last.of(method);
