@@ -140,7 +140,7 @@ pub fn advise(address: *mut u8, length: usize, advice: i32) -> bool {
 }
 
 /// Makes pages of ours inaccessible that nothing has been written to. From Linux 6.13 on that takes
-/// no mapping of their own: each one more makes the program's page faults and calls that map dearer.
+/// no mapping of their own: each makes the program's page faults and calls that map dearer.
 pub fn guard(address: *mut u8, length: usize) {
     const MADV_GUARD_INSTALL: i32 = 102;
     if !advise(address, length, MADV_GUARD_INSTALL) {

@@ -23,7 +23,7 @@ pub(super) const LABELS: usize = PAGE;
 /// Bytes of the handler's stack: what a walk, a record and callbacks take, and the kernel's frame.
 pub(crate) const HANDLER_STACK: usize = 80 * 1024;
 /// Bytes for a state itself, whose frames may follow.
-pub(super) const STATE: usize = 47 * LINE;
+pub(super) const STATE: usize = 48 * LINE;
 
 /// What a state has in front of all states: the guard, and these two.
 const BELOW: usize = PAGE + LABELS + HANDLER_STACK;

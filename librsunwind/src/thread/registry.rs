@@ -121,8 +121,8 @@ fn registered() -> impl Iterator<Item = &'static AtomicPtr<ThreadState>> {
     (0..REGISTRY_TOP.load(Acquire)).filter_map(|index| REGISTRY.get(index))
 }
 
-/// Most threads that have had a state at the same time, and some for which there was one to be; in a
-/// fork child some of its parent's count.
+/// Most threads that have had a state at the same time, and the next few, which have one already;
+/// in a fork child some of its parent's count.
 pub(super) fn threads() -> usize {
     REGISTRY_TOP.load(Relaxed)
 }
