@@ -233,3 +233,44 @@ fn files_in(path: &Path, innermost: Innermost) -> Result<Vec<PathBuf>, OpenError
     }
     Ok(files)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_read_ahead_is_what_is_there() {
+        const HOLE: usize = 3 * AT_ONCE;
+        let file = tempfile::tempfile().unwrap();
+        let mut whole: Vec<u8> = (0..HOLE)
+            .map(|at| ((at * 7) >> 8) as u8 ^ at as u8)
+            .collect();
+        file.write_all_at(&whole, 0).unwrap();
+        whole.resize(2 * HOLE, 0);
+        file.write_all_at(b"behind", whole.len() as u64).unwrap();
+        whole.extend(b"behind");
+        let length = whole.len() as u64;
+        for source in [Source::File(file, length), Source::Memory(whole.clone())] {
+            let mut ahead = Ahead::of(&source);
+            let mut read = |at: usize, length: usize| {
+                let there = &whole[at.min(whole.len())..];
+                let there = &there[..length.min(there.len())];
+                assert!(
+                    ahead.read(at as u64, length).unwrap() == there,
+                    "{length} at {at}"
+                );
+            };
+            for at in (0..whole.len()).step_by(AT_ONCE / 3 + 1) {
+                read(at, 4);
+                read(at + 100, 3000);
+            }
+            // Across what is there at once, all of it, what is behind the end, and back.
+            read(AT_ONCE - 10, 20);
+            read(0, whole.len() + 1);
+            read(whole.len() - 3, 8);
+            read(whole.len(), 8);
+            read(whole.len() + 9, 8);
+            read(5, 5);
+        }
+    }
+}
