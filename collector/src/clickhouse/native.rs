@@ -167,13 +167,11 @@ impl Block {
     /// Where each of so many values is among so many keys.
     fn places(&mut self, keys: usize, number: usize, places: impl Iterator<Item = usize>) {
         self.bytes.extend((number as u64).to_le_bytes());
+        let mut put = |bytes: &[u8]| self.bytes.extend_from_slice(bytes);
         match width(keys) {
             PLACES_OF_8 => self.bytes.extend(places.map(|place| place as u8)),
-            PLACES_OF_16 => {
-                let bytes = &mut self.bytes;
-                places.for_each(|place| bytes.extend_from_slice(&(place as u16).to_le_bytes()));
-            }
-            _ => places.for_each(|place| self.bytes.extend((place as u32).to_le_bytes())),
+            PLACES_OF_16 => places.for_each(|place| put(&(place as u16).to_le_bytes())),
+            _ => places.for_each(|place| put(&(place as u32).to_le_bytes())),
         }
     }
 

@@ -88,10 +88,15 @@ impl Source {
         }
     }
 
+    /// How many of `length` bytes at `offset` lie before the end.
+    fn room(&self, offset: u64, length: usize) -> usize {
+        let there = self.length().saturating_sub(offset);
+        length.min(usize::try_from(there).unwrap_or(usize::MAX))
+    }
+
     /// Up to `length` bytes at `offset` into `buffer`, which afterwards holds those that are there.
     pub(super) fn read(&self, offset: u64, length: usize, buffer: &mut Vec<u8>) -> io::Result<()> {
-        let there = self.length().saturating_sub(offset);
-        let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
+        let length = self.room(offset, length);
         match self {
             Self::Memory(bytes) => {
                 buffer.clear();
@@ -161,8 +166,7 @@ impl<'a> Ahead<'a> {
     /// # Errors
     /// As the file is read.
     pub(super) fn read(&mut self, offset: u64, length: usize) -> io::Result<&[u8]> {
-        let there = self.source.length().saturating_sub(offset);
-        let length = length.min(usize::try_from(there).unwrap_or(usize::MAX));
+        let length = self.source.room(offset, length);
         let (begin, bytes) = match self.source {
             Source::Memory(bytes) => (0, bytes),
             _ => {
