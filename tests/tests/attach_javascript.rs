@@ -6,9 +6,9 @@ use rsunwind_tests::assert_measured;
 use rsunwind_tests::attach::{Recorder, Target, cpu_ns};
 use rsunwind_tests::command::{Bench, rsunwind, wait_for};
 use rsunwind_tests::nodes::all;
-use rsunwind_tests::profiles::{names, profile};
+use rsunwind_tests::profiles::{names, profile, weight};
 use rsunwind_tests::repository;
-use rsunwind_tests::statistics::judge;
+use rsunwind_tests::statistics::{judge, share};
 use std::process::Command;
 
 /// A second of CPU time, ns.
@@ -28,6 +28,36 @@ fn work(target: &Target, ns: u64) {
     wait_for("its work", || {
         (cpu_ns(target.pid()) > before + ns).then_some(())
     });
+}
+
+#[test]
+fn a_regular_expression_is_named_in_copies_too() {
+    const WORK: &str = "for (;;) /(?:a|b)*?[xyz]/.test('a'.repeat(3000))";
+    for (major, node) in all() {
+        judge(|| {
+            let target = Target::start(Command::new(&node).args(["-e", WORK]));
+            work(&target, SECOND / 2);
+            let bench = Bench::new();
+            let mut command = Command::new(rsunwind());
+            command.args(["record", "-F", "300", "--how", "copies", "-p"]);
+            command.arg(target.pid().to_string()).arg("-o");
+            let recorder = Recorder::begin(command.arg(bench.path("a.rsu")));
+            work(&target, SECOND);
+            recorder.signal("INT");
+            let (status, printed) = recorder.end();
+            assert_eq!(status, Some(0), "{printed}");
+            let profile = profile(&bench, "a.rsu");
+            let expression = Some(&"(regular expression)");
+            let named = weight(&profile, |sample| {
+                names(&profile, sample).first() == expression
+            });
+            let all = weight(&profile, |_| true);
+            assert_measured!(
+                named > 100 && share(named, all) > 0.9,
+                "Node {major}: {named} of {all}"
+            );
+        });
+    }
 }
 
 #[test]

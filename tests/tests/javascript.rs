@@ -276,14 +276,15 @@ fn assert_lines_of_calls(first: u32, flags: &[&str], names: &[&'static str], may
     });
 }
 
-/// Asserts the ends of stacks with `spin` in a feature, in each version.
+/// Asserts the ends of stacks with a leaf, the same of all, in a feature, in each version.
 #[track_caller]
 fn assert_feature(file: &str, feature: &str, ends: &[&[&str]]) {
     judge(|| {
         for (major, node) in all() {
             let (result, recording, _) = record(&node, file, &[feature]);
             assert!(result.status.success(), "{}", text(&result.stderr));
-            let stacks = stacks_with(&recording, "spin");
+            let leaf = ends[0].last().expect("a leaf");
+            let stacks = stacks_with(&recording, leaf);
             let is_right = |frames: &[Seen]| {
                 let names = names(frames);
                 ends.iter().any(|end| names.ends_with(end))
@@ -309,6 +310,12 @@ fn a_comparator_is_called_by_sort() {
 #[test]
 fn what_serializes_itself_is_called_through_native_code() {
     assert_feature("features.js", "json", &[&["json", "toJSON", "spin"]]);
+}
+
+#[test]
+fn a_regular_expression_is_below_who_looks_for_it() {
+    let end = ["searched", "test", "(regular expression)"];
+    assert_feature("features.js", "searched", &[&end]);
 }
 
 #[test]

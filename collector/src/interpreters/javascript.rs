@@ -7,7 +7,8 @@ use super::sightings::{Look, Sightings};
 use super::{Description, Interpreters, MixedStack, language_frame};
 use crate::clock::monotonic_ns;
 use crate::unwind::{Code, Spot, Stack};
-use engine::v8::frame::{Native, Standing, standing};
+use engine::v8::code::{EXPRESSION, expression};
+use engine::v8::frame::{Native, Standing, is_expression, standing};
 use engine::v8::layout::Layout as V8;
 use engine::v8::proof::Owner;
 use engine::wire::code::{self, UNREADABLE};
@@ -62,15 +63,26 @@ impl Budget {
 
 impl Interpreters {
     /// The stack of a thread that has gone on since it was copied, with JavaScript's functions;
-    /// `None` if too much was looked at lately.
+    /// `None` if too much was looked at lately, or V8's code itself was interrupted, where a frame
+    /// may be missing that was being made.
     pub(crate) fn look_back(
         &mut self,
         (code, layout): (&Code, &V8),
         (pid, tid): (u32, u32),
-        native: impl DoubleEndedIterator<Item = (Frame, Spot)>,
+        stack: impl DoubleEndedIterator<Item = (Frame, Spot)> + Clone,
         (copied_ns, copy): (u64, Stack<'_>),
     ) -> Option<MixedStack> {
-        if !self.left.budget.renew() {
+        let is_sure = |(frame, spot): (Frame, Spot)| {
+            let of_expression = |leaf| {
+                let memory = WithStack {
+                    pages: &Pages::of(pid, Duration::ZERO),
+                    stack: Some(copy),
+                };
+                is_expression(&memory, &leaf, layout.expression)
+            };
+            !code.may_be_v8(frame.pc.0) || native(code, frame, spot).is_some_and(of_expression)
+        };
+        if !stack.clone().next().is_some_and(is_sure) || !self.left.budget.renew() {
             return None;
         }
         let now = monotonic_ns();
@@ -92,7 +104,7 @@ impl Interpreters {
         let of = (&memory, thread, copied_ns);
         let mut caller = None;
         // From the root, so that callers are known.
-        for (frame, spot) in native.rev() {
+        for (frame, spot) in stack.rev() {
             if code.may_be_v8(frame.pc.0) {
                 let at = (frame, spot, &mut caller);
                 self.left_javascript_frame(of, layout, code, at, &mut mixed);
@@ -116,7 +128,9 @@ impl Interpreters {
         to: &mut MixedStack,
     ) -> Option<()> {
         let native = native(code, frame, spot)?;
-        let standing = standing(memory, &native)?;
+        let Some(standing) = standing(memory, &native) else {
+            return self.expression(memory, layout, &native, to);
+        };
         let shared = layout.shared(memory, standing.function)?;
         self.javascript_function((memory, thread), layout, (&native, &standing), shared, to)
     }
@@ -132,7 +146,9 @@ impl Interpreters {
         to: &mut MixedStack,
     ) -> Option<()> {
         let native = native(code, frame, spot)?;
-        let standing = standing(memory, &native)?;
+        let Some(standing) = standing(memory, &native) else {
+            return self.expression(memory, layout, &native, to);
+        };
         let seen = &mut self.left.seen;
         let by_bytecodes = |array| seen.of_bytecodes(array);
         let callers = [*caller, seen.last];
@@ -168,6 +184,24 @@ impl Interpreters {
             .extend(number.map(|number| language_frame(number, 0)));
         to.lacks = true;
         None
+    }
+
+    /// Adds a regular expression, if the frame is of one's code.
+    fn expression(
+        &mut self,
+        memory: &WithStack<'_>,
+        layout: &V8,
+        native: &Native,
+        to: &mut MixedStack,
+    ) -> Option<()> {
+        if !is_expression(memory, native, layout.expression) {
+            return None;
+        }
+        let [id, number] = EXPRESSION;
+        let description = || Some(Description::new(JAVASCRIPT, &expression()));
+        let number = (self.descriptions).number((JAVASCRIPT, id, number), description)?;
+        to.frames.push(language_frame(number, 0));
+        Some(())
     }
 
     /// Adds the function of that `SharedFunctionInfo`, which a frame runs.

@@ -22,7 +22,8 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
 use engine::interpreter::recent::{Codes, WORDS};
 use engine::registers::Registers;
-use engine::v8::frame::{Caller, Native, Standing, standing};
+use engine::v8::code::{EXPRESSION, expression};
+use engine::v8::frame::{Caller, Native, Standing, is_expression, standing};
 use engine::v8::layout::{self, Layout, Unknown};
 use engine::wire::event::EventKind;
 
@@ -141,7 +142,13 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         r12: cursor.register(R12),
     };
     let call = cursor.own_call()?;
-    let standing = standing(call, &frame)?;
+    let Some(standing) = standing(call, &frame) else {
+        let [id, number] = EXPRESSION;
+        if is_expression(call, &frame, layout.expression) && !call.frame(id, number, 0).ok()? {
+            let _ = call.describe(expression(), true);
+        }
+        return None;
+    };
     let function = standing.function;
     let known = recent(cursor)?.find(function);
     if known == Some(0) {

@@ -54,6 +54,12 @@ const features = {
     for (let turn = 0; turn < 30; turn++) JSON.stringify({ object });
   },
 
+  searched() {
+    const text = 'a'.repeat(3000);
+    // From each of its places to its end.
+    for (let turn = 0; turn < 40; turn++) /(?:a|b)*?[xyz]/.test(text);
+  },
+
   made() {
     const made = new Function('spin', '\n\n  return spin(150);');
     made(spin);

@@ -93,11 +93,6 @@ impl Run {
         let Some(layout) = self.code.v8() else {
             return (frames, lacks);
         };
-        // Where V8's code itself was interrupted, a frame may be missing that was being made.
-        let leaf = frames.first();
-        if leaf.is_none_or(|leaf| self.code.may_be_v8(leaf.pc.0)) {
-            return (frames, true);
-        }
         let native = frames.iter().zip(spots);
         let native = native.map(|(frame, spot)| (*frame, *spot));
         let code = (&self.code, layout);

@@ -34,6 +34,18 @@ enum Ran {
     Other,
 }
 
+/// The id and the number of the code of regular expressions: frames do not say of which it is.
+pub const EXPRESSION: [u64; 2] = [1, 1];
+
+/// What that is shown as.
+#[must_use]
+pub fn expression() -> Code<'static> {
+    Code {
+        name: b"(regular expression)",
+        ..Code::default()
+    }
+}
+
 /// Of the number of a function: that it is not one of V8's own.
 const HAS_CODE: u64 = 1;
 

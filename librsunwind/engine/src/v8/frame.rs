@@ -102,6 +102,14 @@ pub fn standing(memory: &impl Memory, frame: &Native) -> Option<Standing> {
     })
 }
 
+/// Whether a frame is of a regular expression's code, which have that number where those of
+/// functions have their context.
+pub fn is_expression(memory: &impl Memory, frame: &Native, number: u64) -> bool {
+    let (fp, size) = (frame.fp, frame.fp.wrapping_sub(frame.sp));
+    let has_slot = frame.is_compiled && fp & 7 == 0 && (8..=LARGEST).contains(&size);
+    has_slot && memory.load(fp.wrapping_sub(8)) == Some(number)
+}
+
 /// Where an interpreted function stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bytecode {

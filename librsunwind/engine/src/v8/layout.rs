@@ -92,6 +92,8 @@ pub struct Layout {
     pub compiled_of: u64,
     /// Of the same: its number. What is optimised later has a higher one.
     pub compiled_number: u64,
+    /// What frames of a regular expression's code have where those of functions have their context.
+    pub expression: u64,
 }
 
 /// The layout of the objects of a V8 that exports such constants.
@@ -170,6 +172,8 @@ fn told(major: u32, minor: u32, constant: impl Fn(&CStr) -> Option<u32>) -> Opti
         knows_maglev: major > 11,
         compiled_of: field(u64::from(compiled_of).checked_add(1)?).filter(is_likely)?,
         compiled_number: field(u64::from(compiled_number).checked_add(1)?).filter(is_likely)?,
+        // A type of frames, as a small number of V8's.
+        expression: u64::from(constant(c"v8dbg_frametype_IrregexpFrame")?).checked_mul(2)?,
         baseline: {
             let (bytecodes, table, flags, size, lengths) = baseline;
             Baseline {

@@ -5,6 +5,7 @@ mod maglev;
 mod optimised;
 
 use super::bytecodes::Lengths;
+use super::frame::{Native, is_expression};
 use super::heap::Heap;
 use super::layout::{Baseline, BeforeCode, Layout, Positions, Types};
 use super::lines::Lines;
@@ -46,6 +47,7 @@ const OLD: Layout = Layout {
     knows_maglev: true,
     compiled_of: 24,
     compiled_number: 32,
+    expression: 76,
 };
 
 const NEW: Layout = Layout {
@@ -205,6 +207,46 @@ fn describe(layout: &Layout, made: &Made) -> Option<(u64, Described)> {
             rows: rows[..length].to_vec(),
         },
     ))
+}
+
+#[test]
+fn a_frame_is_a_regular_expressions_by_the_number_in_it() {
+    let made = Made::new();
+    let fp = BASE + 0x40;
+    made.put_word(fp - 8, OLD.expression);
+    made.put_word(fp - 16, OLD.expression + 2);
+    let frame = Native {
+        pc: INSTRUCTIONS,
+        is_exact: true,
+        is_compiled: true,
+        sp: fp - 64,
+        fp,
+        rdi: None,
+        r9: None,
+        r12: None,
+    };
+    let is_one = |frame: Native| is_expression(&made, &frame, OLD.expression);
+    assert!(
+        is_one(frame)
+            && is_one(Native {
+                sp: fp - 8,
+                ..frame
+            })
+    );
+    let others: [fn(&mut Native); 6] = [
+        |frame| frame.is_compiled = false,
+        |frame| frame.fp -= 8,
+        |frame| frame.fp += 1,
+        // Its own frame is yet to come, or was left.
+        |frame| frame.sp = frame.fp,
+        |frame| frame.sp = frame.fp + 64,
+        |frame| (frame.sp, frame.fp) = (0, 8),
+    ];
+    for (number, change) in others.iter().enumerate() {
+        let mut other = frame;
+        change(&mut other);
+        assert!(!is_one(other), "{number}");
+    }
 }
 
 #[test]
