@@ -8,7 +8,7 @@
 mod fuzzed;
 
 use engine::interpreter::recent::Codes;
-use engine::v8::frame::{LARGEST, Native, standing};
+use engine::v8::frame::{LARGEST, Native, is_expression, standing};
 use engine::v8::layout;
 use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
 use fuzzed::{BASE, Fuzzed};
@@ -37,6 +37,7 @@ fn constant((major, minor): (u32, u32), name: &CStr) -> Option<u32> {
         "v8dbg_type_BytecodeArray__BYTECODE_ARRAY_TYPE" => 191,
         "v8dbg_type_Code__CODE_TYPE" => 190,
         "v8dbg_CodeKindBaseline" => 10,
+        "v8dbg_frametype_IrregexpFrame" => 38,
         "v8dbg_DeoptimizationDataInliningPositionsIndex" => 7,
         "v8dbg_DeoptimizationDataOptimizationIdIndex" => 5,
         "v8dbg_DeoptimizationDataSharedFunctionInfoIndex" if !is_new => 6,
@@ -90,9 +91,12 @@ fuzz_target!(|data: &[u8]| {
         r9: has(3).then(|| register(4)),
         r12: has(4).then(|| register(5)),
     };
+    let is_expression = is_expression(&memory, &frame, layout.expression);
     let Some(standing) = standing(&memory, &frame) else {
         return;
     };
+    // A context is no small number; before the frame is there, it is another's.
+    assert!(!is_expression || standing.fp.is_none());
     assert!(
         standing
             .fp
