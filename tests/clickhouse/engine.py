@@ -70,7 +70,7 @@ class Rows:
         strings = [texts[1][begin:end].decode() for begin, end in itertools.pairwise(ends)]
         texts = ["function", "short", "file", "binary", "build_id", "language"]
         names = ["function", "short", "file", "line", "binary", "build_id", "language", "inlined"]
-        columns = {name: list(varints(frames[number])) for number, name in enumerate(names, 2)}
+        columns = {name: fixed(frames[number], "I") for number, name in enumerate(names, 10)}
         columns |= {name: [strings[place] for place in columns[name]] for name in texts}
         hashes = fixed(frames[1], "Q")
         service = {"service": attributes["service.name"]}

@@ -2,7 +2,8 @@
 
 use collector::correlate;
 use rsunwind_tests::agent::{in_two_parts, works};
-use rsunwind_tests::command::{Bench, rsunwind, text, wait_for};
+use rsunwind_tests::command::{Bench, output, rsunwind, text, wait_for};
+use rsunwind_tests::repository;
 use serde_json::{Value, json};
 use std::fs;
 use std::io::{Read, Write};
@@ -87,6 +88,30 @@ fn session_of(recording: &Path) -> Option<PathBuf> {
 fn monotonic_ns() -> u64 {
     let time = nix::time::ClockId::CLOCK_MONOTONIC.now().unwrap();
     time.tv_sec() as u64 * 1_000_000_000 + time.tv_nsec() as u64
+}
+
+/// That is tried with an engine by hand only, which is too large to be fetched here.
+#[test]
+fn rows_for_clickhouse_are_read_by_what_tries_them_with_an_engine() {
+    const STACKS: &str = "import sys; sys.path.insert(0, sys.argv[1]); from engine import Rows\n\
+        rows = Rows(*sys.argv[2:], {'service.name': 's', 'host.name': 'h'})\n\
+        functions = {one['hash']: one['function'] for one in rows.frames}\n\
+        for one in rows.stacks: print(' '.join(functions[frame] for frame in one['frames']))";
+    let bench = Bench::new();
+    let program = works(&bench);
+    let mut recorder = bench.record(&["-q", "-F", "997"]);
+    let status = recorder.arg(program).arg("0.3").status().unwrap();
+    assert_eq!(status.code(), Some(3), "the program's own");
+    let mut reader = Command::new("python3");
+    reader.args(["-B", "-c", STACKS]);
+    reader.arg(repository().join("tests/clickhouse"));
+    reader.arg(rsunwind()).arg(bench.path("profile.rsu"));
+    let read = output(reader.current_dir(bench.path(".")));
+    assert!(read.status.success(), "{}", text(&read.stderr));
+    let stacks = text(&read.stdout);
+    let are_there = |names: &str| stacks.lines().any(|stack| stack.starts_with(names));
+    assert!(are_there("work_a_while work main "), "{stacks}");
+    assert!(are_there("work_a_while work start_thread "), "{stacks}");
 }
 
 #[test]
