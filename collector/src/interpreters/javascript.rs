@@ -178,10 +178,7 @@ impl Interpreters {
             name: UNREADABLE.as_bytes(),
             ..code::Code::default()
         };
-        let description = || Some(Description::new(JAVASCRIPT, &unreadable));
-        let number = self.descriptions.number((JAVASCRIPT, 0, 0), description);
-        to.frames
-            .extend(number.map(|number| language_frame(number, 0)));
+        self.without_function([0, 0], &unreadable, to);
         to.lacks = true;
         None
     }
@@ -194,14 +191,21 @@ impl Interpreters {
         native: &Native,
         to: &mut MixedStack,
     ) -> Option<()> {
-        if !is_expression(memory, native, layout.expression) {
-            return None;
-        }
-        let [id, number] = EXPRESSION;
-        let description = || Some(Description::new(JAVASCRIPT, &expression()));
-        let number = (self.descriptions).number((JAVASCRIPT, id, number), description)?;
-        to.frames.push(language_frame(number, 0));
-        Some(())
+        let is_one = is_expression(memory, native, layout.expression);
+        is_one.then(|| self.without_function(EXPRESSION, &expression(), to))
+    }
+
+    /// Adds a frame that is shown as that, whatever function is behind it.
+    fn without_function(
+        &mut self,
+        [id, check]: [u64; 2],
+        code: &code::Code<'_>,
+        to: &mut MixedStack,
+    ) {
+        let description = || Some(Description::new(JAVASCRIPT, code));
+        let number = (self.descriptions).number((JAVASCRIPT, id, check), description);
+        to.frames
+            .extend(number.map(|number| language_frame(number, 0)));
     }
 
     /// Adds the function of that `SharedFunctionInfo`, which a frame runs.
