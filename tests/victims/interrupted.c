@@ -1,6 +1,6 @@
 // Makes calls that the kernel does not restart after a signal handler, and transfers that it cuts
-// short: `interrupted libc|handled|raw ROUNDS` prints a line "CALL INTERRUPTED SHORT" for each that
-// was, by libc's functions or by raw system calls. No signal of its own is ever sent: every line is
+// short: `interrupted libc|handled|raw ROUNDS [CALL]` prints a line "CALL INTERRUPTED SHORT" for each
+// that was, by libc's functions or by raw system calls; for that call alone, if it is given. No signal of its own is ever sent: every line is
 // somebody else's doing.
 #define _GNU_SOURCE
 #include "bare.h"
@@ -239,6 +239,7 @@ int main(int count, char **arguments) {
   pthread_create(&thread, NULL, drain, (void *)(long)pipes[0]);
   pthread_create(&thread, NULL, drain, (void *)(long)sockets[0]);
   for (unsigned i = 0; i < sizeof CALLS / sizeof *CALLS; i++) {
+    if (count > 3 && strcmp(arguments[3], CALLS[i].name)) continue;
     long interrupted = 0;
     missing = 0;
     for (int n = 0; n < (rounds + CALLS[i].share - 1) / CALLS[i].share; n++) {
