@@ -1,7 +1,7 @@
 // Makes calls that the kernel does not restart after a signal handler, and transfers that it cuts
-// short: `interrupted libc|handled|raw ROUNDS [CALL]` prints a line "CALL INTERRUPTED SHORT" for each
-// that was, by libc's functions or by raw system calls; for that call alone, if it is given. No signal of its own is ever sent: every line is
-// somebody else's doing.
+// short: `interrupted libc|handled|raw ROUNDS [CALL]` prints a line "CALL INTERRUPTED SHORT" for
+// each that was, by libc's functions or by raw system calls; for that call alone, if it is given.
+// No signal of its own is ever sent: every line is somebody else's doing.
 #define _GNU_SOURCE
 #include "bare.h"
 #include <aio.h>
