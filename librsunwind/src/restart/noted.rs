@@ -77,10 +77,12 @@ impl Calls {
         }
     }
 
-    /// What samples the thread from now on: events that sample kernel mode end its calls.
+    /// What samples the thread from now on: events that sample kernel mode end its calls. So do CPU
+    /// timers: before Linux 5.9 wherever the kernel's tick finds the thread in the kernel, and since
+    /// then in a wait for an `io_uring`, which looks after what was put off until it leaves.
     pub(crate) fn ended_by(&self, trigger: Trigger) {
-        self.are_ended
-            .store(trigger == Trigger::PerfKernel, Relaxed);
+        let ends = matches!(trigger, Trigger::PerfKernel | Trigger::Timer);
+        self.are_ended.store(ends, Relaxed);
     }
 
     /// Whether signals of what samples the thread may end its calls.

@@ -59,7 +59,6 @@ impl ThreadState {
         let Ok(timer) = CpuTimer::start(period_ns, &thread) else {
             return false;
         };
-        let ends_calls = self.calls.are_ended();
         // As where another event takes its place: what the old ring still gets is nobody's.
         self.drain_perf();
         let beyond = event.beyond();
@@ -71,10 +70,6 @@ impl ThreadState {
         self.shared.armed(Trigger::Timer, false);
         // SAFETY: as above.
         unsafe { self.replace_trigger(Armed::Timer(timer, None)) };
-        // Until the collector lets go of the event its signals may come, and end calls.
-        if ends_calls && self.trigger.is_lent() {
-            self.calls.ended_by(Trigger::PerfKernel);
-        }
         self.trigger.set_spared(clock::monotonic_ns());
         true
     }

@@ -120,13 +120,7 @@ stand_in! {
             libc::SYS_futex => a.fifth != 0 && a.third as c_int & COMMAND == libc::FUTEX_WAIT,
             _ => restart::is_limited(a.second),
         };
-        let calls = match number {
-            // Where a thread waits in it, the kernel looks after what it has put off until threads
-            // leave it, the signals of CPU timers among that.
-            libc::SYS_io_uring_enter => ThreadState::current_unchecked().map(|this| &this.calls),
-            _ => ThreadState::calls_of_current(),
-        };
-        if let Some(calls) = calls {
+        if let Some(calls) = ThreadState::calls_of_current() {
             // libc's function hands all of its arguments but the first on.
             calls.note(a.sp(), number, [&a.second, &a.third, &a.fourth].map(kept));
             if is_timed {
