@@ -34,14 +34,16 @@ pub fn clock_ghz() -> f64 {
     (unsafe { _rdtsc() } - from) as f64 / start.elapsed().as_nanos() as f64
 }
 
-/// Cycles between two readings of the counter with nothing between them.
-fn cycles_of_readings() -> u64 {
-    let mut times = [0; 1001].map(|_: u64| unsafe {
-        let from = _rdtsc();
-        _rdtsc() - from
-    });
-    times.sort_unstable();
-    times[500]
+/// Cycles between two readings of the counter with nothing between them, on average: on some
+/// machines it counts in steps that are longer. Of many averages the lowest, which nothing came
+/// into.
+fn cycles_of_readings() -> f64 {
+    let average = |_| {
+        let from = unsafe { _rdtsc() };
+        let last = (0..1000).fold(from, |_, _| unsafe { _rdtsc() });
+        (last - from) as f64 / 1000.0
+    };
+    (0..100).map(average).fold(f64::MAX, f64::min)
 }
 
 /// Forks, measures, and gives what the child found.
@@ -119,8 +121,8 @@ struct Task {
     walk: Box<dyn Walk>,
     mode: Mode,
     /// Of the walk, without what reading them takes.
-    cycles: u64,
-    readings: u64,
+    cycles: f64,
+    readings: f64,
     frames: u64,
 }
 
@@ -144,7 +146,7 @@ extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
             let from = unsafe { _rdtsc() };
             task.frames = task.walk.walk(context) as u64;
             let cycles = unsafe { _rdtsc() } - from;
-            task.cycles = cycles.saturating_sub(task.readings);
+            task.cycles = cycles as f64 - task.readings;
             task.walk.remember(context);
         }
         Mode::Repeat => {
@@ -154,10 +156,10 @@ extern "C" fn on_signal(_: i32, _: *mut libc::siginfo_t, context: *mut c_void) {
                 for _ in 0..10 {
                     task.frames = task.walk.walk(context) as u64;
                 }
-                *time = (unsafe { _rdtsc() } - from).saturating_sub(task.readings) / 10;
+                *time = unsafe { _rdtsc() } - from;
             }
             times.sort_unstable();
-            task.cycles = times[50];
+            task.cycles = (times[50] as f64 - task.readings) / 10.0;
         }
         Mode::Stepped => {
             stop();
@@ -185,7 +187,7 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
         TASK = Some(Task {
             walk: (walker.new)(),
             mode: Mode::Once,
-            cycles: 0,
+            cycles: 0.0,
             readings: cycles_of_readings(),
             frames: 0,
         });
@@ -201,7 +203,7 @@ fn measure(walker: &Walker, program: &Program, ghz: f64, with_instructions: bool
             "{} found only {frames} frames",
             walker.name
         );
-        (cycles as f64, frames as f64)
+        (cycles, frames as f64)
     };
     let stack = |number: u64, mode: Mode| {
         let path = program.path(DEPTH, &mut Random::new(number + 1));
