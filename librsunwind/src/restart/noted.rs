@@ -78,8 +78,8 @@ impl Calls {
     }
 
     /// What samples the thread from now on: events that sample kernel mode end its calls. So do CPU
-    /// timers: before Linux 5.9 wherever the kernel's tick finds the thread in the kernel, and since
-    /// then in a wait for an `io_uring`, which looks after what was put off until it leaves.
+    /// timers: before Linux 5.9 wherever a tick finds the thread in the kernel, and since then in a
+    /// wait for an `io_uring`, which looks after what was put off until the thread leaves.
     pub(crate) fn ended_by(&self, trigger: Trigger) {
         let ends = matches!(trigger, Trigger::PerfKernel | Trigger::Timer);
         self.are_ended.store(ends, Relaxed);
