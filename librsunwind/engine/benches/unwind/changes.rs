@@ -57,9 +57,9 @@ const PARTS: u64 = 8;
 const WALKS: usize = 40;
 const UNCOUNTED: usize = 5;
 
-/// ns per frame, the mean of the middle half of the walks: a clock that counts in steps of 10 ns, as
-/// some machines' does, says more by a mean than by a median. `walk` runs the program along a path
-/// and gives the time of the walk there, in ns, and its frames, unless something came between.
+/// ns per frame, the mean of the middle half of the walks: where a clock counts in steps of 10 ns,
+/// a mean says more than a median. `walk` runs the program along a path and gives the time of the
+/// walk there, in ns, and its frames, unless something came between.
 pub fn measure(
     case: &Case,
     program: &Program,
