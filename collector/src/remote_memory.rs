@@ -2,9 +2,12 @@
 //! mapped there is not read; what its threads write meanwhile may be seen in part.
 
 use engine::interpreter::memory::Memory;
+use nix::errno::Errno;
 use nix::sys::uio::{RemoteIoVec, process_vm_readv};
 use nix::unistd::Pid;
+use std::fs::File;
 use std::io::IoSliceMut;
+use std::os::unix::fs::FileExt as _;
 
 /// Where glibc's structure of a thread, to which `pthread_self()` points, has the thread's number.
 pub(crate) const THREAD_NUMBER: u64 = 720;
@@ -24,7 +27,16 @@ impl RemoteMemory {
             len: to.len(),
         }];
         let pid = Pid::from_raw(self.0.cast_signed());
-        process_vm_readv(pid, &mut [IoSliceMut::new(to)], &remote).unwrap_or(0)
+        match process_vm_readv(pid, &mut [IoSliceMut::new(to)], &remote) {
+            Err(Errno::ENOSYS) => self.read_file(address, to),
+            read => read.unwrap_or(0),
+        }
+    }
+
+    /// The same where the kernel was built without that call, as Ubuntu's for virtual machines is.
+    fn read_file(self, address: u64, to: &mut [u8]) -> usize {
+        let file = File::open(format!("/proc/{}/mem", self.0));
+        file.and_then(|file| file.read_at(to, address)).unwrap_or(0)
     }
 
     /// A number of four bytes.
@@ -69,6 +81,10 @@ mod tests {
             (Some(1), Some(3))
         );
         assert_eq!(own.stack(address, 24).map(|bytes| bytes.len()), Some(24));
+        let mut bytes = [0; 16];
+        assert_eq!(own.read_file(address, &mut bytes), 16);
+        assert_eq!((bytes[0], bytes[8]), (1, 2));
+        assert_eq!(own.read_file(8, &mut bytes), 0);
         assert_eq!((own.load(8), own.stack(u64::MAX, 8)), (None, None));
     }
 }

@@ -130,6 +130,7 @@ fn events_hint(errno: Errno) -> &'static str {
             " (as root they are not; kernel.perf_event_paranoid of 2 is enough)"
         }
         Errno::EMFILE => " (each thread takes a descriptor: ulimit -n)",
+        Errno::EINVAL => " (before Linux 5.13 they would go on in the program that it starts next)",
         _ => "",
     }
 }
