@@ -7,8 +7,12 @@ use rsunwind_tests::run::{Outcome, Run};
 use rsunwind_tests::victim;
 
 fn interrupted(settings: &str, how: &str) -> Outcome {
+    interrupted_in(settings, &[how, "120"])
+}
+
+fn interrupted_in(settings: &str, arguments: &[&str]) -> Outcome {
     Run::profiled(settings, victim::c("interrupted.c"))
-        .args([how, "120"])
+        .args(arguments)
         .outcome()
         .quiet()
 }
@@ -86,13 +90,7 @@ fn a_wait_for_an_io_uring_that_a_timer_ends_goes_on() {
     if forbidden.is_ok_and(|set| set.trim() != "0") {
         return eprintln!("skipped: there is no io_uring here");
     }
-    let waits = |how: &str| {
-        Run::profiled("rate=1000,trigger=timer", victim::c("interrupted.c"))
-            .args([how, "20000", "io_uring"])
-            .outcome()
-            .quiet()
-            .text()
-    };
+    let waits = |how| interrupted_in("rate=1000,trigger=timer", &[how, "20000", "io_uring"]).text();
     at_once([true, false], |is_control| match is_control {
         true => assert!((0..5).any(|_| !waits("raw").is_empty()), "none is ended"),
         false => assert_eq!(waits("libc"), ""),

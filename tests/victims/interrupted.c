@@ -182,7 +182,7 @@ static long t_io_uring(void) {
     requests = mmap(NULL, sizeof *requests, PROT_READ | PROT_WRITE, MAP_SHARED, ring, IORING_OFF_SQES);
   }
   // Before Linux 5.11 a wait that was ended is not made again.
-  if (ring < 0 || !(p.features & 1 << 8 /* IORING_FEAT_EXT_ARG */)) return 0;
+  if (ring < 0 || !(p.features & IORING_FEAT_EXT_ARG)) return 0;
   unsigned *sent = (unsigned *)(queues + p.sq_off.tail), *taken = (unsigned *)(queues + p.cq_off.head);
   unsigned *come = (unsigned *)(queues + p.cq_off.tail);
   *requests = (struct io_uring_sqe){.opcode = IORING_OP_TIMEOUT, .fd = -1, .addr = (unsigned long)&time, .len = 1};
