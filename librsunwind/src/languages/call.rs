@@ -85,6 +85,14 @@ impl Call<'_> {
         place
     }
 
+    /// The same as [`Call::frame`] if the code object was described; else there is no frame yet.
+    pub(super) fn known_frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
+        let known = described::find(Key::new(self.index, id, check));
+        known.map_or(Ok(false), |number| {
+            self.noted(self.push(number, position)).map(|()| true)
+        })
+    }
+
     /// The same as [`Call::frame`] of a known key.
     pub(super) fn frame_of(&self, key: Key, position: u32) -> Result<bool, Error> {
         let known = described::find(key);

@@ -28,4 +28,10 @@ impl Memory for Call<'_> {
         let copied = unsafe { self.reads.copy(address, to.as_mut_ptr(), to.len()) };
         self.noted(copied).ok()
     }
+
+    fn bytes(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        // SAFETY: see the module.
+        let read = unsafe { self.reads.bytes(address, to.as_mut_ptr(), to.len()) };
+        self.noted(read).ok()
+    }
 }

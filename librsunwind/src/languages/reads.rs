@@ -178,6 +178,32 @@ impl Reads {
         Ok(can_be_read)
     }
 
+    /// Copies bytes by loads.
+    ///
+    /// # Errors
+    /// As above.
+    ///
+    /// # Safety
+    /// `to` has room for so many.
+    pub unsafe fn bytes(&self, address: u64, to: *mut u8, length: usize) -> Result<(), Error> {
+        let Some(behind) = length.checked_sub(1) else {
+            return Ok(());
+        };
+        if length > LONGEST {
+            return Err(Error::Budget);
+        }
+        Self::take(&self.loads, length.div_ceil(size_of::<u64>()) as u32)?;
+        let last = address.checked_add(behind as u64);
+        let last = last.ok_or(Error::Unreadable)?;
+        (address / PAGE..=last / PAGE).try_for_each(|page| self.probe(page))?;
+        // SAFETY: probed; the caller's promise.
+        unsafe {
+            let from = core::ptr::with_exposed_provenance::<u8>(address as usize);
+            core::ptr::copy_nonoverlapping(from, to, length);
+        }
+        Ok(())
+    }
+
     /// Copies bytes.
     ///
     /// # Errors
@@ -250,6 +276,21 @@ mod tests {
             assert_eq!(copy(edge - 8, LONGEST + 1), Err(Error::Budget));
             assert_eq!(to[..8], 0x1122_3344_5566_7788u64.to_le_bytes());
         }
+    }
+
+    #[test]
+    fn bytes_are_read_to_where_they_can_be() {
+        let (reads, edge) = (Reads::new(), edge());
+        let mut to = [0u8; 16];
+        // SAFETY: there is room.
+        let mut read = |from, length| unsafe { reads.bytes(from, to.as_mut_ptr(), length) };
+        assert_eq!(read(edge, 0), Ok(()));
+        assert_eq!(read(edge - 8, 9), Err(Error::Unreadable));
+        assert_eq!(read(u64::MAX - 3, 8), Err(Error::Unreadable));
+        assert_eq!(read(edge - 8, LONGEST + 1), Err(Error::Budget));
+        assert_eq!(read(edge - 8, 8), Ok(()));
+        assert_eq!(reads.loads.get(), LOADS - 2 - 1 - 1);
+        assert_eq!(to[..8], 0x1122_3344_5566_7788u64.to_le_bytes());
     }
 
     #[test]

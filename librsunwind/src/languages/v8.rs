@@ -14,17 +14,18 @@ use super::layout::flags;
 use super::{ranges, table};
 use crate::modules::is_of_file;
 use crate::modules::v8::{V8 as Module, found};
+use crate::clock;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use engine::interpreter::recent::{Codes, WORDS};
 use engine::registers::Registers;
 use engine::v8::code::{EXPRESSION, expression};
 use engine::v8::frame::{Caller, Native, Standing, is_expression, standing};
 use engine::v8::layout::{self, Layout, Unknown};
+use engine::v8::met::Moment;
 use engine::wire::event::EventKind;
 
 const NOT_YET: u32 = 0;
@@ -141,6 +142,7 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         r9: cursor.register(R9),
         r12: cursor.register(R12),
     };
+    let moment = moment(cursor);
     let call = cursor.own_call()?;
     let Some(standing) = standing(call, &frame) else {
         let [id, number] = EXPRESSION;
@@ -149,28 +151,21 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         }
         return None;
     };
-    let function = standing.function;
-    let known = recent(cursor)?.find(function);
-    if known == Some(0) {
-        return None;
+    if let Some(met) = layout.met(call, &frame, &standing, &moment)
+        && call.known_frame(met.id, met.check, met.position).ok()?
+    {
+        return Some(standing);
     }
-    let shared = layout.shared(call, function);
-    let check = match known {
-        Some(check) => check,
-        None => {
-            let check = shared.map_or(0, |shared| layout.check(call, shared, thread()));
-            recent(cursor)?.keep(function, check);
-            check
-        }
-    };
+    let shared = layout.shared(call, standing.function)?;
+    let check = layout.check(call, shared, moment.thread);
     if check == 0 {
         return None;
     }
-    let shared = shared?;
     let place = layout.place(call, &frame, &standing, (shared, check));
+    layout.keep(call, &frame, (shared, check), &place, &moment);
     let is_known = call.frame(place.id, check, place.position).ok()?;
     if !is_known {
-        layout.describe(call, shared, &place, thread(), |code, is_whole| {
+        layout.describe(call, shared, &place, moment.thread, |code, is_whole| {
             // The function stays without a name if that fails, and is described at the next sample.
             let _ = call.describe(code, is_whole);
         });
@@ -178,13 +173,14 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     Some(standing)
 }
 
-fn recent<'c>(cursor: &'c mut Cursor<'_>) -> Option<Codes<'c>> {
-    Some(Codes::new(cursor.state().first_chunk_mut::<WORDS>()?))
-}
-
-/// A number of this thread.
-fn thread() -> u64 {
-    ThreadState::current_unchecked().map_or(0, ThreadState::key)
+/// That of the walk, of which all frames have the same.
+fn moment(cursor: &mut Cursor<'_>) -> Moment {
+    let thread = ThreadState::current_unchecked().map_or(0, ThreadState::key);
+    let [began_ns, ..] = cursor.state();
+    if *began_ns == 0 {
+        *began_ns = clock::monotonic_ns();
+    }
+    Moment::at(thread, *began_ns)
 }
 
 /// The caller of a frame that is not there: its frame pointer is known, and the stack pointer.

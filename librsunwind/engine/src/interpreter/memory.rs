@@ -57,6 +57,11 @@ pub trait Memory {
     /// Copies bytes that another thread may unmap at this moment.
     fn copy(&self, address: u64, to: &mut [u8]) -> Option<()>;
 
+    /// Copies bytes that stay as long as what [`Memory::load`] reads, which may take less.
+    fn bytes(&self, address: u64, to: &mut [u8]) -> Option<()> {
+        self.copy(address, to)
+    }
+
     /// Some words of an object; `None` if one of them cannot be read.
     #[inline]
     fn fields<const COUNT: usize>(

@@ -58,7 +58,7 @@ impl<'m, M: Memory> Bytes<'m, M> {
                 if count == 0 {
                     return None;
                 }
-                self.memory.copy(self.at, piece)?;
+                self.memory.bytes(self.at, piece)?;
                 self.at = self.at.checked_add(count)?;
                 self.held = 0..count as usize;
                 self.held.next()?

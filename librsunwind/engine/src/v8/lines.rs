@@ -13,13 +13,13 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Lines of a function, at most; what is behind them has none.
 const MOST_LINES: usize = 1024;
 /// Characters of a source between two counts that are kept.
-const BLOCK: u64 = 32_768;
+const BLOCK: u64 = 8192;
 /// So many blocks are counted at a time.
-const MOST_BLOCKS: u64 = 16;
+const MOST_BLOCKS: u64 = 64;
 /// Characters that are read at once.
 const PIECE: usize = 2048;
 /// Counts that are kept, for all scripts.
-const COUNTS: usize = 2048;
+const COUNTS: usize = 4096;
 
 type Count = [AtomicU64; 2];
 
@@ -169,7 +169,7 @@ impl<M: Memory> Heap<'_, M> {
         while at < range.end && source.width == 1 {
             let size = range.end.saturating_sub(at).min(PIECE as u64);
             let bytes = bytes.get_mut(..size as usize)?;
-            self.memory.copy(source.start.checked_add(at)?, bytes)?;
+            source.read(self.memory, at, bytes)?;
             // All at once, which takes no branches.
             let of = |end: u8| bytes.iter().filter(|byte| **byte == end).count();
             let (feeds, returns) = (of(b'\n'), of(b'\r'));
@@ -203,9 +203,8 @@ impl<M: Memory> Heap<'_, M> {
                 .saturating_add(1)
                 .min(source.length.saturating_sub(at));
             let size = with_next.checked_mul(source.width)? as usize;
-            let from = source.start.checked_add(at.checked_mul(source.width)?)?;
             let bytes = bytes.get_mut(..size)?;
-            self.memory.copy(from, bytes)?;
+            source.read(self.memory, at.checked_mul(source.width)?, bytes)?;
             let unit = |index: usize| match source.width {
                 1 => bytes.get(index).map(|byte| u16::from(*byte)),
                 _ => {

@@ -12,6 +12,7 @@
 //! | [`layout`] | where fields are, in each version |
 //! | [`frame`] | how a frame stands, and which function it says it runs |
 //! | [`code`] | what a frame runs: its function, told from others, and described |
+//! | [`met`] | what frames run that are like others shortly before |
 //! | [`proof`] | whose a frame is that was copied a while ago |
 //! | `heap` | objects and their types |
 //! | `function` | functions: told from others, and named |
@@ -34,6 +35,7 @@ mod heap;
 pub mod layout;
 mod lines;
 mod maglev;
+pub mod met;
 mod optimised;
 pub mod proof;
 mod rows;

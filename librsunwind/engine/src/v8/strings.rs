@@ -8,11 +8,24 @@ use crate::interpreter::utf8::Utf8;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flat {
     /// Where.
-    pub start: u64,
+    start: u64,
     /// How many.
     pub length: u64,
     /// Bytes of one: 1 or 2.
     pub width: u64,
+    /// Whether they are in memory of the program's, which may do with it what it likes.
+    is_external: bool,
+}
+
+impl Flat {
+    /// Bytes of it, from so many behind its beginning on.
+    pub fn read(&self, memory: &impl Memory, offset: u64, to: &mut [u8]) -> Option<()> {
+        let at = self.start.checked_add(offset)?;
+        match self.is_external {
+            true => memory.copy(at, to),
+            false => memory.bytes(at, to),
+        }
+    }
 }
 
 /// Types below are strings.
@@ -77,6 +90,7 @@ impl<M: Memory> Heap<'_, M> {
                 start: start.checked_add(before.checked_mul(width)?)?,
                 length,
                 width,
+                is_external: object.kind & FORM == EXTERNAL,
             });
         }
         None
@@ -127,7 +141,7 @@ impl<M: Memory> Heap<'_, M> {
         while done < size {
             let step = size.saturating_sub(done).min(piece.len() as u64);
             let bytes = piece.get_mut(..step as usize)?;
-            self.memory.copy(flat.start.checked_add(done)?, bytes)?;
+            flat.read(self.memory, done, bytes)?;
             // A constant either way: `chunks` panics for 0.
             for unit in bytes.chunks(if flat.width == 2 { 2 } else { 1 }) {
                 let unit = unit
