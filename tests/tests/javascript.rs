@@ -13,7 +13,7 @@ use rsunwind_tests::nodes::{all, node};
 use rsunwind_tests::run::Run;
 use rsunwind_tests::statistics::{judge, share};
 use rsunwind_tests::{assert_measured, repository, victim};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
@@ -388,6 +388,25 @@ fn a_function_at_the_place_of_another_has_its_own_name() {
             }
         }
         assert!(seen.len() > 10, "Node {major}: {seen:?}");
+    }
+}
+
+/// What is remembered of a function is not taken for one that has come to its place since: each of
+/// a row has its own time.
+#[test]
+fn functions_that_follow_each_other_have_their_own_time() {
+    for (major, node) in all() {
+        let (_, recording, _) = record(&node, "features.js", &["renewed"]);
+        let mut weights = BTreeMap::<String, u64>::new();
+        for (frames, weight) in stacks_with(&recording, "spin") {
+            let turns = names(&frames).into_iter();
+            let turns: Vec<&str> = turns.filter(|name| name.starts_with("turn_")).collect();
+            assert!(turns.len() < 2, "Node {major}: {turns:?}");
+            for turn in turns {
+                *weights.entry(turn.to_owned()).or_default() += weight;
+            }
+        }
+        assert_eq!(weights.len(), 40, "Node {major}: {weights:?}");
     }
 }
 

@@ -12,9 +12,9 @@
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::flags;
 use super::{ranges, table};
+use crate::clock;
 use crate::modules::is_of_file;
 use crate::modules::v8::{V8 as Module, found};
-use crate::clock;
 use crate::text::Text;
 use crate::thread::ThreadState;
 use core::cell::UnsafeCell;

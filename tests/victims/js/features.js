@@ -77,6 +77,15 @@ const features = {
     }
   },
 
+  // As above, each longer than it takes to free the last one and all that was made of it.
+  renewed() {
+    for (let turn = 0; turn < 40; turn++) {
+      const name = `turn_${turn + 10}`;
+      new Function('spin', `return function ${name}() { return spin(30); }`)(spin)();
+      if (globalThis.gc) gc();
+    }
+  },
+
   // The collector moves what names are read from, all the time.
   moved() {
     let kept = [];

@@ -7,9 +7,9 @@
 
 mod fuzzed;
 
-use engine::interpreter::recent::Codes;
 use engine::v8::frame::{LARGEST, Native, is_expression, standing};
 use engine::v8::layout;
+use engine::v8::met::Moment;
 use engine::wire::code::{LONGEST_FILE, LONGEST_LINES, LONGEST_NAME};
 use fuzzed::{BASE, Fuzzed};
 use libfuzzer_sys::fuzz_target;
@@ -102,8 +102,6 @@ fuzz_target!(|data: &[u8]| {
             .fp
             .is_none_or(|fp| fp >= frame.sp && fp - frame.sp <= LARGEST)
     );
-    let mut kept = [0; 16];
-    let mut codes = Codes::new(&mut kept);
     let thread = u64::from(known >> 5);
     // All functions are the ones that were proved before.
     let callers = [Some(frame.sp); 2];
@@ -112,9 +110,15 @@ fuzz_target!(|data: &[u8]| {
         return;
     };
     let check = layout.check(&memory, shared, thread);
-    codes.keep(standing.function, check);
-    assert_eq!(codes.find(standing.function), Some(check));
     let place = layout.place(&memory, &frame, &standing, (shared, check));
+    let moment = Moment::at(thread, 0);
+    let is_kept = layout.keep(&memory, &frame, (shared, check), &place, &moment);
+    let met = layout.met(&memory, &frame, &standing, &moment);
+    // Where a function has moved, that is not followed.
+    if let Some(met) = is_kept.and(met) {
+        let place = (place.id, place.position);
+        assert_eq!((met.check, met.id, met.position), (check, place.0, place.1));
+    }
     layout.describe(&memory, shared, &place, thread, |code, _| {
         assert!(code.name.len() <= LONGEST_NAME && code.file.len() <= LONGEST_FILE);
         assert!(code.lines.len() <= LONGEST_LINES);

@@ -20,20 +20,13 @@ const FARTHEST: u64 = 1024;
 /// Code is in chunks of this, which are there as a whole, bytes.
 const CHUNK: u64 = 1 << 18;
 /// Calls that are kept.
-const CALLS: usize = 8192;
+const CALLS: usize = 4096;
 /// Functions that may be part of each other.
 const DEEPEST: u32 = 64;
 
 /// By return addresses: how far back its code begins and from which character it comes; and a
 /// number that tells which call of which code it is.
 static KEPT: [[AtomicU64; 2]; CALLS] = [const { [const { AtomicU64::new(0) }; 2] }; CALLS];
-
-/// What is kept where it is not known: to find that out takes as long.
-const NO_CHARACTER: u32 = u32::MAX;
-
-fn of_kept(known: u64) -> Option<u32> {
-    Some(known as u32).filter(|character| *character != NO_CHARACTER)
-}
 
 /// For tests, which have other code at the same addresses.
 #[cfg(test)]
@@ -109,17 +102,17 @@ impl<M: Memory> Heap<'_, M> {
             && let Some(found) = starts_at(hint).filter(is_optimised)
             && Some(check.load(Relaxed)) == number(&found, known)
         {
-            return of_kept(known);
+            return Some(known as u32);
         }
         let (back, found) = self.around(pc, maps).filter(|(_, it)| is_optimised(it))?;
         let character = match is_of(&found, MAGLEV) {
-            true => self.character_of_call(shared, &found, at.pc.wrapping_sub(found.start)),
-            false => self.character_at(&found, pc.wrapping_sub(found.start)),
+            true => self.character_of_call(shared, &found, at.pc.wrapping_sub(found.start))?,
+            false => self.character_at(&found, pc.wrapping_sub(found.start))?,
         };
-        let known = back << 32 | u64::from(character.unwrap_or(NO_CHARACTER));
+        let known = back << 32 | u64::from(character);
         kept.store(known, Relaxed);
         check.store(number(&found, known)?, Relaxed);
-        of_kept(known)
+        Some(character)
     }
 
     /// What the code was made of that an instruction is part of. `shared`: a `SharedFunctionInfo`,

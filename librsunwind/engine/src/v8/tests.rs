@@ -2,6 +2,7 @@
 
 mod compiled;
 mod maglev;
+mod met;
 mod optimised;
 
 use super::bytecodes::Lengths;

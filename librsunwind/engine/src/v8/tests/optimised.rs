@@ -4,9 +4,9 @@ use super::super::frame::{Instruction, Native, Standing};
 use super::super::heap::Heap;
 use super::super::layout::{Layout, Positions};
 use super::super::lines::Lines;
-use super::super::optimised::forget;
 use super::super::proof::{Found, Owner, Runs};
 use super::super::rows::write_lines;
+use super::super::{met, optimised::forget};
 use super::{
     BYTECODES, CODE, FUNCTION, MAPS, MORE, NAME, NEW, OLD, SCOPE, SCRIPT, SHARED, TEXT, TYPES,
 };
@@ -76,6 +76,7 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     forget();
+    met::forget();
     guard
 }
 
