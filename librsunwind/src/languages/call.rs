@@ -87,10 +87,10 @@ impl Call<'_> {
 
     /// The same as [`Call::frame`] if the code object was described; else there is no frame yet.
     pub(super) fn known_frame(&self, id: u64, check: u64, position: u32) -> Result<bool, Error> {
-        let known = described::find(Key::new(self.index, id, check));
-        known.map_or(Ok(false), |number| {
-            self.noted(self.push(number, position)).map(|()| true)
-        })
+        let Some(number) = described::find(Key::new(self.index, id, check)) else {
+            return Ok(false);
+        };
+        self.noted(self.push(number, position)).map(|()| true)
     }
 
     /// The same as [`Call::frame`] of a known key.

@@ -1,8 +1,8 @@
 //! Guarded reads for callbacks, with a budget for each walk.
 //!
-//! Two kinds. A *load* probes the page once a walk, unless it is of the thread's stack, and loads
-//! then: for memory that stays mapped while the thread is in the walk, such as its interpreter's
-//! frames. A *copy* has the kernel read, which cannot fault whatever other threads unmap meanwhile,
+//! Two kinds. A *load*, of a word or of bytes, probes the page once a walk, unless it is of the
+//! thread's stack, and loads then: for memory that stays mapped while the thread is in the walk,
+//! such as its interpreter's frames. A *copy* has the kernel read, which cannot fault whatever other threads unmap meanwhile,
 //! and costs a system call.
 //!
 //! # Safety
@@ -186,13 +186,22 @@ impl Reads {
     /// # Safety
     /// `to` has room for so many.
     pub unsafe fn bytes(&self, address: u64, to: *mut u8, length: usize) -> Result<(), Error> {
-        let Some(behind) = length.checked_sub(1) else {
-            return Ok(());
-        };
         if length > LONGEST {
             return Err(Error::Budget);
         }
         Self::take(&self.loads, length.div_ceil(size_of::<u64>()) as u32)?;
+        // SAFETY: the caller's promise.
+        unsafe { self.read(address, to, length) }
+    }
+
+    /// Probes the pages of some bytes and copies them.
+    ///
+    /// # Safety
+    /// As above.
+    unsafe fn read(&self, address: u64, to: *mut u8, length: usize) -> Result<(), Error> {
+        let Some(behind) = length.checked_sub(1) else {
+            return Ok(());
+        };
         let last = address.checked_add(behind as u64);
         let last = last.ok_or(Error::Unreadable)?;
         (address / PAGE..=last / PAGE).try_for_each(|page| self.probe(page))?;
@@ -226,18 +235,8 @@ impl Reads {
                 None => {} // not to be had here
             }
         }
-        for offset in 0..length {
-            let at = address
-                .checked_add(offset as u64)
-                .ok_or(Error::Unreadable)?;
-            self.probe(at / PAGE)?;
-            // SAFETY: probed; the caller's promise.
-            unsafe {
-                let byte = core::ptr::with_exposed_provenance::<u8>(at as usize).read_volatile();
-                to.wrapping_add(offset).write(byte);
-            }
-        }
-        Ok(())
+        // SAFETY: the caller's promise.
+        unsafe { self.read(address, to, length) }
     }
 }
 

@@ -8,8 +8,8 @@
 mod fuzzed;
 
 use engine::interpreter::memory::Memory;
-use engine::interpreter::recent::Codes;
 use engine::python::code::Part;
+use engine::python::recent::Codes;
 use engine::python::tasks::Awaiting;
 use engine::python::{layout, names, threads};
 use engine::wire::code::{LONGEST_FILE, LONGEST_NAME, LONGEST_TABLE};

@@ -3,13 +3,11 @@
 //! | file | |
 //! |---|---|
 //! | [`memory`] | how they read |
-//! | [`recent`] | what a walk found out about the code objects that it met last |
 //! | [`utf8`] | characters of strings, as text |
 
 #[cfg(test)]
 pub(crate) mod made;
 pub mod memory;
-pub mod recent;
 pub mod utf8;
 #[cfg(test)]
 use memory::Memory;

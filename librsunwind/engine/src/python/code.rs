@@ -5,8 +5,8 @@ use super::layout::{BYTES, Layout, Position, SIZE};
 use super::strings::{Head, Text};
 use super::threads::word;
 use crate::interpreter::memory::Memory;
-use crate::interpreter::recent::Codes;
 use crate::mix::{mix, part};
+use crate::python::recent::Codes;
 use crate::wire::code::{
     Code, LONGEST_FILE, LONGEST_LINES, LONGEST_NAME, LONGEST_TABLE, LineFormat, MoreLines,
 };

@@ -14,12 +14,14 @@
 //! | [`tasks`] | what waits for the running task |
 //! | [`names`] | what `threading` calls a thread |
 //! | [`code`] | what a frame runs: its code object, told from others, and described |
+//! | [`recent`] | what a walk found out about the code objects that it met last |
 //! | `strings` | text of its string objects |
 
 pub mod code;
 pub mod entries;
 pub mod layout;
 pub mod names;
+pub mod recent;
 mod strings;
 pub mod tasks;
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::layout::{self, Coroutines, Entries, Layout};
 use super::tasks::Awaiting;
 use crate::interpreter::made::{BASE, Made, random, some_word};
 use crate::interpreter::memory::Memory;
-use crate::interpreter::recent::{Codes, WORDS};
+use crate::python::recent::{Codes, WORDS};
 use crate::wire::code::{LONGEST_LINES, LineFormat};
 
 const TYPE: u64 = BASE + 0x10;

@@ -5,12 +5,12 @@ use super::super::layout::STATE;
 use crate::described::Key;
 use crate::modules::python::{Python as Module, tasks};
 use core::ops::Range;
-use engine::interpreter::recent::Codes;
 use engine::mix::mix;
 use engine::python::code::{Frame, Part};
 use engine::python::entries::Entry;
 use engine::python::layout::Layout;
 use engine::python::names;
+use engine::python::recent::Codes;
 use engine::python::tasks::Awaiting;
 
 /// What is known of the interpreter.
