@@ -2,8 +2,8 @@
 //!
 //! Two kinds. A *load*, of a word or of bytes, probes the page once a walk, unless it is of the
 //! thread's stack, and loads then: for memory that stays mapped while the thread is in the walk,
-//! such as its interpreter's frames. A *copy* has the kernel read, which cannot fault whatever other threads unmap meanwhile,
-//! and costs a system call.
+//! such as its interpreter's frames. A *copy* has the kernel read, which cannot fault whatever
+//! other threads unmap meanwhile, and costs a system call.
 //!
 //! # Safety
 //! Loads follow a probe of their pages; what is copied to is the caller's.
