@@ -66,6 +66,11 @@ pub(crate) fn new_number() -> u64 {
     NEXT.fetch_add(1, Relaxed)
 }
 
+/// The number that is given next.
+pub(crate) fn next_number() -> u64 {
+    NEXT.load(Relaxed)
+}
+
 /// The kind of [`Key`]s of labels; languages have the numbers below.
 pub(crate) const LABELS: usize = 128;
 /// And that of a language's other numbers begins here.

@@ -410,6 +410,26 @@ fn functions_that_follow_each_other_have_their_own_time() {
     }
 }
 
+/// Frames that are not looked at again, since the words that tell them have not changed, are those
+/// that a full walk finds: where lines change, functions come and go, and objects move.
+#[test]
+fn frames_that_are_not_looked_at_again_are_right() {
+    for (major, node) in all() {
+        for what in ["recursion", "renewed", "moved"] {
+            let program = Run::profiled("rate=5000,cost=1,reuse=check", &node).arg("--expose-gc");
+            let outcome = program.arg(script("features.js")).arg(what).outcome();
+            assert!(outcome.status.success(), "{}", outcome.errors());
+            let recordings = outcome.recordings();
+            let events = recordings.iter().flat_map(|recording| &recording.events);
+            let told: Vec<&str> = events.map(|event| event.text.as_str()).collect();
+            let about = |what: &str| told.iter().any(|text| text.contains(what));
+            let is_right = !about("is not what a full one finds");
+            assert!(is_right, "Node {major}, {what}: {told:?}");
+            assert!(about("are checked against full ones"), "{what}: {told:?}");
+        }
+    }
+}
+
 #[test]
 fn a_killed_process_has_its_names() {
     for (major, node) in all() {

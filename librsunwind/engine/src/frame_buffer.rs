@@ -100,6 +100,14 @@ impl<'a> FrameBuffer<'a> {
         true
     }
 
+    /// The last one, if it is none of the root's.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<Frame> {
+        self.leaf
+            .get((self.count as usize).checked_sub(1)?)
+            .copied()
+    }
+
     /// The places of the next frames, as far as they lie one behind the other.
     #[inline]
     pub(crate) fn room(&mut self) -> &mut [Frame] {

@@ -53,6 +53,10 @@ pub enum Whose {
 pub enum Answer {
     /// The frame's caller is to be found natively.
     Native,
+    /// The same, and the one frame that was given is that of this frame for as long as two words of
+    /// it are the same, until [`Languages::moment`] is another: the places of the upper one and of
+    /// the lower one, which is at most 256 bytes below.
+    Steady([u64; 2]),
     /// This is the caller. The runtime has seen to it that it is further up.
     Caller(Cursor),
     /// It takes a register that is not known: the walk begins again, with more of them.
@@ -68,6 +72,11 @@ pub trait Languages: Debug {
     /// # Signal safety
     /// All of this is called in the handler.
     fn begin(&self, leaf: &Cursor, memory: &mut StackMemory);
+
+    /// A number that is another when what was [`Answer::Steady`] is to be asked about again.
+    fn moment(&self) -> u64 {
+        0
+    }
 
     /// The nearest entry at or above a stack address that was not met yet. Each answer takes it
     /// further up.

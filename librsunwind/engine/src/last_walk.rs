@@ -15,7 +15,11 @@
 //! ```
 //!
 //! What is unchanged is nearly always the outer part, which therefore stays in its place. Steps
-//! that are more than plain are always taken anew: they may read anything.
+//! that are more than plain are always taken anew: they may read anything. But for frames of a
+//! language that says which two words tell them ([`Answer::Steady`]): such a frame is one of those
+//! remembered, between its native frame and the next.
+//!
+//! [`Answer::Steady`]: crate::language::Answer::Steady
 
 mod known;
 mod worth;
@@ -61,8 +65,8 @@ pub struct LastWalk<'m> {
     worth: Worth,
     /// How often `made` was filled.
     rounds: u32,
-    /// Of the rules that led to those kept.
-    generation: u64,
+    /// Of the rules that led to those kept, and the moment in which they were found.
+    generation: [u64; 2],
     /// How many are kept.
     length: usize,
     /// How many of this walk's were found unchanged, and how many of them behind the last one that
@@ -118,7 +122,7 @@ impl<'m> LastWalk<'m> {
             is_on: false,
             worth: Worth::new(),
             rounds: 0,
-            generation: 0,
+            generation: [0; 2],
             length: 0,
             reused: 0,
             run: 0,
@@ -155,8 +159,9 @@ impl<'m> LastWalk<'m> {
         (self.number, self.unchanged)
     }
 
-    /// A walk by rules of that generation begins.
-    pub(crate) fn begin(&mut self, generation: u64) {
+    /// A walk by rules of that generation begins, and at that moment: see
+    /// [`Languages::moment`](crate::language::Languages::moment).
+    pub(crate) fn begin(&mut self, generation: [u64; 2]) {
         if self.generation != generation {
             self.generation = generation;
             self.length = 0;
@@ -210,6 +215,11 @@ impl<'m> LastWalk<'m> {
         self.ahead = inner.partition_point(|known| known.sp() >= sp);
         let known = self.kept.get(self.ahead.wrapping_sub(1));
         known.is_some_and(|known| known.is_same(frame))
+    }
+
+    /// Whether the last frame is remembered.
+    pub(crate) const fn is_after_one(&self) -> bool {
+        self.is_on && !self.is_cut
     }
 
     /// Adds a frame that the last walk did not come to.
@@ -314,7 +324,14 @@ impl<'m> LastWalk<'m> {
                 met.cut();
             }
             let sp = met.sp();
-            let count = known::copy_unchanged(outer, &bounds, frames.room());
+            let mut count = known::copy_unchanged(outer, &bounds, frames.room());
+            // A language's frame goes with the frame that it leads to.
+            let last = outer
+                .get(outer.len().wrapping_sub(count)..)
+                .and_then(<[_]>::first);
+            if last.is_some_and(Known::is_told) {
+                count = count.wrapping_sub(1);
+            }
             frames.fill(count);
             low = low.wrapping_sub(count);
             if frames.room().is_empty() {
@@ -346,7 +363,11 @@ impl<'m> LastWalk<'m> {
         frames: &mut FrameBuffer<'_>,
     ) -> usize {
         while let Some(known) = outer.get(low.wrapping_sub(1)) {
-            if !known.holds(bounds) || !frames.push_frame(known.frame()) {
+            let next = outer.get(low.wrapping_sub(2));
+            if !known.holds(bounds) || known.is_told() && !next.is_some_and(|it| it.holds(bounds)) {
+                break;
+            }
+            if !frames.push_frame(known.frame()) {
                 break;
             }
             low = low.wrapping_sub(1);

@@ -7,10 +7,10 @@
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
 use crate::language::{Answer, Languages, MOST_ENTRIES, Question, Whose};
-use crate::last_walk::LastWalk;
+use crate::last_walk::{Bounds, Known, LastWalk};
 use crate::memory::StackMemory;
 use crate::module_map::{Module, Modules};
-use crate::registers::Registers;
+use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Registers};
 use crate::rule::{Kind, UnwindRule};
 use crate::rule_cache::{Probe, RuleCache, key_of, native_key};
 use crate::table::{self, Preference, frame_pointer, go_switch, signal_frame};
@@ -64,7 +64,8 @@ pub fn unwind<M: Modules>(
     };
     let mut walk = Walk::new(unwinder, registers);
     walk.begin(memory);
-    last.begin(walk.probe.whole_generation());
+    let moment = unwinder.languages.map_or(0, Languages::moment);
+    last.begin([walk.probe.whole_generation(), moment]);
     let mut stop = walk.run(memory, frames, last);
     let visited = frames.visited();
     last.finish(visited);
@@ -110,6 +111,8 @@ struct Walk<'a, 'u, M> {
     module: Module,
     effort: Effort,
     evaluations: u32,
+    /// What is to be remembered of the language's frame just passed.
+    steady: Option<Known>,
 }
 
 impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
@@ -122,6 +125,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             cursor: Cursor::new(registers),
             module: Module::default(),
             evaluations: 0,
+            steady: None,
         }
     }
 
@@ -174,8 +178,9 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                     continue;
                 }
             };
-            if self.effort == Effort::Frame {
-                last.interrupt(rule, frames.visited());
+            let visited = frames.visited();
+            if self.effort == Effort::Frame && rule.kind() != Kind::Language {
+                last.interrupt(rule, visited);
             }
             if rule.kind() == Kind::Root {
                 return StopReason::Root;
@@ -194,6 +199,48 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             if !frames.push(self.cursor.pc(), method) {
                 return StopReason::FrameBudget;
             }
+            if self.effort == Effort::Frame && rule.kind() == Kind::Language {
+                // Behind one that is not remembered, a language's frame is not, either.
+                let steady = self.steady.take().filter(|_| last.is_after_one());
+                if steady.is_none() {
+                    last.interrupt(rule, visited);
+                }
+                if method == Method::FramePointer {
+                    self.pass(steady, memory, frames, last);
+                }
+            }
+        }
+    }
+
+    /// Remembers the frame that one of a language's has led to, along the frame pointer, and what
+    /// was found of that if it is steady; or goes on behind the frames that the last walk came to
+    /// from there.
+    fn pass(
+        &mut self,
+        steady: Option<Known>,
+        memory: &StackMemory,
+        frames: &mut FrameBuffer<'_>,
+        last: &mut LastWalk<'_>,
+    ) {
+        let (sp, pc) = (self.cursor.sp(), self.cursor.pc());
+        let fp = self.cursor.get(FP);
+        let Some(fp) = fp.filter(|_| RETURN_ADDRESS_ON_STACK && last.is_on()) else {
+            return;
+        };
+        if let Some(known) = steady {
+            last.add(known);
+        }
+        if last.meets([sp, pc, fp]) {
+            let languages = self.unwinder.languages;
+            let entry = languages.and_then(|them| them.entry(sp));
+            let (low, high) = memory.plain();
+            let bounds = Bounds::of(low, high.min(entry.unwrap_or(u64::MAX)));
+            let outer = last.follow(UnwindRule::chain(), bounds, frames);
+            let valid = self.cursor.valid();
+            self.cursor
+                .become_caller(outer.pc, outer.sp, &[outer.fp], valid);
+        } else {
+            last.add(Known::new(sp, pc, fp, UnwindRule::chain()));
         }
     }
 
@@ -218,15 +265,25 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             cfa: None,
             can_redo,
         };
+        let mut steady = None;
         if rule.kind() == Kind::Language {
             let answer = languages.ask(&question, memory, frames);
-            if !matches!(answer, Answer::Native) {
+            if let Answer::Steady(places) = answer {
+                steady = frames.last().zip(Some(places));
+            } else if !matches!(answer, Answer::Native) {
                 return self.take_answer(answer, Method::Told);
             }
             rule = self.native_rule(memory);
         }
         let method = self.step(rule, memory)?;
         let cfa = self.cursor.sp();
+        if let Some((frame, places)) = steady
+            && !inner.is_exact()
+            && rule.kind() == Kind::FramePointer
+            && languages.entry(inner.sp()).is_none()
+        {
+            self.steady = Known::told(frame, places, inner.sp()..cfa, memory);
+        }
         if matches!(rule.kind(), Kind::Signal | Kind::GoSwitch) {
             return Ok(method); // to another stack
         }
@@ -246,7 +303,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
 
     fn take_answer(&mut self, answer: Answer, method: Method) -> Result<Method, StopReason> {
         match answer {
-            Answer::Native => Ok(method),
+            Answer::Native | Answer::Steady(_) => Ok(method),
             Answer::Caller(cursor) => {
                 self.cursor = cursor;
                 Ok(Method::Told)

@@ -75,10 +75,9 @@ pub(crate) fn run<const ALL: bool>(
         let (mut cfa, is_plain) = reckon(rule, [sp, *fp], &bounds);
         if !is_plain {
             let key = key_of(pc, cursor.is_exact() && !moved);
+            let of = rule;
+            let visited = frames.visited();
             let met = languages.and_then(|them| {
-                if !ALL {
-                    last.interrupt(rule, frames.visited());
-                }
                 if rule.language_of().is_some() && native_of.0 != key {
                     native_of = (key, probe.find(native_key(key))?);
                 }
@@ -93,6 +92,9 @@ pub(crate) fn run<const ALL: bool>(
             let Some((native, next)) = met else {
                 break Pause::Step(rule);
             };
+            if !ALL {
+                last.interrupt(of, visited);
+            }
             (rule, cfa) = native;
             bounds = Bounds::of(low, high.min(next));
         }
@@ -130,7 +132,7 @@ pub(crate) fn run<const ALL: bool>(
         if !frames.push(pc, rule.method()) {
             break Pause::Stop(StopReason::FrameBudget);
         }
-        // What a language's frame leads to is not remembered.
+        // What a frame that a language has met leads to is not remembered.
         if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && is_plain {
             if last.meets([sp, pc, *fp]) {
                 let outer = last.follow(rule, bounds, frames);

@@ -51,6 +51,8 @@ pub(crate) struct Asking<'a> {
     reads: Reads,
     is_troubled: Cell<bool>,
     has_lock: Cell<bool>,
+    /// What the call under way says of its frame: see [`Answer::Steady`].
+    steady: Cell<Option<[u64; 2]>>,
 }
 
 impl fmt::Debug for Asking<'_> {
@@ -87,6 +89,7 @@ impl<'a> Asking<'a> {
             reads: Reads::new(),
             is_troubled: Cell::new(false),
             has_lock: Cell::new(false),
+            steady: Cell::new(None),
         }
     }
 
@@ -169,6 +172,7 @@ impl<'a> Asking<'a> {
             this: self.this,
             reads: &self.reads,
             has_lock: &self.has_lock,
+            steady: &self.steady,
             index,
             name: asked.name,
             frames: frames.map_or(ptr::null_mut(), |frames| ptr::from_mut(frames).cast()),
@@ -424,6 +428,17 @@ impl Languages for Asking<'_> {
         }
     }
 
+    fn moment(&self) -> u64 {
+        // In a fork child nothing was described yet.
+        let of_process = u64::from(self.this.tid()) << 32;
+        let has_steady = ranges::untabled().is_some();
+        if has_steady {
+            (clock::monotonic_ns() >> 24) ^ of_process
+        } else {
+            0
+        }
+    }
+
     fn entry(&self, from: u64) -> Option<u64> {
         self.nearest(from).map(|(_, entry)| entry)
     }
@@ -474,13 +489,21 @@ impl Languages for Asking<'_> {
         if !question.can_redo {
             cursor.flags |= flags::LAST;
         }
+        self.steady.set(None);
         let called = self.call(index, asked, &mut cursor, Some(frames));
         let (verdict, answer, next) = self.believe(&called, &cursor, question);
         if question.whose == Whose::Entry || next != 0 {
             self.set_entry(index, next);
         }
         self.judge(asked, verdict);
-        answer
+        match (answer, self.steady.take()) {
+            (Answer::Native, Some(places))
+                if verdict == Verdict::default() && called.pushed == 1 =>
+            {
+                Answer::Steady(places)
+            }
+            _ => answer,
+        }
     }
 
     fn meet(

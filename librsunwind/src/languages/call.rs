@@ -26,6 +26,8 @@ pub(super) struct Call<'a> {
     pub(super) reads: &'a Reads,
     /// Whether the thread has the lock of its interpreter.
     pub(super) has_lock: &'a Cell<bool>,
+    /// See [`engine::language::Answer::Steady`].
+    pub(super) steady: &'a Cell<Option<[u64; 2]>>,
     pub(super) index: usize,
     pub(super) name: &'a [u8],
     /// Null where no frames are wanted.

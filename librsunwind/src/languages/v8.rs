@@ -154,6 +154,7 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     if let Some(met) = layout.met(call, &frame, &standing, &moment)
         && call.known_frame(met.id, met.check, met.position).ok()?
     {
+        call.steady.set(standing.words(&frame));
         return Some(standing);
     }
     let shared = layout.shared(call, standing.function)?;
@@ -162,8 +163,11 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         return None;
     }
     let place = layout.place(call, &frame, &standing, (shared, check));
-    layout.keep(call, &frame, (shared, check), &place, &moment);
+    let is_kept = layout.keep(call, &frame, (shared, check), &place, &moment);
     let is_known = call.frame(place.id, check, place.position).ok()?;
+    if is_known && is_kept.is_some() {
+        call.steady.set(standing.words(&frame));
+    }
     if !is_known {
         layout.describe(call, shared, &place, moment.thread, |code, is_whole| {
             // The function stays without a name if that fails, and is described at the next sample.

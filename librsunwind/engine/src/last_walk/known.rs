@@ -7,9 +7,11 @@
 use crate::address::RuntimeAddress;
 #[cfg(target_arch = "x86_64")]
 use crate::memory;
+use crate::memory::{StackMemory, load_verified};
 use crate::rule::{REACH, UnwindRule};
-use crate::wire::sample::Frame;
+use crate::wire::sample::{Frame, Method};
 use core::hint::select_unpredictable;
+use core::ops::Range;
 use core::slice;
 
 /// A frame that a plain step found, and the words that the step read. Zeros are one.
@@ -45,9 +47,52 @@ impl Known {
         *self = Self::new(self.sp, self.frame.pc.0, self.fp, rule);
     }
 
+    /// A language's frame, which is the same for as long as the words are that stand at two places
+    /// of its native frame: the upper one, and one that is not far below. It is one of those
+    /// remembered like any other: the upper word is where a return address is else, and the number
+    /// of the code object is the frame pointer's. `None` if the places are not those of a frame of
+    /// the stack.
+    pub(crate) fn told(
+        frame: Frame,
+        [upper, lower]: [u64; 2],
+        native: Range<u64>,
+        memory: &StackMemory,
+    ) -> Option<Self> {
+        let (low, high) = memory.plain();
+        let sp = upper.checked_add(8)?;
+        let is_inside = native.start.max(low) <= lower && sp < native.end && native.end <= high;
+        let is_near = upper.checked_sub(lower)? < REACH;
+        if !is_inside || !is_near || sp <= native.start || frame.method != Method::Language {
+            return None;
+        }
+        // SAFETY: they lie in the stack, as was just found.
+        let [pc, word] = [upper, lower].map(|place| unsafe { load_verified(place) });
+        Some(Self {
+            word,
+            frame: Frame {
+                pc: RuntimeAddress(pc),
+                ..frame
+            },
+            sp,
+            fp: frame.pc.0,
+            at: lower,
+        })
+    }
+
+    /// Whether it is a language's.
     #[inline]
-    pub(super) const fn frame(&self) -> Frame {
-        self.frame
+    pub(super) fn is_told(&self) -> bool {
+        self.frame.method == Method::Language
+    }
+
+    /// As it is in a sample.
+    #[inline]
+    pub(super) fn frame(&self) -> Frame {
+        let is_told = self.is_told();
+        Frame {
+            pc: RuntimeAddress(select_unpredictable(is_told, self.fp, self.frame.pc.0)),
+            ..self.frame
+        }
     }
 
     #[inline]
@@ -148,7 +193,7 @@ pub(super) fn copy_unchanged(known: &[Known], bounds: &Bounds, room: &mut [Frame
                 break;
             }
             let pairs = places.iter_mut().zip(block.iter().rev());
-            pairs.for_each(|(place, known)| *place = known.frame);
+            pairs.for_each(|(place, known)| *place = known.frame());
             count = count.wrapping_add(BLOCK);
         }
     }
@@ -156,7 +201,8 @@ pub(super) fn copy_unchanged(known: &[Known], bounds: &Bounds, room: &mut [Frame
     let known = known.get(..left).unwrap_or_default().iter().rev();
     let room = room.get_mut(count..).unwrap_or_default();
     let pairs = known.zip(room);
-    let rest = pairs.map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame));
+    let rest =
+        pairs.map_while(|(known, place)| known.holds(bounds).then(|| *place = known.frame()));
     count.wrapping_add(rest.count())
 }
 
@@ -183,5 +229,48 @@ impl Bounds {
     #[inline]
     pub(crate) const fn hold(&self, cfa: u64) -> bool {
         cfa.wrapping_sub(self.lowest_cfa) <= self.span
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_languages_frame_holds_for_as_long_as_both_words_do() {
+        let words: [Cell<u64>; 64] = std::array::from_fn(|number| Cell::new(number as u64));
+        let place = |number: u64| words.as_ptr().expose_provenance() as u64 + number * 8;
+        let mut memory = StackMemory::new(place(0), place(64));
+        memory.begin(place(0));
+        let frame = Frame {
+            pc: RuntimeAddress(7),
+            method: Method::Language,
+            position: 9,
+        };
+        let told = |upper, lower, native: Range<u64>| {
+            let native = place(native.start)..place(native.end);
+            Known::told(frame, [place(upper), place(lower)], native, &memory)
+        };
+        let known = told(45, 42, 40..49).expect("within its frame");
+        assert!(known.is_told() && known.frame() == frame && known.sp() == place(46));
+        let bounds = Bounds::of(place(0), place(64));
+        let is_reused = |known: &[Known]| copy_unchanged(known, &bounds, &mut [frame; 1]) == 1;
+        if cfg!(target_arch = "x86_64") {
+            assert!(known.holds(&bounds) && is_reused(&[known]));
+        }
+        for word in [45, 42] {
+            let before = words[word].replace(100);
+            assert!(!known.holds(&bounds) && !is_reused(&[known]), "{word}");
+            words[word].set(before);
+        }
+        // Not within the frame, nor the stack, nor near each other, nor a language's.
+        for (upper, lower, native) in [(45, 39, 40..49), (48, 42, 40..49), (62, 60, 59..65)] {
+            assert!(told(upper, lower, native).is_none(), "{upper} {lower}");
+        }
+        assert!(told(45, 5, 1..49).is_none() && told(42, 45, 40..49).is_none());
+        let native = Frame::native(RuntimeAddress(7), Method::EhFrame);
+        let places = [place(45), place(42)];
+        assert!(Known::told(native, places, place(40)..place(49), &memory).is_none());
     }
 }

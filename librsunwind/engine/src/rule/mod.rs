@@ -131,6 +131,12 @@ impl UnwindRule {
         reason.unwrap_or(StopReason::NoRow)
     }
 
+    /// Along a frame pointer that was found to hold a frame.
+    pub(crate) const fn chain() -> Self {
+        let rule = Self::new(Kind::Plain, Method::FramePointer);
+        Self(rule.0 | FROM_FP | 1 << SLOT_SHIFT | 2 << OFFSET_SHIFT)
+    }
+
     /// To be evaluated at every step.
     #[must_use]
     pub const fn evaluate(method: Method) -> Self {

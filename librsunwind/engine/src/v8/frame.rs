@@ -46,6 +46,20 @@ pub struct Standing {
     pub caller: Option<Caller>,
 }
 
+impl Standing {
+    /// The places of the words that tell what a frame runs and where, beside its pc: its function,
+    /// and where it is interpreted the offset in its bytecodes. Not of one that was interrupted,
+    /// which has more to it.
+    #[must_use]
+    pub fn words(&self, frame: &Native) -> Option<[u64; 2]> {
+        let fp = self.fp.filter(|_| !frame.is_exact)?;
+        let function = fp.checked_sub(16)?;
+        let offset = fp.checked_sub(40)?;
+        let lower = if frame.is_compiled { function } else { offset };
+        Some([function, lower])
+    }
+}
+
 /// The caller of a frame that is not there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Caller {
