@@ -53,16 +53,24 @@ pub enum Whose {
 pub enum Answer {
     /// The frame's caller is to be found natively.
     Native,
-    /// The same, and the one frame that was given is that of this frame for as long as two words of
-    /// it are the same, until [`Languages::moment`] is another: the places of the upper one and of
-    /// the lower one, which is at most 256 bytes below.
-    Steady([u64; 2]),
+    /// The same, and what was given stays so until [`Languages::moment`] is another.
+    Steady(Steady),
     /// This is the caller. The runtime has seen to it that it is further up.
     Caller(Cursor),
     /// It takes a register that is not known: the walk begins again, with more of them.
     MissingRegister,
     /// The stack ends here.
     End,
+}
+
+/// What a frame has of a language for as long as it stands where it does and calls from there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Steady {
+    /// Nothing: that code never has.
+    Nothing,
+    /// The one frame that was given, while two words of the native one are the same: the places of
+    /// the upper one and of the lower one, which is at most 256 bytes below.
+    Frame([u64; 2]),
 }
 
 /// The languages of a process, for one walk of one thread.

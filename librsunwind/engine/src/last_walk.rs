@@ -16,10 +16,10 @@
 //!
 //! What is unchanged is nearly always the outer part, which therefore stays in its place. Steps
 //! that are more than plain are always taken anew: they may read anything. But for frames of a
-//! language that says which two words tell them ([`Answer::Steady`]): such a frame is one of those
-//! remembered, between its native frame and the next.
+//! language that says which two words tell them, or that there is nothing to tell ([`Steady`]):
+//! what it gave is one of those remembered, between its native frame and the next.
 //!
-//! [`Answer::Steady`]: crate::language::Answer::Steady
+//! [`Steady`]: crate::language::Steady
 
 mod known;
 mod worth;
@@ -185,7 +185,7 @@ impl<'m> LastWalk<'m> {
     /// Whether a frame that the walk has come to is one that the last walk came to: its stack
     /// pointer, pc and frame pointer.
     #[inline]
-    pub(crate) fn meets(&mut self, frame: [u64; 3]) -> bool {
+    fn meets(&mut self, frame: [u64; 3]) -> bool {
         let [sp, ..] = frame;
         // Frames of two walks lie about as close. Which of them lie between is not to be foreseen,
         // so two are passed without a branch.
@@ -220,6 +220,26 @@ impl<'m> LastWalk<'m> {
     /// Whether the last frame is remembered.
     pub(crate) const fn is_after_one(&self) -> bool {
         self.is_on && !self.is_cut
+    }
+
+    /// The walk has come to a frame by that rule, which is in `frames` already: the outermost one
+    /// that is unchanged behind it, if the last walk came to it, too. If not, it is remembered.
+    ///
+    /// # Signal safety
+    /// Loads from the stack within the bounds.
+    #[inline]
+    pub(crate) fn come(
+        &mut self,
+        [sp, pc, fp]: [u64; 3],
+        rule: UnwindRule,
+        bounds: Bounds,
+        frames: &mut FrameBuffer<'_>,
+    ) -> Option<Reused> {
+        if self.meets([sp, pc, fp]) {
+            return Some(self.follow(rule, bounds, frames));
+        }
+        self.add(Known::new(sp, pc, fp, rule));
+        None
     }
 
     /// Adds a frame that the last walk did not come to.
@@ -303,12 +323,7 @@ impl<'m> LastWalk<'m> {
     /// # Signal safety
     /// Loads from the stack within the bounds.
     #[inline(never)]
-    pub(crate) fn follow(
-        &mut self,
-        rule: UnwindRule,
-        bounds: Bounds,
-        frames: &mut FrameBuffer<'_>,
-    ) -> Reused {
+    fn follow(&mut self, rule: UnwindRule, bounds: Bounds, frames: &mut FrameBuffer<'_>) -> Reused {
         if self.high != 0 && self.low != self.ahead {
             self.leave();
         }
@@ -389,6 +404,11 @@ impl<'m> LastWalk<'m> {
         if !self.is_cut {
             (self.is_cut, self.cut_at) = (true, visited);
         }
+    }
+
+    /// The step that was just said to be more than a plain one is like one, after all.
+    pub(crate) const fn resume(&mut self) {
+        self.is_cut = false;
     }
 
     /// The walk's frames are others than those remembered, at last.

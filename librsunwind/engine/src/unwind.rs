@@ -6,7 +6,7 @@
 
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
-use crate::language::{Answer, Languages, MOST_ENTRIES, Question, Whose};
+use crate::language::{Answer, Languages, MOST_ENTRIES, Question, Steady, Whose};
 use crate::last_walk::{Bounds, Known, LastWalk};
 use crate::memory::StackMemory;
 use crate::module_map::{Module, Modules};
@@ -111,8 +111,18 @@ struct Walk<'a, 'u, M> {
     module: Module,
     effort: Effort,
     evaluations: u32,
-    /// What is to be remembered of the language's frame just passed.
-    steady: Option<Known>,
+    passed: Passed,
+}
+
+/// What is to be remembered of the frame in a language's code that a walk has just left.
+#[derive(Clone, Copy, Debug)]
+enum Passed {
+    /// Nothing, and it is asked about again.
+    Unsteady,
+    /// That there is nothing.
+    Nothing,
+    /// The language's frame.
+    Frame(Known),
 }
 
 impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
@@ -125,7 +135,7 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             cursor: Cursor::new(registers),
             module: Module::default(),
             evaluations: 0,
-            steady: None,
+            passed: Passed::Unsteady,
         }
     }
 
@@ -178,9 +188,9 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
                     continue;
                 }
             };
-            let visited = frames.visited();
-            if self.effort == Effort::Frame && rule.kind() != Kind::Language {
-                last.interrupt(rule, visited);
+            let is_after_one = last.is_after_one();
+            if self.effort == Effort::Frame {
+                last.interrupt(rule, frames.visited());
             }
             if rule.kind() == Kind::Root {
                 return StopReason::Root;
@@ -199,48 +209,45 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             if !frames.push(self.cursor.pc(), method) {
                 return StopReason::FrameBudget;
             }
-            if self.effort == Effort::Frame && rule.kind() == Kind::Language {
-                // Behind one that is not remembered, a language's frame is not, either.
-                let steady = self.steady.take().filter(|_| last.is_after_one());
-                if steady.is_none() {
-                    last.interrupt(rule, visited);
-                }
-                if method == Method::FramePointer {
-                    self.pass(steady, memory, frames, last);
-                }
+            if rule.kind() == Kind::Language && method == Method::FramePointer {
+                self.pass(is_after_one, memory, frames, last);
             }
         }
     }
 
-    /// Remembers the frame that one of a language's has led to, along the frame pointer, and what
-    /// was found of that if it is steady; or goes on behind the frames that the last walk came to
-    /// from there.
+    /// The walk has gone along the frame pointer of a frame in a language's code: it is remembered,
+    /// and the walk goes on behind what the last one came to from there. So is what the language
+    /// said of it, if that is steady; but not behind a frame that is not remembered.
     fn pass(
         &mut self,
-        steady: Option<Known>,
+        is_after_one: bool,
         memory: &StackMemory,
         frames: &mut FrameBuffer<'_>,
         last: &mut LastWalk<'_>,
     ) {
+        let passed = core::mem::replace(&mut self.passed, Passed::Unsteady);
         let (sp, pc) = (self.cursor.sp(), self.cursor.pc());
-        let fp = self.cursor.get(FP);
-        let Some(fp) = fp.filter(|_| RETURN_ADDRESS_ON_STACK && last.is_on()) else {
+        let is_kept = RETURN_ADDRESS_ON_STACK && self.effort == Effort::Frame && last.is_on();
+        let Some(fp) = self.cursor.get(FP).filter(|_| is_kept) else {
             return;
         };
-        if let Some(known) = steady {
-            last.add(known);
+        if is_after_one {
+            match passed {
+                Passed::Unsteady => {}
+                Passed::Nothing => last.resume(),
+                Passed::Frame(known) => {
+                    last.resume();
+                    last.add(known);
+                }
+            }
         }
-        if last.meets([sp, pc, fp]) {
-            let languages = self.unwinder.languages;
-            let entry = languages.and_then(|them| them.entry(sp));
-            let (low, high) = memory.plain();
-            let bounds = Bounds::of(low, high.min(entry.unwrap_or(u64::MAX)));
-            let outer = last.follow(UnwindRule::chain(), bounds, frames);
+        let entry = self.unwinder.languages.and_then(|them| them.entry(sp));
+        let (low, high) = memory.plain();
+        let bounds = Bounds::of(low, high.min(entry.unwrap_or(u64::MAX)));
+        if let Some(outer) = last.come([sp, pc, fp], UnwindRule::chain(), bounds, frames) {
             let valid = self.cursor.valid();
             self.cursor
                 .become_caller(outer.pc, outer.sp, &[outer.fp], valid);
-        } else {
-            last.add(Known::new(sp, pc, fp, UnwindRule::chain()));
         }
     }
 
@@ -265,11 +272,11 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             cfa: None,
             can_redo,
         };
-        let mut steady = None;
+        let (mut steady, mut given) = (None, None);
         if rule.kind() == Kind::Language {
             let answer = languages.ask(&question, memory, frames);
-            if let Answer::Steady(places) = answer {
-                steady = frames.last().zip(Some(places));
+            if let Answer::Steady(what) = answer {
+                (steady, given) = (Some(what), frames.last());
             } else if !matches!(answer, Answer::Native) {
                 return self.take_answer(answer, Method::Told);
             }
@@ -277,12 +284,16 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         }
         let method = self.step(rule, memory)?;
         let cfa = self.cursor.sp();
-        if let Some((frame, places)) = steady
-            && !inner.is_exact()
-            && rule.kind() == Kind::FramePointer
-            && languages.entry(inner.sp()).is_none()
-        {
-            self.steady = Known::told(frame, places, inner.sp()..cfa, memory);
+        let is_alone = languages.entry(inner.sp()).is_none();
+        if rule.kind() == Kind::FramePointer && is_alone && !inner.is_exact() {
+            self.passed = match (steady, given) {
+                (Some(Steady::Nothing), _) => Passed::Nothing,
+                (Some(Steady::Frame(places)), Some(frame)) => {
+                    let known = Known::told(frame, places, inner.sp()..cfa, memory);
+                    known.map_or(Passed::Unsteady, Passed::Frame)
+                }
+                _ => Passed::Unsteady,
+            };
         }
         if matches!(rule.kind(), Kind::Signal | Kind::GoSwitch) {
             return Ok(method); // to another stack

@@ -14,7 +14,7 @@ use core::hint::select_unpredictable;
 use crate::cursor::Cursor;
 use crate::frame_buffer::FrameBuffer;
 use crate::language::Languages;
-use crate::last_walk::{Bounds, Known, LastWalk};
+use crate::last_walk::{Bounds, LastWalk};
 use crate::memory::{StackMemory, load_verified};
 use crate::registers::{FP, RETURN_ADDRESS_ON_STACK, Register, SLOTS, strip};
 use crate::rule::UnwindRule;
@@ -133,15 +133,11 @@ pub(crate) fn run<const ALL: bool>(
             break Pause::Stop(StopReason::FrameBudget);
         }
         // What a frame that a language has met leads to is not remembered.
-        if !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && is_plain {
-            if last.meets([sp, pc, *fp]) {
-                let outer = last.follow(rule, bounds, frames);
-                (pc, sp, *fp) = (outer.pc, outer.sp, outer.fp);
-                if let Some(rule) = outer.rule {
-                    break Pause::Step(rule);
-                }
-            } else {
-                last.add(Known::new(sp, pc, *fp, rule));
+        let is_kept = !ALL && RETURN_ADDRESS_ON_STACK && last.is_on() && is_plain;
+        if is_kept && let Some(outer) = last.come([sp, pc, *fp], rule, bounds, frames) {
+            (pc, sp, *fp) = (outer.pc, outer.sp, outer.fp);
+            if let Some(rule) = outer.rule {
+                break Pause::Step(rule);
             }
         }
         let Some(next) = probe.find(key_of(pc, false)) else {

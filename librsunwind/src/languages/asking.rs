@@ -26,7 +26,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use engine::address::RuntimeAddress;
 use engine::cursor::Cursor as WalkCursor;
 use engine::frame_buffer::FrameBuffer;
-use engine::language::{Answer, Languages, MOST_ENTRIES, Question, Whose};
+use engine::language::{Answer, Languages, MOST_ENTRIES, Question, Steady, Whose};
 use engine::memory::StackMemory;
 use engine::registers::{COUNT, Register, Registers, SP};
 use engine::rule::UnwindRule;
@@ -52,7 +52,9 @@ pub(crate) struct Asking<'a> {
     is_troubled: Cell<bool>,
     has_lock: Cell<bool>,
     /// What the call under way says of its frame: see [`Answer::Steady`].
-    steady: Cell<Option<[u64; 2]>>,
+    steady: Cell<Option<Steady>>,
+    /// When the walk began, if somebody wants to know: see [`Languages::moment`].
+    began_ns: Cell<u64>,
 }
 
 impl fmt::Debug for Asking<'_> {
@@ -90,6 +92,7 @@ impl<'a> Asking<'a> {
             is_troubled: Cell::new(false),
             has_lock: Cell::new(false),
             steady: Cell::new(None),
+            began_ns: Cell::new(0),
         }
     }
 
@@ -173,6 +176,7 @@ impl<'a> Asking<'a> {
             reads: &self.reads,
             has_lock: &self.has_lock,
             steady: &self.steady,
+            began_ns: self.began_ns.get(),
             index,
             name: asked.name,
             frames: frames.map_or(ptr::null_mut(), |frames| ptr::from_mut(frames).cast()),
@@ -386,6 +390,9 @@ impl<'a> Asking<'a> {
     }
 }
 
+/// What is steady stays so for 17 ms: 2 to the power of this, ns.
+const STEADY: u32 = 24;
+
 /// In which ways a language was in trouble.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Verdict {
@@ -433,7 +440,9 @@ impl Languages for Asking<'_> {
         let of_process = u64::from(self.this.tid()) << 32;
         let has_steady = ranges::untabled().is_some();
         if has_steady {
-            (clock::monotonic_ns() >> 24) ^ of_process
+            let now_ns = clock::monotonic_ns();
+            self.began_ns.set(now_ns);
+            (now_ns >> STEADY) ^ of_process
         } else {
             0
         }
@@ -496,11 +505,13 @@ impl Languages for Asking<'_> {
             self.set_entry(index, next);
         }
         self.judge(asked, verdict);
-        match (answer, self.steady.take()) {
-            (Answer::Native, Some(places))
-                if verdict == Verdict::default() && called.pushed == 1 =>
-            {
-                Answer::Steady(places)
+        let steady = self.steady.take().filter(|steady| match steady {
+            Steady::Nothing => called.pushed == 0,
+            Steady::Frame(_) => called.pushed == 1,
+        });
+        match (answer, steady) {
+            (Answer::Native, Some(steady)) if verdict == Verdict::default() => {
+                Answer::Steady(steady)
             }
             _ => answer,
         }

@@ -14,6 +14,7 @@ use crate::thread::ThreadState;
 use core::cell::Cell;
 use engine::address::RuntimeAddress;
 use engine::frame_buffer::FrameBuffer;
+use engine::language::Steady;
 use engine::wire;
 use engine::wire::sample::{Frame, Method};
 
@@ -27,7 +28,9 @@ pub(super) struct Call<'a> {
     /// Whether the thread has the lock of its interpreter.
     pub(super) has_lock: &'a Cell<bool>,
     /// See [`engine::language::Answer::Steady`].
-    pub(super) steady: &'a Cell<Option<[u64; 2]>>,
+    pub(super) steady: &'a Cell<Option<Steady>>,
+    /// When the walk began, where code without tables is a language's.
+    pub(super) began_ns: u64,
     pub(super) index: usize,
     pub(super) name: &'a [u8],
     /// Null where no frames are wanted.

@@ -12,7 +12,6 @@
 use super::api::{self, Answer, Cursor, Language};
 use super::layout::flags;
 use super::{ranges, table};
-use crate::clock;
 use crate::modules::is_of_file;
 use crate::modules::v8::{V8 as Module, found};
 use crate::text::Text;
@@ -21,9 +20,10 @@ use core::cell::UnsafeCell;
 use core::ffi::CStr;
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed};
+use engine::language::Steady;
 use engine::registers::Registers;
 use engine::v8::code::{EXPRESSION, expression};
-use engine::v8::frame::{Caller, Native, Standing, is_expression, standing};
+use engine::v8::frame::{Caller, Native, Standing, is_expression, is_functionless, standing};
 use engine::v8::layout::{self, Layout, Unknown};
 use engine::v8::met::Moment;
 use engine::wire::event::EventKind;
@@ -142,19 +142,21 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         r9: cursor.register(R9),
         r12: cursor.register(R12),
     };
-    let moment = moment(cursor);
     let call = cursor.own_call()?;
+    let moment = Moment::at(call.this.key(), call.began_ns);
     let Some(standing) = standing(call, &frame) else {
         let [id, number] = EXPRESSION;
         if is_expression(call, &frame, layout.expression) && !call.frame(id, number, 0).ok()? {
             let _ = call.describe(expression(), true);
+        } else if is_functionless(call, &frame) {
+            call.steady.set(Some(Steady::Nothing));
         }
         return None;
     };
     if let Some(met) = layout.met(call, &frame, &standing, &moment)
         && call.known_frame(met.id, met.check, met.position).ok()?
     {
-        call.steady.set(standing.words(&frame));
+        call.steady.set(standing.words(&frame).map(Steady::Frame));
         return Some(standing);
     }
     let shared = layout.shared(call, standing.function)?;
@@ -165,8 +167,9 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     let place = layout.place(call, &frame, &standing, (shared, check));
     let is_kept = layout.keep(call, &frame, (shared, check), &place, &moment);
     let is_known = call.frame(place.id, check, place.position).ok()?;
-    if is_known && is_kept.is_some() {
-        call.steady.set(standing.words(&frame));
+    // What V8 brings has no script, and is not kept: its code is one function's.
+    if is_known && (is_kept.is_some() || !frame.is_compiled) {
+        call.steady.set(standing.words(&frame).map(Steady::Frame));
     }
     if !is_known {
         layout.describe(call, shared, &place, moment.thread, |code, is_whole| {
@@ -175,16 +178,6 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         });
     }
     Some(standing)
-}
-
-/// That of the walk, of which all frames have the same.
-fn moment(cursor: &mut Cursor<'_>) -> Moment {
-    let thread = ThreadState::current_unchecked().map_or(0, ThreadState::key);
-    let [began_ns, ..] = cursor.state();
-    if *began_ns == 0 {
-        *began_ns = clock::monotonic_ns();
-    }
-    Moment::at(thread, *began_ns)
 }
 
 /// The caller of a frame that is not there: its frame pointer is known, and the stack pointer.

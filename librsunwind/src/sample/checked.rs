@@ -11,7 +11,7 @@ use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::Relaxed;
 use engine::registers::Registers;
 use engine::wire::event::EventKind;
-use engine::wire::sample::{Frame, Method, StopReason};
+use engine::wire::sample::{Frame, Method, StopReason, flags};
 
 static TOLD: AtomicU32 = AtomicU32::new(0);
 /// The bits of what was told.
@@ -36,7 +36,10 @@ pub(super) fn check(
     let Some(full) = walk_into(this, room, registers, false) else {
         return;
     };
-    let is_cut = |walked: &Walked| walked.outcome.stop == StopReason::TimeBudget;
+    let is_cut = |walked: &Walked| {
+        let is_troubled = walked.outcome.flags & flags::LANGUAGE_TROUBLE != 0;
+        is_troubled || walked.outcome.stop == StopReason::TimeBudget
+    };
     let has_stood = standing.is_some() && standing == modules::standing();
     if is_cut(walked) || is_cut(&full) || !has_stood {
         return;

@@ -71,6 +71,8 @@ pub struct Caller {
     pub fp: u64,
 }
 
+/// Kinds of frames have numbers up to this.
+const MOST_KINDS: u64 = 128;
 /// A frame is not larger than this, bytes.
 pub const LARGEST: u64 = 16 << 20;
 
@@ -122,6 +124,14 @@ pub fn is_expression(memory: &impl Memory, frame: &Native, number: u64) -> bool 
     let (fp, size) = (frame.fp, frame.fp.wrapping_sub(frame.sp));
     let has_slot = frame.is_compiled && fp & 7 == 0 && (8..=LARGEST).contains(&size);
     has_slot && memory.load(fp.wrapping_sub(8)) == Some(number)
+}
+
+/// Whether a frame is of V8's own code, of a kind that has no function: those have a small number
+/// where others have their context, and which kind it is, is a matter of the code alone.
+pub fn is_functionless(memory: &impl Memory, frame: &Native) -> bool {
+    let is_made = !frame.is_compiled && !frame.is_exact && frame.fp & 7 == 0;
+    let kind = memory.load(frame.fp.wrapping_sub(8)).filter(|_| is_made);
+    kind.is_some_and(|kind| kind & 1 == 0 && kind < MOST_KINDS)
 }
 
 /// Where an interpreted function stands.

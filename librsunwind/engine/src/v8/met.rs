@@ -35,12 +35,12 @@ pub struct Moment {
 }
 
 impl Moment {
-    /// That of a time, ns: each lasts for 17 ms.
+    /// That of a time, ns: each lasts for 134 ms.
     #[must_use]
     pub const fn at(thread: u64, time_ns: u64) -> Self {
         Self {
             thread,
-            number: time_ns >> 24,
+            number: time_ns >> 27,
         }
     }
 }

@@ -6,7 +6,7 @@ mod met;
 mod optimised;
 
 use super::bytecodes::Lengths;
-use super::frame::{Native, is_expression};
+use super::frame::{Native, is_expression, is_functionless};
 use super::heap::Heap;
 use super::layout::{Baseline, BeforeCode, Layout, Positions, Types};
 use super::lines::Lines;
@@ -248,6 +248,40 @@ fn a_frame_is_a_regular_expressions_by_the_number_in_it() {
         change(&mut other);
         assert!(!is_one(other), "{number}");
     }
+}
+
+#[test]
+fn frames_of_v8s_own_code_that_have_no_function_are_told_by_their_number() {
+    let made = Made::new();
+    let fp = BASE + 0x100;
+    let frame = Native {
+        pc: 0,
+        is_exact: false,
+        is_compiled: false,
+        sp: fp - 64,
+        fp,
+        rdi: None,
+        r9: None,
+        r12: None,
+    };
+    let is_one = |kind: u64, frame: Native| {
+        made.put_word(fp - 8, kind);
+        is_functionless(&made, &frame)
+    };
+    assert!(is_one(0, frame) && is_one(2, frame) && is_one(126, frame));
+    // A tagged pointer, another pointer, and what is no kind.
+    assert!(!is_one(fp + 1, frame) && !is_one(fp, frame) && !is_one(128, frame));
+    // In compiled code, or one that was interrupted, which may not have its frame.
+    let [mut compiled, mut exact] = [frame; 2];
+    (compiled.is_compiled, exact.is_exact) = (true, true);
+    assert!(!is_one(2, compiled) && !is_one(2, exact));
+    assert!(!is_one(
+        2,
+        Native {
+            fp: fp + 1,
+            ..frame
+        }
+    ));
 }
 
 #[test]
