@@ -53,7 +53,7 @@ pub enum Whose {
 pub enum Answer {
     /// The frame's caller is to be found natively.
     Native,
-    /// The same, and what was given stays so until [`Languages::moment`] is another.
+    /// The same, and what was given stays so.
     Steady(Steady),
     /// This is the caller. The runtime has seen to it that it is further up.
     Caller(Cursor),
@@ -66,10 +66,11 @@ pub enum Answer {
 /// What a frame has of a language for as long as it stands where it does and calls from there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Steady {
-    /// Nothing: that code never has.
+    /// Nothing: that code never has, for as long as its rule is this one.
     Nothing,
-    /// The one frame that was given, while two words of the native one are the same: the places of
-    /// the upper one and of the lower one, which is at most 256 bytes below.
+    /// The one frame that was given, while two words of the native one are the same and until
+    /// [`Languages::moment`] is another: the places of the upper one and of the lower one, which is
+    /// at most 248 bytes below.
     Frame([u64; 2]),
 }
 
@@ -81,7 +82,7 @@ pub trait Languages: Debug {
     /// All of this is called in the handler.
     fn begin(&self, leaf: &Cursor, memory: &mut StackMemory);
 
-    /// A number that is another when what was [`Answer::Steady`] is to be asked about again.
+    /// A number that is another when frames that were [`Steady`] are to be asked about again.
     fn moment(&self) -> u64 {
         0
     }

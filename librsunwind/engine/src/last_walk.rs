@@ -65,8 +65,10 @@ pub struct LastWalk<'m> {
     worth: Worth,
     /// How often `made` was filled.
     rounds: u32,
-    /// Of the rules that led to those kept, and the moment in which they were found.
-    generation: [u64; 2],
+    /// Of the rules that led to those kept.
+    generation: u64,
+    /// That in which frames of languages among them were told.
+    moment: u64,
     /// How many are kept.
     length: usize,
     /// How many of this walk's were found unchanged, and how many of them behind the last one that
@@ -122,7 +124,8 @@ impl<'m> LastWalk<'m> {
             is_on: false,
             worth: Worth::new(),
             rounds: 0,
-            generation: [0; 2],
+            generation: 0,
+            moment: 0,
             length: 0,
             reused: 0,
             run: 0,
@@ -161,10 +164,16 @@ impl<'m> LastWalk<'m> {
 
     /// A walk by rules of that generation begins, and at that moment: see
     /// [`Languages::moment`](crate::language::Languages::moment).
-    pub(crate) fn begin(&mut self, generation: [u64; 2]) {
+    pub(crate) fn begin(&mut self, generation: u64, moment: u64) {
         if self.generation != generation {
             self.generation = generation;
             self.length = 0;
+        }
+        if self.moment != moment {
+            self.moment = moment;
+            let kept = self.kept.get_mut(..self.length).unwrap_or_default();
+            let told = kept.iter_mut().filter(|known| known.is_told());
+            told.for_each(Known::cut);
         }
         (self.low, self.high, self.ahead) = (0, 0, self.length);
         self.unfetched = self.length;
@@ -387,7 +396,11 @@ impl<'m> LastWalk<'m> {
             }
             low = low.wrapping_sub(1);
         }
-        low
+        match outer.get(low) {
+            // What it leads to has no room: the walk ends behind its native frame.
+            Some(known) if known.is_told() => low.wrapping_add(1),
+            _ => low,
+        }
     }
 
     /// The walk's next step, by that rule, is more than a plain one. So many frames were visited.

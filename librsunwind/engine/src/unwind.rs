@@ -65,7 +65,7 @@ pub fn unwind<M: Modules>(
     let mut walk = Walk::new(unwinder, registers);
     walk.begin(memory);
     let moment = unwinder.languages.map_or(0, Languages::moment);
-    last.begin([walk.probe.whole_generation(), moment]);
+    last.begin(walk.probe.whole_generation(), moment);
     let mut stop = walk.run(memory, frames, last);
     let visited = frames.visited();
     last.finish(visited);

@@ -61,8 +61,14 @@ impl Known {
         let (low, high) = memory.plain();
         let sp = upper.checked_add(8)?;
         let is_inside = native.start.max(low) <= lower && sp < native.end && native.end <= high;
-        let is_near = upper.checked_sub(lower)? < REACH;
-        if !is_inside || !is_near || sp <= native.start || frame.method != Method::Language {
+        let is_near = upper.checked_sub(lower)? <= REACH.wrapping_sub(8);
+        let is_aligned = (upper | lower) & 7 == 0;
+        if !is_inside
+            || !is_near
+            || !is_aligned
+            || sp <= native.start
+            || frame.method != Method::Language
+        {
             return None;
         }
         // SAFETY: they lie in the stack, as was just found.
@@ -269,6 +275,9 @@ mod tests {
             assert!(told(upper, lower, native).is_none(), "{upper} {lower}");
         }
         assert!(told(45, 5, 1..49).is_none() && told(42, 45, 40..49).is_none());
+        assert!(told(45, 14, 1..49).is_some() && told(45, 13, 1..49).is_none());
+        let places = [place(45) + 4, place(42) + 4];
+        assert!(Known::told(frame, places, place(40)..place(49), &memory).is_none());
         let native = Frame::native(RuntimeAddress(7), Method::EhFrame);
         let places = [place(45), place(42)];
         assert!(Known::told(native, places, place(40)..place(49), &memory).is_none());

@@ -218,7 +218,7 @@ impl Layout {
         while offset < length {
             let end = offset.saturating_add(LONGEST_LINES).min(length);
             let lines = room.lines.get_mut(..end.checked_sub(offset)?)?;
-            memory.copy(table.checked_add(offset as u64)?, lines)?;
+            memory.bytes(table.checked_add(offset as u64)?, lines)?;
             let more = MoreLines {
                 offset: u32::try_from(offset).ok()?,
                 lines,
@@ -239,7 +239,7 @@ impl Layout {
     ) -> Option<Code<'r>> {
         let text = |offset| Text::at(memory, self, memory.at(code, offset)?);
         let lines = room.lines.get_mut(..length.min(LONGEST_LINES))?;
-        memory.copy(table, lines)?;
+        memory.bytes(table, lines)?;
         Some(Code {
             name: text(self.name)?.read(memory, &mut room.name)?,
             file: text(self.file)?.read(memory, &mut room.file)?,

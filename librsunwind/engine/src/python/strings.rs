@@ -79,12 +79,12 @@ impl Text {
         Head::at(memory, layout, object)?.text(layout, object)
     }
 
-    /// The text, as much as there is room for.
+    /// The text, as much as there is room for, of an object that stays meanwhile.
     pub fn read<'t>(&self, memory: &impl Memory, to: &'t mut [u8]) -> Option<&'t [u8]> {
         if self.is_ascii {
             let size = usize::try_from(self.size).ok()?.min(to.len());
             let text = to.get_mut(..size)?;
-            memory.copy(self.start, text)?;
+            memory.bytes(self.start, text)?;
             return Some(text);
         }
         let mut out = Utf8::new(to);
@@ -93,7 +93,7 @@ impl Text {
         while done < self.size {
             let size = self.size.saturating_sub(done).min(piece.len() as u64);
             let bytes = piece.get_mut(..size as usize)?;
-            memory.copy(self.start.checked_add(done)?, bytes)?;
+            memory.bytes(self.start.checked_add(done)?, bytes)?;
             for character in bytes.chunks((self.width as usize).max(1)) {
                 let number = character
                     .iter()

@@ -13,6 +13,7 @@
 
 use super::heap::small;
 use crate::interpreter::memory::Memory;
+use core::ops::Range;
 
 /// A native frame in V8's code: its registers, as far as they are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,8 +72,8 @@ pub struct Caller {
     pub fp: u64,
 }
 
-/// Kinds of frames have numbers up to this.
-const MOST_KINDS: u64 = 128;
+/// The numbers of kinds of frames, twice.
+const KINDS: Range<u64> = 2..128;
 /// A frame is not larger than this, bytes.
 pub const LARGEST: u64 = 16 << 20;
 
@@ -129,9 +130,14 @@ pub fn is_expression(memory: &impl Memory, frame: &Native, number: u64) -> bool 
 /// Whether a frame is of V8's own code, of a kind that has no function: those have a small number
 /// where others have their context, and which kind it is, is a matter of the code alone.
 pub fn is_functionless(memory: &impl Memory, frame: &Native) -> bool {
+    let size = frame.fp.wrapping_sub(frame.sp);
     let is_made = !frame.is_compiled && !frame.is_exact && frame.fp & 7 == 0;
-    let kind = memory.load(frame.fp.wrapping_sub(8)).filter(|_| is_made);
-    kind.is_some_and(|kind| kind & 1 == 0 && kind < MOST_KINDS)
+    // Other code without tables has anything in that register, which is not to be read at.
+    is_made
+        && (8..=LARGEST).contains(&size)
+        && memory
+            .load(frame.fp.wrapping_sub(8))
+            .is_some_and(|kind| kind & 1 == 0 && KINDS.contains(&kind))
 }
 
 /// Where an interpreted function stands.
