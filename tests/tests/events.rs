@@ -138,8 +138,10 @@ fn each_event_has_a_column_in_pprof_and_a_line_in_the_summary() {
         .filter(|line| line.contains(";toucher "))
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
-    // Of CPU time there are some hundred periods. How many faults fall to whom is asked above.
-    assert!(touched > PAGES / 2, "{folded}");
+    // Of CPU time there are some hundred periods. How many faults fall to whom is asked above: here
+    // the kernel chooses periods, and those of a fast machine soon are of thousands, of which the
+    // last does not come to its end.
+    assert!(touched > PAGES / 20, "{folded}");
 }
 
 #[test]
