@@ -8,7 +8,9 @@ use rsunwind_tests::victim;
 use std::path::Path;
 use std::process::Command;
 
-const PAGES: u64 = 40_000;
+/// Enough that the last period, which does not come to its end, is a small part of them. The kernel
+/// chooses periods by the time between the first faults, and may begin with one of 40,000.
+const PAGES: u64 = 400_000;
 
 /// The number of functions in a report of an event, and its heading's amount.
 fn report(recording: &Path, event: &str) -> (u64, Vec<(u64, String)>) {
@@ -138,10 +140,8 @@ fn each_event_has_a_column_in_pprof_and_a_line_in_the_summary() {
         .filter(|line| line.contains(";toucher "))
         .map(|line| line.rsplit(' ').next().unwrap().parse::<u64>().unwrap())
         .sum();
-    // Of CPU time there are some hundred periods. How many faults fall to whom is asked above: here
-    // the kernel chooses periods, and those of a fast machine soon are of thousands, of which the
-    // last does not come to its end.
-    assert!(touched > PAGES / 20, "{folded}");
+    // Of CPU time there are some hundred periods. How many faults fall to whom is asked above.
+    assert!(touched > PAGES / 2, "{folded}");
 }
 
 #[test]
