@@ -272,11 +272,11 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
             cfa: None,
             can_redo,
         };
-        let (mut steady, mut given) = (None, None);
+        let mut steady = None;
         if rule.kind() == Kind::Language {
             let answer = languages.ask(&question, memory, frames);
             if let Answer::Steady(what) = answer {
-                (steady, given) = (Some(what), frames.last());
+                steady = Some(what);
             } else if !matches!(answer, Answer::Native) {
                 return self.take_answer(answer, Method::Told);
             }
@@ -284,15 +284,18 @@ impl<'a, 'u, M: Modules> Walk<'a, 'u, M> {
         }
         let method = self.step(rule, memory)?;
         let cfa = self.cursor.sp();
-        let is_alone = languages.entry(inner.sp()).is_none();
-        if rule.kind() == Kind::FramePointer && is_alone && !inner.is_exact() {
-            self.passed = match (steady, given) {
-                (Some(Steady::Nothing), _) => Passed::Nothing,
-                (Some(Steady::Frame(places)), Some(frame)) => {
-                    let known = Known::told(frame, places, inner.sp()..cfa, memory);
-                    known.map_or(Passed::Unsteady, Passed::Frame)
-                }
-                _ => Passed::Unsteady,
+        if let Some(steady) = steady
+            && rule.kind() == Kind::FramePointer
+            && !inner.is_exact()
+            && languages.entry(inner.sp()).is_none()
+        {
+            let told = |places, given| Known::told(given, places, inner.sp()..cfa, memory);
+            self.passed = match steady {
+                Steady::Nothing => Passed::Nothing,
+                Steady::Frame(places) => frames
+                    .last()
+                    .and_then(|given| told(places, given))
+                    .map_or(Passed::Unsteady, Passed::Frame),
             };
         }
         if matches!(rule.kind(), Kind::Signal | Kind::GoSwitch) {

@@ -17,6 +17,7 @@ use rsunwind_engine::unwind::Outcome;
 use rsunwind_engine::wire::sample::{Frame, Method, StopReason};
 use std::cell::Cell;
 use support::Process;
+use support::random::Random;
 
 const MANY: usize = if cfg!(miri) { 40 } else { 4000 };
 const WORDS: usize = 1 << 14;
@@ -27,21 +28,6 @@ const CODE: u64 = 0x1_0000;
 /// Where the thread begins.
 const ROOT: u64 = CODE - 16;
 const FUNCTIONS: u64 = 24;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-
-    fn once_in(&mut self, times: u64) -> bool {
-        self.below(times) == 0
-    }
-}
 
 /// How a function finds its caller.
 #[derive(Clone, Copy)]

@@ -22,23 +22,13 @@ use rsunwind_engine::wire::sample::{Frame, Method, StopReason};
 use std::cell::Cell;
 use std::ops::Range;
 use support::Process;
+use support::random::Random;
 
 const WALKS: usize = if cfg!(miri) { 40 } else { 20_000 };
 const WORDS: usize = 4096;
 /// Nothing is mapped there.
 const CODE: u64 = 0x1_0000;
 const PLACES: u64 = 25;
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, limit: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        (self.0 >> 11) % limit
-    }
-}
 
 /// What is in the language's code at a place, of which one in five is native.
 #[derive(Clone, Copy, PartialEq)]

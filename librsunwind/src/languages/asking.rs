@@ -390,7 +390,7 @@ impl<'a> Asking<'a> {
     }
 }
 
-/// What is steady stays so for 17 ms: 2 to the power of this, ns.
+/// Frames that are steady stay so for 17 ms: 2 to the power of this, ns.
 const STEADY: u32 = 24;
 
 /// In which ways a language was in trouble.

@@ -153,10 +153,11 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
         }
         return None;
     };
+    let steady = standing.words(&frame).map(Steady::Frame);
     if let Some(met) = layout.met(call, &frame, &standing, &moment)
         && call.known_frame(met.id, met.check, met.position).ok()?
     {
-        call.steady.set(standing.words(&frame).map(Steady::Frame));
+        call.steady.set(steady);
         return Some(standing);
     }
     let shared = layout.shared(call, standing.function)?;
@@ -169,7 +170,7 @@ fn look(layout: &Layout, cursor: &mut Cursor<'_>) -> Option<Standing> {
     let is_known = call.frame(place.id, check, place.position).ok()?;
     // What V8 brings has no script, and is not kept: its code is one function's.
     if is_known && (is_kept.is_some() || !frame.is_compiled) {
-        call.steady.set(standing.words(&frame).map(Steady::Frame));
+        call.steady.set(steady);
     }
     if !is_known {
         layout.describe(call, shared, &place, moment.thread, |code, is_whole| {

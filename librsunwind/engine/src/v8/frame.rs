@@ -122,22 +122,23 @@ pub fn standing(memory: &impl Memory, frame: &Native) -> Option<Standing> {
 /// Whether a frame is of a regular expression's code, which have that number where those of
 /// functions have their context.
 pub fn is_expression(memory: &impl Memory, frame: &Native, number: u64) -> bool {
-    let (fp, size) = (frame.fp, frame.fp.wrapping_sub(frame.sp));
-    let has_slot = frame.is_compiled && fp & 7 == 0 && (8..=LARGEST).contains(&size);
-    has_slot && memory.load(fp.wrapping_sub(8)) == Some(number)
+    frame.is_compiled && context(memory, frame) == Some(number)
 }
 
 /// Whether a frame is of V8's own code, of a kind that has no function: those have a small number
 /// where others have their context, and which kind it is, is a matter of the code alone.
 pub fn is_functionless(memory: &impl Memory, frame: &Native) -> bool {
-    let size = frame.fp.wrapping_sub(frame.sp);
-    let is_made = !frame.is_compiled && !frame.is_exact && frame.fp & 7 == 0;
-    // Other code without tables has anything in that register, which is not to be read at.
-    is_made
-        && (8..=LARGEST).contains(&size)
-        && memory
-            .load(frame.fp.wrapping_sub(8))
-            .is_some_and(|kind| kind & 1 == 0 && KINDS.contains(&kind))
+    let is_made = !frame.is_compiled && !frame.is_exact;
+    let is_kind = |kind: u64| kind & 1 == 0 && KINDS.contains(&kind);
+    is_made && context(memory, frame).is_some_and(is_kind)
+}
+
+/// What a frame has where that of a function has its context. Other code without tables has
+/// anything in that register, which is not to be read at.
+fn context(memory: &impl Memory, frame: &Native) -> Option<u64> {
+    let (fp, size) = (frame.fp, frame.fp.wrapping_sub(frame.sp));
+    let has_slot = fp & 7 == 0 && (8..=LARGEST).contains(&size);
+    has_slot.then(|| memory.load(fp.wrapping_sub(8)))?
 }
 
 /// Where an interpreted function stands.

@@ -1,6 +1,7 @@
 //! The engine wired up for tests: modules of this process from `/proc/self/maps`, a cache, a stack.
 #![allow(unsafe_code, dead_code, missing_docs)]
 
+pub mod random;
 pub mod suites;
 
 use rsunwind_engine::address::RuntimeAddress;
