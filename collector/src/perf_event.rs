@@ -44,11 +44,25 @@ pub fn open(attributes: &Attributes, pid: Pid, processor: i32) -> Result<OwnedFd
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
-/// The kernel's number of an event of a thread ([`Attributes::of_thread`]), and how many of its
-/// samples found no room. Kernels before 6.0 say two times in their place.
-pub fn lost(event: &OwnedFd) -> Option<(u64, u64)> {
-    let mut bytes = [0; 24]; // what it has counted, and those
+/// What an event of a thread ([`Attributes::of_thread`]) says of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Said {
+    /// What it has counted, in its own units.
+    pub count: u64,
+    /// The kernel's number of it. Before Linux 6.0 a time, and no event's number.
+    pub id: u64,
+    /// How many of its samples found no room. Before Linux 6.0 a time.
+    pub lost: u64,
+}
+
+/// Asks an event.
+pub fn ask(event: &OwnedFd) -> Option<Said> {
+    let mut bytes = [0; 24];
     let length = nix::unistd::read(event, &mut bytes).ok()?;
     let word = |place: usize| u64::from_ne_bytes(std::array::from_fn(|at| bytes[place * 8 + at]));
-    (length == bytes.len()).then(|| (word(1), word(2)))
+    (length == bytes.len()).then(|| Said {
+        count: word(0),
+        id: word(1),
+        lost: word(2),
+    })
 }

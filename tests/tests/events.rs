@@ -103,6 +103,25 @@ fn a_period_of_one_s_own_is_kept_to() {
     assert_eq!(values.iter().sum::<u64>(), all);
     assert!(all > PAGES - 100 && all < PAGES + 400, "{all}");
     assert!(values.iter().all(|value| *value == 100), "{values:?}");
+    let rest = recording.sources[0].rest;
+    assert!(rest < 100 * recording.threads.len() as u64, "{rest}");
+}
+
+#[test]
+fn what_comes_behind_the_last_sample_is_said() {
+    let (bench, program) = (Bench::new(), victim::c("faults.c"));
+    let mut record = bench.record(&["-v", "-e", "page-faults/period=300000/:u"]);
+    let ran = output(record.arg(&program).arg(PAGES.to_string()));
+    let summary = text(&ran.stderr);
+    assert!(ran.status.success(), "{summary}");
+    let recording = bench.recording();
+    let rest = recording.sources[0].rest;
+    let expected = PAGES - 300_000;
+    assert!((expected..expected + 1000).contains(&rest), "{rest}");
+    let said = format!(
+        "page-faults:u: 300000 in 1 sample; {rest} more behind the last samples of threads, in none"
+    );
+    assert!(summary.contains(&said), "{summary}");
 }
 
 #[test]

@@ -168,7 +168,8 @@ fn numbered(file: &PerfFile) -> (usize, Vec<u32>, Vec<EventSource>) {
             event: number,
             name: event.name(),
             period: event.fixed_period(),
-            lost: 0, // counted in the file as a whole
+            lost: 0,
+            rest: 0, // counted in the file as a whole
         });
     }
     (main, numbers, sources)

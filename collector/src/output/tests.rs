@@ -479,6 +479,7 @@ fn wall_clock_time_in_no_sample_is_the_same_in_all_formats() {
         name: "wall".to_owned(),
         period: 0,
         lost: 0,
+        rest: 0,
     });
     let mut profile = Profile::new(recording, &Default::default());
     let mut wait = profile.samples[0];

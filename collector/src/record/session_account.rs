@@ -88,13 +88,15 @@ impl Account {
         preload: Option<Preload<'_>>,
     ) -> io::Result<()> {
         for (event, number) in self.events.iter().zip(1u32..) {
+            let missing = drain.rings().missing_of(number);
             let source = Source {
                 event: number,
                 kind: event.named.kind,
                 config: event.named.config,
                 period: event.period.unwrap_or(0),
                 name: event.name.as_bytes(),
-                lost: drain.rings().lost_of(number),
+                lost: missing.lost,
+                rest: missing.rest,
             };
             drain
                 .writer()

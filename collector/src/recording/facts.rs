@@ -328,6 +328,7 @@ impl Facts {
         let is_it = |one: &&mut EventSource| one.name == name && !taken.contains(&one.event);
         let number = if let Some(known) = sources.iter_mut().find(is_it) {
             known.lost = known.lost.saturating_add(found.lost);
+            known.rest = known.rest.saturating_add(found.rest);
             known.event
         } else {
             let last = sources.iter().map(|known| known.event).max();
@@ -341,6 +342,7 @@ impl Facts {
                 name,
                 period: found.period,
                 lost: found.lost,
+                rest: found.rest,
             });
             sources.sort();
             event

@@ -87,6 +87,7 @@ pub struct EventSource {
     pub name: String,
     pub period: u64,
     pub lost: u64,
+    pub rest: u64,
 }
 
 /// What was found in one file.

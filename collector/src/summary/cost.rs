@@ -74,6 +74,7 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
     };
     let programs = loads(&profile.recording.processes);
     let estimate = of_kernel(session, events, &profile.recording.threads);
+    let of_events = estimate.as_ref().map_or(0, |(ns, _)| *ns);
     if let (Some((ns, text)), true) = (and_loading(estimate, session, programs), cpu > 0) {
         let share = 100.0 * ns as f64 / cpu as f64;
         let text = format!(
@@ -90,6 +91,20 @@ pub(super) fn cost(out: &mut String, profile: &Profile, accounts: &[Account], le
             &format!("besides, {own}: rsunwind itself, which recorded it"),
         );
     }
+    if of_events > 0 && is_dear(of_events.saturating_add(delivery), cpu) {
+        line(out, "", CHEAPER);
+    }
+}
+
+/// What is said where it is.
+const CHEAPER: &str = "events and their signals are dear on this machine: a lower rate (-F) takes less of them, \
+    and --trigger timer none of the events, without kernel stacks";
+
+/// Whether what the kernel does for samples is worth a word: a twentieth of a program's CPU time,
+/// where that is long enough for somebody to care.
+fn is_dear(kernel_ns: u64, cpu_ns: u64) -> bool {
+    const LONG_NS: u64 = 1_000_000_000;
+    cpu_ns >= LONG_NS && kernel_ns >= cpu_ns / 20
 }
 
 /// What the kernel took for that many events, and what it is made of; `None` where there were none,
@@ -204,4 +219,16 @@ fn switched_with_event(threads: &[Thread]) -> f64 {
 
 fn part(of: u64, share: f64) -> u64 {
     (of as f64 * share).round() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dear_is_said_of_programs_that_take_a_while() {
+        const SECOND: u64 = 1_000_000_000;
+        assert!(is_dear(SECOND / 20, SECOND) && is_dear(SECOND, 2 * SECOND));
+        assert!(!is_dear(SECOND / 20 - 1, SECOND) && !is_dear(SECOND / 2, SECOND - 1));
+    }
 }

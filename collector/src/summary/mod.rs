@@ -182,13 +182,24 @@ fn events(out: &mut String, profile: &Profile) {
             let _ = write!(text, ", {alone} of them without a user stack");
         }
         let sources = profile.recording.sources.iter();
-        let lost = sources.filter(|source| source.event == event);
-        let lost: u64 = lost.map(|source| source.lost).sum();
+        let sources = sources.filter(|source| source.event == event);
+        let (lost, rest) = sources.fold((0u64, 0u64), |(lost, rest), source| {
+            let lost = lost.saturating_add(source.lost);
+            (lost, rest.saturating_add(source.rest))
+        });
         if lost > 0 {
             let lost = plural(lost, "more sample", "more samples");
             let _ = write!(
                 text,
                 "; {lost} found a perf ring full: what they stand for is with the samples behind them"
+            );
+        }
+        // A fiftieth is what weights may be off by.
+        if rest > counted / 50 {
+            let rest = profile.amount_of(event, rest);
+            let _ = write!(
+                text,
+                "; {rest} more behind the last samples of threads, in none"
             );
         }
         line(out, "event", &text);

@@ -208,6 +208,7 @@ fn what_is_remembered_of_a_language_is_what_it_would_give() {
     };
     let [asked_again, asked_in_full] = [Cell::new(0), Cell::new(0)];
     let last = support::new_last_walk();
+    let (mut before, mut said_unchanged) = (Vec::new(), 0);
     stack.call();
     for number in 0..WALKS {
         stack.change();
@@ -245,7 +246,16 @@ fn what_is_remembered_of_a_language_is_what_it_would_give() {
         let full = walk(&mut LastWalk::none(), &asked_in_full);
         assert_eq!(reused, full, "walk {number}");
         assert_eq!(full.2.stop, StopReason::NullPc);
+        let (frames, is_whole) = (full.0, full.1.kept < room);
+        if is_whole && !before.is_empty() {
+            let (_, unchanged) = last.unchanged();
+            let outermost = |all: &[Frame]| all[all.len() - unchanged..].to_vec();
+            assert_eq!(outermost(&frames), outermost(&before), "walk {number}");
+            said_unchanged += unchanged;
+        }
+        before = if is_whole { frames } else { Vec::new() };
     }
     let [again, full] = [asked_again.get(), asked_in_full.get()];
     assert!(again * 2 < full, "asked {again} times of {full}");
+    assert!(said_unchanged > WALKS, "{said_unchanged} frames");
 }

@@ -28,6 +28,9 @@ pub struct Source<'a> {
     /// Samples of it that found a ring full, as far as the kernel says; 0 in recordings of versions
     /// that did not ask.
     pub lost: u64,
+    /// What threads counted of it behind their last samples, in its own units: it is in none. 0 in
+    /// recordings of versions that did not ask.
+    pub rest: u64,
 }
 
 impl<'a> Source<'a> {
@@ -39,6 +42,7 @@ impl<'a> Source<'a> {
         out.number(self.period);
         out.bytes(self.name);
         out.number(self.lost);
+        out.number(self.rest);
     }
 
     /// Reads a payload.
@@ -54,6 +58,7 @@ impl<'a> Source<'a> {
             period: from.number()?,
             name: from.bytes()?,
             lost: from.number().unwrap_or(0),
+            rest: from.number().unwrap_or(0),
         })
     }
 }
@@ -71,6 +76,7 @@ mod tests {
             period: 1,
             name: b"sched:sched_switch",
             lost: 300,
+            rest: 40_000,
         };
         let mut buffer = [0; 64];
         let mut out = Encoder::new(&mut buffer);

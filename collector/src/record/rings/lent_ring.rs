@@ -102,6 +102,14 @@ impl Ring {
         self.word(OWNER_OFFSET).load(Acquire) & REPLACED != 0
     }
 
+    /// What the event at that place of the offer had counted at its newest sample that was taken
+    /// out.
+    #[must_use]
+    pub fn counted(&self, place: usize) -> u64 {
+        let counted = self.taken.map(|taken| taken.counted.get(place).copied());
+        counted.flatten().unwrap_or(0)
+    }
+
     /// Up to which position the thread says that it has taken user stacks.
     #[must_use]
     pub fn served(&self) -> u64 {

@@ -26,7 +26,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
-use stream::Stream;
+use stream::{Missing, Stream};
 
 /// Most rings mapped at once; the threads of others empty theirs themselves.
 const MOST: usize = 16_384;
@@ -61,8 +61,8 @@ pub struct Rings {
     /// When a thread last changed its pace, as far as that is known.
     changed: Option<Instant>,
     remote: RemoteUnwinder,
-    /// Samples of each event that found a ring full, where it is known.
-    lost: [u64; MAX_EVENTS],
+    /// Of each event, where it is known.
+    missing: [Missing; MAX_EVENTS],
 }
 
 impl Rings {
@@ -80,7 +80,7 @@ impl Rings {
             pause: Duration::MAX,
             changed: None,
             remote: RemoteUnwinder::default(),
-            lost: [0; MAX_EVENTS],
+            missing: [Missing::default(); MAX_EVENTS],
         }
     }
 
@@ -105,11 +105,11 @@ impl Rings {
         self.streams.len()
     }
 
-    /// Samples of an event beside CPU time that found a ring full, of threads that nothing more
-    /// comes from.
+    /// What is missing of an event beside CPU time, of threads that nothing more comes from.
     #[must_use]
-    pub fn lost_of(&self, event: u32) -> u64 {
-        self.lost.get(event as usize).copied().unwrap_or(0)
+    pub fn missing_of(&self, event: u32) -> Missing {
+        let missing = self.missing.get(event as usize);
+        missing.copied().unwrap_or_default()
     }
 
     /// Takes up what was offered, and notes by whom; reasons not to go to `refused`.
@@ -155,7 +155,7 @@ impl Rings {
             let closed = stream.is_closed();
             fullest = fullest.max(stream.take(false));
             if closed {
-                stream.settle(&mut self.lost);
+                stream.settle(&mut self.missing);
             }
             if closed || stream.is_due(waited) {
                 stream.write(&mut self.written, writer)?;
@@ -245,7 +245,7 @@ impl Rings {
         while let Some(stream) = self.streams.get_mut(index) {
             if whose(stream) {
                 stream.take(true);
-                stream.settle(&mut self.lost);
+                stream.settle(&mut self.missing);
                 stream.write(&mut self.written, writer)?;
                 stream.write_seen(&mut self.written, &self.remote, writer)?;
                 self.streams.swap_remove(index);

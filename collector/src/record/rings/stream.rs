@@ -21,6 +21,15 @@ const FULL: usize = 28 << 10;
 /// … or is this old.
 const OLD: Duration = Duration::from_secs(1);
 
+/// What no sample of an event has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Missing {
+    /// Samples that found a ring full.
+    pub lost: u64,
+    /// What threads counted behind their last samples, in the event's own units.
+    pub rest: u64,
+}
+
 /// A thread's ring and what was taken out of it.
 #[derive(Debug)]
 pub struct Stream {
@@ -166,24 +175,25 @@ impl Stream {
     }
 
     /// Nothing more will come: counts the samples that found the ring full with none behind them,
-    /// and adds those of each event beside CPU time to `of_events`.
-    pub fn settle(&mut self, of_events: &mut [u64; MAX_EVENTS]) {
+    /// and adds what is missing of each event beside CPU time to `missing`.
+    pub fn settle(&mut self, missing: &mut [Missing; MAX_EVENTS]) {
         if self.ring.is_replaced() {
             return; // they have counted on, and that is in the other ring
         }
         let mut all = 0u64;
         for event in &self.events {
-            // Where the kernel does not say what was lost, the number is a time, and no event's.
-            let found = perf_event::lost(event)
-                .and_then(|(id, lost)| Some((Offer::find(&self.offer.events, id)?, lost)));
-            let Some(((_, number), lost)) = found else {
+            let found = perf_event::ask(event)
+                .and_then(|said| Some((Offer::find(&self.offer.events, said.id)?, said)));
+            let Some(((place, number), said)) = found else {
                 continue;
             };
-            all = all.saturating_add(lost);
+            all = all.saturating_add(said.lost);
             if number != CPU_EVENT
-                && let Some(sum) = of_events.get_mut(number as usize)
+                && let Some(missing) = missing.get_mut(number as usize)
             {
-                *sum = sum.saturating_add(lost);
+                let rest = said.count.saturating_sub(self.ring.counted(place));
+                missing.lost = missing.lost.saturating_add(said.lost);
+                missing.rest = missing.rest.saturating_add(rest);
             }
         }
         let untold = all.saturating_sub(self.told);

@@ -75,7 +75,8 @@ pub fn find(memory: &impl Memory, module: &Module, layout: &Layout, own: u64) ->
             has_lock: layout.has_lock(memory, of_key),
         },
         Lock::RunningBeforeKey(distance) => {
-            let running = running(memory, layout, key.checked_sub(distance)?, own);
+            let place = key.checked_sub(distance)?;
+            let running = running(memory, layout, place, own, of_key);
             Found {
                 address: running.unwrap_or(of_key),
                 has_lock: running.is_some(),
@@ -96,8 +97,17 @@ fn is_key(memory: &impl Memory, layout: &Layout, key: u64, thread: u64) -> bool 
 
 /// The thread state that has the lock, if it is this thread's: in a subinterpreter it is another
 /// than the key's, up to 3.11.
-fn running(memory: &impl Memory, layout: &Layout, place: u64, own: u64) -> Option<u64> {
+fn running(
+    memory: &impl Memory,
+    layout: &Layout,
+    place: u64,
+    own: u64,
+    of_key: u64,
+) -> Option<u64> {
     let thread = memory.load(place).filter(|thread| *thread != 0)?;
+    if thread == of_key {
+        return Some(thread);
+    }
     // Another thread's may go at any moment.
     let mut id = [0; 8];
     memory.copy(thread.checked_add(layout.thread_id)?, &mut id)?;
