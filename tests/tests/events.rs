@@ -110,7 +110,7 @@ fn a_period_of_one_s_own_is_kept_to() {
 #[test]
 fn what_comes_behind_the_last_sample_is_said() {
     let (bench, program) = (Bench::new(), victim::c("faults.c"));
-    let mut record = bench.record(&["-v", "-e", "page-faults/period=300000/:u"]);
+    let mut record = bench.record(&["-e", "page-faults/period=300000/:u"]);
     let ran = output(record.arg(&program).arg(PAGES.to_string()));
     let summary = text(&ran.stderr);
     assert!(ran.status.success(), "{summary}");
